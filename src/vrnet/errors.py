@@ -1,0 +1,5 @@
+"""What the package raises when the caller must act."""
+
+
+class BadInput(ValueError):
+    """The input cannot be used. The message is one line: what is wrong, and what to do."""

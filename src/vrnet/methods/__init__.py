@@ -1,0 +1,1 @@
+"""Every method by its name."""

@@ -1,0 +1,87 @@
+"""Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps of (data, denoise)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vrnet.variational.denoisers import TV
+from vrnet.variational.linearize import Linearization, linearize
+
+Initializer = Callable[[Tensor, Tensor], Tensor]
+HalfStep = Callable[[Tensor, Linearization], Tensor]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the algorithm stands: the field u after the data step, v after the denoiser, and the linearisation.
+
+    p is the dual variable of a denoiser that keeps one; it belongs to the next step, which may overwrite it."""
+
+    u: Float[Tensor, "b d *s"]
+    v: Float[Tensor, "b d *s"]
+    lin: Linearization
+    p: Float[Tensor, "b d d *s"] | None = None
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
+        return self.v is self.lin.at
+
+
+class Step(nn.Module):
+    """u = data(v), v = denoise(u)."""
+
+    def __init__(self, data: nn.Module, denoise: nn.Module) -> None:
+        super().__init__()
+        self.data, self.denoise = data, denoise
+
+    def forward(self, state: State) -> State:
+        u = self.data(state.v, state.lin)
+        return replace(state, u=u, v=self.denoise(u, state.lin))
+
+
+class DualStep(nn.Module):
+    """The same with the TV denoiser, whose dual variable starts from where the last step left it."""
+
+    def __init__(self, data: nn.Module, denoise: TV) -> None:
+        super().__init__()
+        self.data, self.denoise = data, denoise
+
+    def forward(self, state: State) -> State:
+        u = self.data(state.v, state.lin)
+        p = self.denoise.dual(u, state.p)
+        return replace(state, u=u, v=self.denoise.primal(u, p), p=p)
+
+
+class Cascade(nn.Module):
+    """The unrolled algorithm. `steps[ω][k]` is a step; the same object in several places shares its parameters."""
+
+    def __init__(self, init: Initializer, steps: Sequence[Sequence[nn.Module]]) -> None:
+        super().__init__()
+        self.init = init
+        self.steps = nn.ModuleList(nn.ModuleList(inner) for inner in steps)
+
+    def iterate(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Iterator[State]:
+        """Every state from the initial field on: one after each linearisation, one after each step."""
+        return self.refine(self.init(I0, I1), I0, I1)
+
+    def refine(
+        self, v: Float[Tensor, "b d *s"], I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]
+    ) -> Iterator[State]:
+        """The same from a given field."""
+        p = None
+        for inner in self.steps:
+            state = State(u=v, v=v, lin=linearize(I0, I1, v), p=p)
+            yield state
+            for step in inner:
+                state = step(state)
+                yield state
+            v, p = state.v, state.p
+
+    def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
+        v = self.init(I0, I1)
+        for state in self.refine(v, I0, I1):
+            v = state.v
+        return v

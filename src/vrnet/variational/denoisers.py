@@ -1,0 +1,100 @@
+"""argmin_v w R(v) + 1/2 ∫|v − u|²: the v-subproblem, with w = λ/θ, for hand-crafted R.
+
+A denoiser is a half step `(u, lin) -> v`; these look at the field alone.
+"""
+
+from functools import lru_cache, reduce
+from math import pi
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vrnet.fields import divergence, smooth, squared_norm
+from vrnet.variational.linearize import Linearization
+
+
+class TV(nn.Module):
+    """prox of w·TV by projected gradient ascent on its dual: v = u + w div p, |p| ≤ 1.
+
+    As a half step it starts from p = 0 and runs `iterations`. An outer loop does better to keep p: `dual` then takes
+    the last one up, and one or two iterations are enough."""
+
+    def __init__(self, weight: float, iterations: int) -> None:
+        super().__init__()
+        self.weight, self.iterations = weight, iterations
+
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
+        return self.primal(u, self.dual(u))
+
+    def primal(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d *s"]:
+        """v = u + w div p."""
+        return u.add(divergence(p), alpha=self.weight)
+
+    def dual(
+        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None = None
+    ) -> Float[Tensor, "b d d *s"]:
+        """p ← (p + τ∇v) / max(1, |p + τ∇v|) with v = u + w div p. Overwrites the p it is given, unless gradients flow."""
+        d = u.shape[1]
+        if p is None:
+            p = u.new_zeros(u.shape[0], d, d, *u.shape[2:])
+        step = 1 / (4 * d * self.weight)
+        for _ in range(self.iterations):
+            v = self.primal(u, p)
+            p = p.clone() if torch.is_grad_enabled() else p
+            for i, n in enumerate(u.shape[2:]):
+                p[:, :, i].narrow(2 + i, 0, n - 1).add_(torch.diff(v, dim=2 + i), alpha=step)
+            p = p.div_(squared_norm(p).sqrt().clamp(min=1)[:, None, None])
+        return p
+
+
+class Quadratic(nn.Module):
+    """prox of w/2 ∫ v·K v with K = (−Δ)^order, reflecting border: exact, since the cosine transform diagonalises K.
+
+    Order 1 is diffusion, order 2 bending."""
+
+    def __init__(self, weight: float, order: int) -> None:
+        super().__init__()
+        self.weight, self.order = weight, order
+
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
+        symbol = laplacian_symbol(u.shape[2:], u) ** self.order
+        return cosine_transform(cosine_transform(u) / (1 + self.weight * symbol), inverse=True)
+
+
+class Gaussian(nn.Module):
+    """Gaussian smoothing, as in demons. It is the prox of a penalty on derivatives of all orders, which no float holds."""
+
+    def __init__(self, sigma: float) -> None:
+        super().__init__()
+        self.sigma = sigma
+
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
+        return smooth(u, self.sigma)
+
+
+@lru_cache(maxsize=64)
+def cosine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
+    """The orthonormal DCT-II: row k is the cosine of frequency πk/n."""
+    k = torch.arange(n, dtype=torch.float64)
+    basis = torch.cos(pi / n * k[:, None] * (k + 0.5)) * (2 / n) ** 0.5
+    basis[0] *= 0.5**0.5
+    return basis.to(device=device, dtype=dtype)
+
+
+def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float[Tensor, "b c *s"]:
+    """Cosine transform along every spatial axis, as matrix products: fast at image sizes, on any device."""
+    for axis in range(2, u.dim()):
+        basis = cosine_basis(u.shape[axis], u.dtype, u.device)
+        u = (u.transpose(axis, -1) @ (basis if inverse else basis.T)).transpose(axis, -1)
+    return u
+
+
+def laplacian_symbol(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "*s"]:
+    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 2 − 2cos(πk_i/n_i)."""
+    d = len(shape)
+    axes = [
+        (2 - 2 * torch.cos(pi / n * torch.arange(n, dtype=like.dtype, device=like.device))).view(-1, *[1] * (d - 1 - i))
+        for i, n in enumerate(shape)
+    ]
+    return reduce(torch.add, axes)

@@ -1,0 +1,46 @@
+"""I1(x + u) ≈ I1(x + u^ω) + ⟨∇I1(x + u^ω), u − u^ω⟩: the first-order Taylor expansion of the data term."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vrnet.fields import gradient, warp
+
+
+@dataclass(frozen=True)
+class Linearization:
+    """The pair as both half steps see it: I0, I1 warped by the field `at` (u^ω), and J, the gradient of that."""
+
+    I0: Float[Tensor, "b c *s"]
+    I1w: Float[Tensor, "b c *s"]
+    J: Float[Tensor, "b c d *s"]
+    at: Float[Tensor, "b d *s"]
+
+    def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
+        """ρ(u) = I1w − I0 + J·(u − u^ω): the linearised difference of the two images."""
+        return self.difference + dot(self.J, (u - self.at)[:, None])
+
+    @cached_property
+    def difference(self) -> Float[Tensor, "b c *s"]:
+        """I1w − I0, which is ρ(u^ω)."""
+        return self.I1w - self.I0
+
+    @cached_property
+    def JJ(self) -> Float[Tensor, "b c *s"]:
+        """|J|² of each channel."""
+        return dot(self.J, self.J)
+
+
+def dot(a: Float[Tensor, "b #c d *s"], b: Float[Tensor, "b #c d *s"]) -> Float[Tensor, "b c *s"]:
+    """⟨a, b⟩ over the components of a vector."""
+    return (a * b).sum(2)
+
+
+def linearize(
+    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]
+) -> Linearization:
+    """Expand I1(x + u) at u."""
+    I1w = warp(I1, u)
+    return Linearization(I0=I0, I1w=I1w, J=gradient(I1w), at=u)
