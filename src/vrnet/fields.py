@@ -34,7 +34,7 @@ def positions(u: Float[Tensor, "b d *s"]) -> list[Float[Tensor, "b *s"]]:
 def at(I: Shaped[Tensor, "b c *s"], index: Int64[Tensor, "b *t"]) -> Shaped[Tensor, "b c *t"]:
     """I at flat voxel indices."""
     b, c = I.shape[:2]
-    values: Tensor = I.flatten(2).gather(2, index.flatten(1)[:, None].expand(b, c, -1))
+    values = I.flatten(2).gather(2, index.flatten(1)[:, None].expand(b, c, -1))
     return values.view(b, c, *index.shape[1:])
 
 
@@ -146,8 +146,8 @@ class Inverse(NamedTuple):
 def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:
     """Inverse of id + u by the fixed point w ← w - step · (w + u(x + w)), until no voxel is off by more than tolerance.
 
-    The plain fixed point needs |∇u| < 1; halving a voxel's step whenever its residual grows brings back any u that
-    does not fold. Where u folds there is no inverse, and the residual says so."""
+    The plain fixed point needs |∇u| < 1; halving a voxel's step whenever its residual would grow goes further. Where
+    u folds, a point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
     w, step = -u, torch.ones_like(u[:, :1])
     error = compose(u, w)
     for _ in range(max_iterations):

@@ -1,6 +1,6 @@
 """The iterative solvers: {L1, L2} data terms x {TV, Diffusion, Bending, Gaussian} denoisers, coarse to fine."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import nn
@@ -65,3 +65,15 @@ class Variational:
     def _energy(self) -> Energy:
         R = {"TV": total_variation, "Diffusion": diffusion, "Bending": bending, "Gaussian": None}[self.regularizer]
         return Energy(s=int(self.data[1]), lam=self.lam, R=R)
+
+
+PRESETS = (
+    Variational("TV", "L1"),
+    Variational("TV", "L2"),
+    Variational("Diffusion", "L1"),
+    Variational("Diffusion", "L2"),
+    Variational("Bending", "L1"),
+    Variational("Bending", "L2"),
+    Variational("Gaussian", "L1"),
+    Variational("Gaussian", "L2"),
+)

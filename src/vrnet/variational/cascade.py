@@ -61,7 +61,8 @@ class Cascade(nn.Module):
     def __init__(self, init: Initializer, steps: Sequence[Sequence[nn.Module]]) -> None:
         super().__init__()
         self.init = init
-        self.steps = nn.ModuleList(nn.ModuleList(inner) for inner in steps)
+        self.steps = [list(inner) for inner in steps]
+        self.parts = nn.ModuleList(dict.fromkeys(step for inner in steps for step in inner))
 
     def iterate(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Iterator[State]:
         """Every state from the initial field on: one after each linearisation, one after each step."""

@@ -31,10 +31,8 @@ class TV(nn.Module):
         """v = u + w div p."""
         return u.add(divergence(p), alpha=self.weight)
 
-    def dual(
-        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None = None
-    ) -> Float[Tensor, "b d d *s"]:
-        """p ← (p + τ∇v) / max(1, |p + τ∇v|) with v = u + w div p. Overwrites the p it is given, unless gradients flow."""
+    def dual(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None = None) -> Float[Tensor, "b d d *s"]:
+        """p ← (p + τ∇v) / max(1, |p + τ∇v|) with v = u + w div p. Overwrites p unless gradients flow."""
         d = u.shape[1]
         if p is None:
             p = u.new_zeros(u.shape[0], d, d, *u.shape[2:])
@@ -63,7 +61,7 @@ class Quadratic(nn.Module):
 
 
 class Gaussian(nn.Module):
-    """Gaussian smoothing, as in demons. It is the prox of a penalty on derivatives of all orders, which no float holds."""
+    """Gaussian smoothing, as in demons: the prox of a penalty on derivatives of all orders."""
 
     def __init__(self, sigma: float) -> None:
         super().__init__()
@@ -86,7 +84,7 @@ def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float
     """Cosine transform along every spatial axis, as matrix products: fast at image sizes, on any device."""
     for axis in range(2, u.dim()):
         basis = cosine_basis(u.shape[axis], u.dtype, u.device)
-        u = (u.transpose(axis, -1) @ (basis if inverse else basis.T)).transpose(axis, -1)
+        u = torch.matmul(u.transpose(axis, -1), basis if inverse else basis.T).transpose(axis, -1)
     return u
 
 

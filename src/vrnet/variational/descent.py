@@ -42,7 +42,11 @@ class Solver(nn.Module):
     def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Descent:
         best = zeros(I0)
         lowest = self.energy(I0, I1, best)
-        energies, last, running = [lowest], torch.full_like(lowest, torch.inf), torch.ones_like(lowest, dtype=torch.bool)
+        energies, last, running = (
+            [lowest],
+            torch.full_like(lowest, torch.inf),
+            torch.ones_like(lowest, dtype=torch.bool),
+        )
         for v, I1w in self.candidates(I0, I1):
             E = self.energy(I0, I1w, v)
             better = running & (E < lowest)

@@ -38,9 +38,7 @@ def dot(a: Float[Tensor, "b #c d *s"], b: Float[Tensor, "b #c d *s"]) -> Float[T
     return (a * b).sum(2)
 
 
-def linearize(
-    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]
-) -> Linearization:
+def linearize(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Linearization:
     """Expand I1(x + u) at u."""
     I1w = warp(I1, u)
     return Linearization(I0=I0, I1w=I1w, J=gradient(I1w), at=u)

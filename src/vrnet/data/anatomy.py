@@ -1,0 +1,247 @@
+"""The chest of a made-up patient at end-diastole, as functions of a point p = (x, y, z).
+
+Lengths are in mm from the middle of the grid: x runs across the picture, y down it (anterior to posterior), z along the
+axis of the left ventricle from base to apex. A surface is a signed distance, negative inside.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from math import cos, sin
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn import functional
+
+from vrnet.fields import smooth
+
+BACKGROUND, RV, MYO, LV = 0, 1, 2, 3
+EDGE = 1.5  # over which one tissue gives way to the next, in mm
+GRAIN = 3.0  # between the nodes of the texture, in mm
+NODES = 40  # of the texture along each axis
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Where every number of a patient comes from, in order."""
+
+    generator: torch.Generator
+
+    def uniform(self, low: float, high: float) -> float:
+        return low + (high - low) * torch.rand((), generator=self.generator).item()
+
+    def normal(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator)
+
+
+def norm(*components: Tensor) -> Tensor:
+    """√(Σ x²). (Several times faster than torch.hypot.)"""
+    return reduce(lambda total, x: torch.addcmul(total, x, x), components[1:], components[0].square()).sqrt()
+
+
+def ellipse(x: Tensor, y: Tensor, radii: tuple[float, float]) -> Tensor:
+    """Distance to the ellipse about the origin with these half axes."""
+    return (norm(x / radii[0], y / radii[1]) - 1) * min(radii)
+
+
+def paint(canvas: Tensor, value: Tensor | float, distance: Tensor) -> Tensor:
+    """The canvas with a value where the distance is negative, across a soft edge."""
+    return canvas + (value - canvas) * (0.5 - distance / EDGE).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Heart:
+    """The ventricles in their own frame (a, b, z): a from the LV axis to the RV, b across; lengths in mm.
+
+    The LV is a tube down to its belly, then half an ellipsoid that closes at the apex; the RV is an egg it dents."""
+
+    axis: tuple[float, float]  # where the LV axis meets the picture
+    septum: float  # angle of a in the picture, in radians
+    endo: float  # radius of the LV cavity
+    oval: float  # the cavity is longer along a by this share, shorter along b
+    wall: float  # thickness of the myocardium
+    asymmetry: float  # the septum is thicker, the free wall thinner, by this share
+    base: float  # level z of the valves
+    belly: float  # level z from which the ventricles narrow
+    length: float  # from the belly to the apex of the LV cavity
+    rv_width: float  # from the septum to the free wall of the RV
+    rv_height: float  # half the RV across
+
+    @classmethod
+    def draw(cls, chance: Chance) -> "Heart":
+        """A heart between hypertrophied (small cavity, thick wall) and dilated (large cavity, thin wall)."""
+        dilation, size, septum = chance.uniform(0.0, 1.0), chance.uniform(0.92, 1.06), chance.uniform(2.65, 3.75)
+        endo = size * (20 + 11 * dilation)
+        wall = size * (12.5 - 5 * dilation + chance.uniform(-1.0, 1.0))
+        return cls(
+            axis=(-16 * cos(septum) + chance.uniform(-4.0, 4.0), -10 * sin(septum) + chance.uniform(-4.0, 4.0)),
+            septum=septum,
+            endo=endo,
+            oval=chance.uniform(-0.05, 0.05),
+            wall=wall,
+            asymmetry=chance.uniform(-0.1, 0.2),
+            base=chance.uniform(-40.0, -36.0),
+            belly=chance.uniform(-17.0, -9.0),
+            length=chance.uniform(43.0, 48.0),
+            rv_width=chance.uniform(21.0, 29.0),
+            rv_height=(endo + wall) * chance.uniform(0.9, 1.15),
+        )
+
+    def local(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
+        """(x, y, z) in the frame of the heart."""
+        x, y, c, s = p[0] - self.axis[0], p[1] - self.axis[1], cos(self.septum), sin(self.septum)
+        return torch.stack([c * x + s * y, c * y - s * x, p[2]])
+
+    def world(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
+        """(a, b, z) back in the picture."""
+        a, b, c, s = p[0], p[1], cos(self.septum), sin(self.septum)
+        return torch.stack([c * a - s * b + self.axis[0], s * a + c * b + self.axis[1], p[2]])
+
+    def radii(self, cosine: Float[Tensor, "*s"]) -> tuple[Tensor, Tensor]:
+        """Radii (ρ, R) of endo- and epicardium at the belly, in the direction with this cosine to a."""
+        endo = self.endo * (1 + self.oval * (2 * cosine.square() - 1))
+        return endo, endo + self.wall * (1 + self.asymmetry * cosine)
+
+    def depth(self, z: Float[Tensor, "*s"], length: float) -> Float[Tensor, "*s"]:
+        """How far z is on the way from the belly (0) to an apex (1)."""
+        return (z - self.belly).clamp(min=0) / length
+
+    def narrowing(self, z: Float[Tensor, "*s"], length: float) -> Float[Tensor, "*s"]:
+        """Area of the cut at level z, as a share of that at the belly; 0 past the apex."""
+        return (1 - self.depth(z, length).square()).clamp(min=0)
+
+    def left(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor]:
+        """Distances to the endocardium and to the epicardium of the LV."""
+        a, b, z = p
+        r = norm(a, b)
+        endo, epi = self.radii(a / r.clamp(min=1e-6))
+        return (
+            (norm(r / endo, self.depth(z, self.length)) - 1) * endo,
+            (norm(r / epi, self.depth(z, self.length + self.wall)) - 1) * epi,
+        )
+
+    def right(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+        """Distance to the RV cavity, as if the LV did not dent it."""
+        a, b, z = p
+        epi = self.endo + self.wall
+        half = 0.6 * epi + 0.5 * self.rv_width
+        along = (a - epi - self.rv_width + half) / half
+        across = b / (self.rv_height * (1 - 0.15 * along.clamp(-1, 1)))
+        return (norm(along, across, self.depth(z, 0.85 * self.length)) - 1) * min(half, self.rv_height)
+
+    def outline(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+        """Distance to both ventricles and the 3 mm wall of the RV, the groove between them filled by up to 4 mm."""
+        epi, rv = self.left(p)[1], self.right(p) - 3
+        return (epi + rv - ((epi - rv).square() + 8**2).sqrt()) / 2
+
+    def labels(self, p: Float[Tensor, "3 *s"]) -> UInt8[Tensor, "*s"]:
+        """RV, Myo and LV below the valves; trabeculae and papillary muscles count as cavity."""
+        (endo, epi), rv = self.left(p), self.right(p)
+        label = torch.where(rv < 0, RV, BACKGROUND)
+        label = torch.where(epi < 0, MYO, label)
+        label = torch.where(endo < 0, LV, label)
+        return torch.where(p[2] > self.base, label, BACKGROUND).to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class Chest:
+    """A heart and what lies around it, with the signal of each tissue; mm and radians."""
+
+    heart: Heart
+    noise: Float[Tensor, "3 n n n"]  # three smooth textures of unit variance, a node every GRAIN mm
+    blood: float
+    muscle: float
+    fat: float
+    liver: float
+    lung: float
+    tilt: float  # of the body in the picture
+    middle: tuple[float, float]  # of the body
+    girth: tuple[float, float]  # half axes of the body
+    rind: float  # thickness of the fat under the skin
+    diaphragm: tuple[float, float]  # its top, and with it the organs
+    papillary: tuple[float, float]  # angles from a at which the two papillary muscles stand
+
+    @classmethod
+    def draw(cls, chance: Chance) -> "Chest":
+        """Any patient, in any shape."""
+        noise = smooth(chance.normal(1, 3, NODES, NODES, NODES), 1.0)[0]
+        return cls(
+            heart=Heart.draw(chance),
+            noise=noise / noise.std(),
+            blood=chance.uniform(0.8, 1.0),
+            muscle=chance.uniform(0.2, 0.3),
+            fat=chance.uniform(0.75, 1.0),
+            liver=chance.uniform(0.22, 0.4),
+            lung=chance.uniform(0.03, 0.08),
+            tilt=chance.uniform(-0.5, 0.3),
+            middle=(chance.uniform(0.0, 40.0), chance.uniform(32.0, 50.0)),
+            girth=(chance.uniform(150.0, 190.0), chance.uniform(118.0, 142.0)),
+            rind=chance.uniform(5.0, 16.0),
+            diaphragm=(chance.uniform(-45.0, -5.0), chance.uniform(34.0, 44.0)),
+            papillary=(chance.uniform(1.7, 2.3), chance.uniform(-2.3, -1.7)),
+        )
+
+    def texture(self, p: Float[Tensor, "3 *s"], scale: float) -> Float[Tensor, "3 *s"]:
+        """The textures at p, drawn out by a scale and mirrored where they end."""
+        grid = (p / (scale * GRAIN * NODES / 2)).flatten(1).T.reshape(1, 1, 1, -1, 3)
+        values = functional.grid_sample(self.noise[None], grid, padding_mode="reflection", align_corners=True)
+        return values.view(3, *p.shape[1:])
+
+    def brightness(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+        """Signal of the tissue at p, painted from the outside inwards."""
+        fine, coarse = self.texture(p, 1.0), self.texture(p, 3.0)
+        # Two textures vanish together along curves: these are the vessels.
+        vessels = (-8 * (coarse[0].square() + coarse[1].square())).exp()
+        skin = self.skin(p) + 1.5 * coarse[2]
+        canvas = self.chest_wall(p, skin, coarse[2])
+        canvas = paint(canvas, self.thorax(p, fine[0], coarse[2], vessels), skin + self.rind + 16)
+        return self.ventricles(self.heart.local(p), canvas, fine, coarse[2])
+
+    def skin(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+        """Distance to the outline of the body, a tilted ellipse."""
+        x, y, c, s = p[0] - self.middle[0], p[1] - self.middle[1], cos(self.tilt), sin(self.tilt)
+        return ellipse(c * x + s * y, c * y - s * x, self.girth)
+
+    def chest_wall(self, p: Tensor, skin: Tensor, coarse: Tensor) -> Tensor:
+        """Air, fat under the skin, and muscle with ribs about every 40 mm: fatty marrow in a dark shell."""
+        along = 3.3 * torch.atan2(p[1] - self.middle[1], p[0] - self.middle[0]) + 0.15 * coarse
+        rib = norm(20 * (along - along.round()), skin + self.rind + 9) - 4 - coarse
+        canvas = paint(torch.full_like(skin, 0.01), self.fat * (1 + 0.05 * coarse), skin)
+        canvas = paint(canvas, self.muscle * (1 + 0.1 * coarse), skin + self.rind)
+        return paint(paint(canvas, 0.3 * self.muscle, rib), 0.4 * self.fat, rib + 2.5)
+
+    def thorax(self, p: Tensor, fine: Tensor, coarse: Tensor, vessels: Tensor) -> Tensor:
+        """Lungs; below the diaphragm fat, liver, stomach and spine; the descending aorta."""
+        x, y, z = p[0] - self.diaphragm[0], p[1] - self.diaphragm[1], p[2]
+        below = x.square() / 330 - 0.15 * z - y
+        liver = torch.maximum(below + 2, x - 53 + 6 * coarse)
+        stomach = ellipse(x - 100, y - 52, (34.0, 28.0)) + 3 * coarse
+        spine = ellipse(x - 43, y - 90, (20.0, 17.0))
+        aorta = ellipse(x - 65, y - 64, (11.0, 11.0))
+        canvas = paint(self.lung + 0.3 * vessels, self.fat * (0.85 + 0.08 * coarse), below - 1.5)
+        canvas = paint(canvas, self.liver * (1 + 0.05 * fine) + 0.3 * vessels, liver)
+        canvas = paint(paint(canvas, self.muscle, stomach), 0.5 * self.liver + 0.1 * coarse, stomach + 4)
+        canvas = paint(canvas, self.muscle * (1.3 + 0.2 * fine), spine)
+        return paint(paint(canvas, self.muscle, aorta - 2), self.blood, aorta)
+
+    def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
+        """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium."""
+        heart = self.heart
+        (endo, epi), rv = heart.left(p), heart.right(p)
+        muscle, blood = self.muscle * (1 + 0.08 * fine[0]), self.blood * (1 + 0.05 * coarse)
+        atrium = (heart.wall - 2) * torch.sigmoid((heart.base - p[2]) / 1.5)
+        trabeculae = 2.5 * (fine[1:] - 0.3).clamp(min=0)
+        canvas = paint(canvas, 0.9 * self.fat, heart.outline(p) - 2.5 * (coarse + 0.3).clamp(min=0))
+        canvas = paint(paint(canvas, muscle, rv - 3), blood, rv + trabeculae[0])
+        canvas = paint(paint(canvas, muscle, epi), blood, endo - atrium + trabeculae[1])
+        for angle in self.papillary:
+            canvas = paint(canvas, muscle, self.papilla(p, angle))
+        return canvas
+
+    def papilla(self, p: Tensor, angle: float) -> Tensor:
+        """Distance to the papillary muscle at an angle: a spindle 44 mm long that leans in with the wall."""
+        heart, c, s = self.heart, cos(angle), sin(angle)
+        narrow = heart.narrowing(p[2], heart.length).clamp(min=0.05).sqrt()
+        a, b = p[0] / narrow, p[1] / narrow
+        column = ellipse(c * a + s * b - 0.62 * heart.endo, c * b - s * a, (0.22 * heart.endo, 0.15 * heart.endo))
+        return column + 0.15 * heart.endo * ((p[2] - heart.belly - 8) / 22).square()

@@ -1,0 +1,1 @@
+"""How good a registration is."""

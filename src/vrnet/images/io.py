@@ -1,0 +1,57 @@
+"""Images and transforms on disk, by SimpleITK. Nothing is left half-written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy import ndarray
+
+from vrnet.images.grid import Grid
+
+if TYPE_CHECKING:
+    import SimpleITK as sitk
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary name beside path, of the same kind; it takes path's place if the writing succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".partial-{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
+    """A SimpleITK image of an array whose axes are the grid's; a vector image has its components first."""
+    import SimpleITK as sitk
+
+    image = sitk.GetImageFromArray(array.T, isVector=is_vector)
+    image.SetSpacing(grid.spacing)
+    image.SetOrigin(grid.origin)
+    image.SetDirection(grid.direction)
+    return image
+
+
+def write(image: "sitk.Image", path: Path) -> None:
+    """Write in the format of the file's ending."""
+    import SimpleITK as sitk
+
+    with written_whole(path) as temporary:
+        sitk.WriteImage(image, str(temporary), useCompression=True)
+
+
+def write_image(array: Shaped[ndarray, "*s"], grid: Grid, path: Path) -> None:
+    """Write an image or a label map; its number type is kept."""
+    write(to_sitk(array, grid), path)
+
+
+def write_transform(u: Float[ndarray, "d *s"], grid: Grid, path: Path) -> None:
+    """Write a field in voxels as an ITK displacement field: LPS millimetres on the fixed grid, fixed to moving."""
+    in_world: ndarray[Any, Any] = np.einsum("ij,j...->i...", grid.to_world, u.astype(np.float64))
+    write(to_sitk(in_world, grid, is_vector=True), path)

@@ -1,0 +1,37 @@
+"""Names parse and print: "TV-L1" is a method, and str(method) is "TV-L1"."""
+
+from difflib import get_close_matches
+from typing import get_args
+
+from vrnet.errors import BadInput
+from vrnet.methods.variational import PRESETS, DataTerm, Regularizer, Variational
+
+Method = Variational
+
+
+def names() -> dict[str, str]:
+    """Every name, with a line on what it is."""
+    return {
+        f"{regularizer}-{data}": f"iterative: {DATA_WORDS[data]}, {REGULARIZER_WORDS[regularizer]}"
+        for data in get_args(DataTerm)
+        for regularizer in get_args(Regularizer)
+    }
+
+
+DATA_WORDS = {"L1": "absolute differences", "L2": "squared differences"}
+REGULARIZER_WORDS = {
+    "TV": "total variation (keeps motion discontinuities)",
+    "Diffusion": "diffusion (smooth motion)",
+    "Bending": "bending energy (very smooth motion, free of affine bias)",
+    "Gaussian": "Gaussian smoothing (as demons)",
+}
+
+
+def parse(name: str) -> Method:
+    """The method of that name, with its tuned parameters."""
+    known = {str(preset).casefold(): preset for preset in PRESETS}
+    if name.casefold() in known:
+        return known[name.casefold()]
+    close = get_close_matches(name.casefold(), known, n=1)
+    hint = f'did you mean "{known[close[0]]}"?' if close else f"choose one of {', '.join(map(str, PRESETS))}"
+    raise BadInput(f'no method is called "{name}": {hint}')

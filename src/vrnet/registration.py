@@ -1,0 +1,84 @@
+"""Two images in, the deformation between them out: the main job, start to end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vrnet.data.preprocessing import rescale_jointly
+from vrnet.errors import BadInput
+from vrnet.fields import warp
+from vrnet.methods.names import Method, parse
+from vrnet.variational.progress import watching
+
+Array = TypeVar("Array", NDArray[Any], Tensor)
+
+
+@dataclass(frozen=True)
+class Registration(Generic[Array]):
+    """What was found. Arrays in, arrays out; tensors in, tensors out, on their device."""
+
+    field: Array
+    """(d, *s), in voxels: the point at x in fixed is at x + field(x) in moving."""
+    warped: Array
+    """moving(x + field(x)), in the intensities of moving."""
+    energies: Array
+    """The energy of no motion, of the initial field, then after each warp at full resolution, until it stopped."""
+    method: str
+    seconds: float
+
+
+def register(
+    fixed: Array,
+    moving: Array,
+    method: str | Method = "TV-L1",
+    progress: Callable[[float], None] | None = None,
+) -> Registration[Array]:
+    """Find u with moving(x + u(x)) ≈ fixed(x).
+
+    Both are floating-point arrays or tensors of one shape, 2D or 3D; a common change of brightness or contrast does
+    not matter. The work is done in float32. `progress` is called with the part done, from 0 to 1.
+    """
+    start = perf_counter()
+    I0, I1 = checked(fixed, moving)
+    chosen = parse(method) if isinstance(method, str) else method
+    solver = chosen.build().to(I0)
+    with torch.no_grad(), watching(solver, tuple(I0.shape[2:]), progress):
+        descent = solver.descend(*rescale_jointly(I0, I1))
+        warped = warp(I1, descent.v)
+    found = descent.v[0], warped[0, 0], descent.energies[:, 0]
+    field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
+    return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
+
+
+def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
+    """The pair as a batch of one, (1, 1, *s), or BadInput."""
+    I0, I1 = check_image("fixed", fixed), check_image("moving", moving)
+    if I0.shape != I1.shape:
+        raise BadInput(f"fixed is {tuple(I0.shape)} and moving {tuple(I1.shape)}: bring them to one grid first")
+    if I0.device != I1.device:
+        raise BadInput(f"fixed is on {I0.device} and moving on {I1.device}: move them to one device")
+    return I0[None, None], I1[None, None]
+
+
+def check_image(name: str, given: object) -> Tensor:
+    """The image as a float32 tensor, or BadInput if it cannot be registered."""
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
+    if given.ndim not in (2, 3):
+        raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
+    if "float" not in str(given.dtype):
+        raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
+    image = given.float() if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float32, order="C"))
+    if min(image.shape) < 2:
+        raise BadInput(f"{name} is {tuple(image.shape)}: every axis needs at least 2 voxels")
+    if not image.isfinite().all():
+        raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
+    if image.min() == image.max():
+        raise BadInput(f"{name} is constant ({image.min().item():g}): there is nothing to register")
+    return image

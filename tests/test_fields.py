@@ -1,0 +1,189 @@
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+from torch.autograd import gradcheck
+from torch.nn import functional
+
+from tests.conftest import SHAPES
+from vrnet import fields
+
+
+def grid(shape):
+    return torch.stack(torch.meshgrid(*[torch.arange(n, dtype=torch.float64) for n in shape], indexing="ij"))[None]
+
+
+def inner(a, b):
+    return (a * b).sum()
+
+
+def test_identity_warp_is_exact(d):
+    I = torch.rand(2, 3, *SHAPES[d])
+    assert torch.equal(fields.warp(I, torch.zeros(2, d, *SHAPES[d])), I)
+
+
+def test_linear_images_warp_exactly(d, random):
+    shape, slope = SHAPES[d], torch.arange(1.0, d + 1, dtype=torch.float64).view(1, d, *[1] * d)
+    x = grid(shape)
+    u = random(1, d, *shape)
+    inside = torch.stack([(x + u)[:, i].clamp(0, n - 1) for i, n in enumerate(shape)], dim=1)
+    expected = (slope * inside).sum(1, keepdim=True) + 5
+    warped = fields.warp((slope * x).sum(1, keepdim=True) + 5, u)
+    torch.testing.assert_close(warped, expected, atol=1e-12, rtol=0)
+
+
+def test_warp_agrees_with_scipy_and_grid_sample(d, random):
+    shape = SHAPES[d]
+    I, u = random(1, 1, *shape), 2 * random(1, d, *shape)
+    warped = fields.warp(I, u)
+    scipy_warped = ndimage.map_coordinates(I[0, 0].numpy(), (grid(shape) + u)[0].numpy(), order=1, mode="nearest")
+    np.testing.assert_allclose(warped[0, 0], scipy_warped, atol=1e-12)
+    scale = torch.tensor([2 / (n - 1) for n in shape], dtype=torch.float64).view(1, d, *[1] * d)
+    xyz = ((grid(shape) + u) * scale - 1).movedim(1, -1).flip(-1)
+    sampled = functional.grid_sample(I, xyz, align_corners=True, padding_mode="border")
+    torch.testing.assert_close(warped, sampled, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_component_i_moves_axis_i(d, axis, random):
+    if axis >= d:
+        pytest.skip("no such axis")
+    I, u = random(1, 1, *SHAPES[d]), torch.zeros(1, d, *SHAPES[d], dtype=torch.float64)
+    u[:, axis] = 1
+    n = SHAPES[d][axis]
+    assert torch.equal(fields.warp(I, u).narrow(2 + axis, 0, n - 1), I.narrow(2 + axis, 1, n - 1))
+
+
+def test_warp_of_a_flat_axis_is_the_warp_without_it(random):
+    I, u = random(1, 1, 8, 1, 7), random(1, 3, 8, 1, 7)
+    expected = fields.warp(I.squeeze(3), u[:, [0, 2]].squeeze(3))
+    torch.testing.assert_close(fields.warp(I, u).squeeze(3), expected)
+
+
+def test_a_nan_displacement_gives_a_nan_and_no_crash(d, random):
+    u = torch.zeros(1, d, *SHAPES[d], dtype=torch.float64)
+    u.view(-1)[0] = torch.nan
+    warped = fields.warp(random(1, 1, *SHAPES[d]), u)
+    assert warped.isnan().sum() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.float32])
+def test_label_warp_keeps_values_and_types_and_agrees_with_scipy(d, dtype, random):
+    shape = SHAPES[d]
+    L, u = (50 + 20 * random(1, 1, *shape)).to(dtype), 2 * random(1, d, *shape)
+    warped = fields.warp_labels(L, u)
+    assert warped.dtype == dtype
+    nearest = ndimage.map_coordinates(L[0, 0].numpy(), (grid(shape) + u)[0].numpy(), order=0, mode="nearest")
+    np.testing.assert_array_equal(warped[0, 0], nearest)
+
+
+def test_gradient_is_central_and_repeats_the_border(d, random):
+    I = random(1, 1, *SHAPES[d])
+    padded = np.pad(I[0, 0].numpy(), 1, mode="edge")
+    expected = np.stack(np.gradient(padded))[(slice(None), *[slice(1, -1)] * d)]
+    np.testing.assert_allclose(fields.gradient(I)[0, 0], expected, atol=1e-12)
+
+
+def test_divergence_is_minus_the_adjoint_of_the_gradient(d, random):
+    u, p = random(2, d, *SHAPES[d]), random(2, d, d, *SHAPES[d])
+    torch.testing.assert_close(inner(fields.forward_gradient(u), p), -inner(u, fields.divergence(p)))
+
+
+def test_squared_norm_sums_over_both_component_axes(d, random):
+    p = random(2, d, d, *SHAPES[d])
+    torch.testing.assert_close(fields.squared_norm(p), p.square().sum((1, 2)))
+
+
+def test_jacobian_of_an_affine_map_is_its_matrix(d, random):
+    A = random(d, d)
+    u = torch.einsum("ij,bj...->bi...", A, grid(SHAPES[d]))
+    J = fields.jacobian(u)
+    expected = A + torch.eye(d, dtype=torch.float64)
+    torch.testing.assert_close(J, expected.view(1, d, d, *[1] * d).expand_as(J))
+    torch.testing.assert_close(fields.determinant(J), torch.linalg.det(expected).expand(1, *SHAPES[d]))
+    torch.testing.assert_close(fields.stencil_determinants(u)[:, 0], fields.determinant(J))
+
+
+def test_determinant_agrees_with_linalg(d, random):
+    J = random(2, d, d, *SHAPES[d])
+    torch.testing.assert_close(fields.determinant(J), torch.linalg.det(J.movedim((1, 2), (-2, -1))))
+
+
+def test_only_the_strict_stencils_see_a_fold_one_voxel_wide():
+    u = torch.zeros(1, 2, 9, 9)
+    u[0, 0, 4, 4] = 1.5  # this voxel jumps over its neighbour; central differences there look past it
+    centre = fields.determinant(fields.jacobian(u))[0, 4, 4]
+    assert centre == 1
+    assert fields.stencil_determinants(u)[0, :, 4, 4].min() < 0
+
+
+def test_compose_is_warping_twice(d, smooth_image):
+    shape = (32,) * d
+    I = smooth_image(shape, sigma=5)
+    u, w = (4 * torch.cat([smooth_image(shape, 5, seed + i) - 0.5 for i in range(d)], 1) for seed in (1, 4))
+    inside = (slice(None), slice(None), *[slice(4, -4)] * d)
+    once = fields.warp(I, fields.compose(u, w))[inside]
+    twice = fields.warp(fields.warp(I, u), w)[inside]
+    assert (once - twice).abs().max() < 0.02 * (fields.warp(I, u) - I).abs().max()
+
+
+def test_invert_undoes_and_says_how_well(d, smooth_image):
+    shape = (32,) * d
+    u = 6 * torch.cat([smooth_image(shape, 5, seed) - 0.5 for seed in range(d)], 1)
+    w, residual = fields.invert(u, tolerance=1e-4)
+    assert residual.max() <= 1e-4
+    assert fields.compose(u, w).abs().max() <= 1e-4
+    inside = (slice(None), slice(None), *[slice(6, -6)] * d)
+    assert fields.compose(w, u)[inside].abs().max() < 0.1
+
+
+def test_invert_brings_back_a_strong_expansion():
+    """x ↦ x + u with ∂u = 1.6: the plain fixed point diverges there, the map has an inverse all the same."""
+    x = torch.arange(64, dtype=torch.float64)
+    u = 4 * torch.sin((x - 32) / 2.5).expand(64, 64).T * torch.exp(-(((x - 32) / 6) ** 2)).view(64, 1)
+    field = torch.stack([torch.zeros_like(u), u.clamp(min=-3).T.contiguous()])[None]
+    field = fields.smooth(field, 1.0)
+    assert torch.gradient(field[0, 1], dim=1)[0].max() > 1.1
+    assert fields.determinant(fields.jacobian(field)).min() > 0
+    assert fields.invert(field, max_iterations=300).residual.max() < 1e-2
+
+
+def test_invert_of_a_fold_names_one_origin_but_cannot_undo():
+    x = torch.arange(32, dtype=torch.float64) - 16
+    u = torch.zeros(1, 2, 32, 32, dtype=torch.float64)
+    u[:, 1] = -6 * x * torch.exp(-x.square() / 8)
+    w, residual = fields.invert(u)
+    assert residual.max() < 1e-2
+    assert fields.compose(w, u).abs().max() > 0.5
+
+
+def test_smooth_agrees_with_scipy(d, random):
+    I = random(1, 2, *SHAPES[d])
+    expected = [ndimage.gaussian_filter(c.numpy(), 1.5, mode="nearest", radius=5) for c in I[0]]
+    np.testing.assert_allclose(fields.smooth(I, 1.5)[0], expected, atol=1e-12)
+
+
+def test_resize_keeps_linear_images_and_the_motion_they_show(d):
+    """Off the border, where the low pass repeats values, a ramp stays a ramp over the same extent."""
+    fine, coarse = (33,) * d, (17,) * d
+    ramp = grid(fine)[:, :1] / 32
+    small = fields.resize(ramp, coarse)
+    inside = (slice(None), slice(None), *[slice(4, -4)] * d)
+    torch.testing.assert_close(small[inside], (grid(coarse)[:, :1] / 16)[inside], atol=1e-10, rtol=0)
+    u = grid(fine) * 0.1 + 2
+    torch.testing.assert_close(fields.resize_field(u, coarse), grid(coarse) * 0.1 + 1)
+    torch.testing.assert_close(fields.resize_field(fields.resize_field(u, coarse), fine), u)
+
+
+def test_resize_removes_what_the_coarse_grid_cannot_show(d):
+    checkerboard = grid((33,) * d).sum(1, keepdim=True) % 2
+    small = fields.resize(checkerboard, (17,) * d)
+    assert (small - 0.5).abs()[(slice(None), slice(None), *[slice(3, -3)] * d)].max() < 0.03
+
+
+def test_gradients_flow_through_warp(d, random):
+    shape = (4, 5) if d == 2 else (3, 4, 3)
+    I, u = random(1, 2, *shape).requires_grad_(), (0.3 * random(1, d, *shape)).requires_grad_()
+    assert gradcheck(fields.warp, (I, u))
+    assert gradcheck(fields.compose, (u, u.detach().flip(2).requires_grad_()))
+    assert gradcheck(lambda v: fields.determinant(fields.jacobian(v)), (u,))

@@ -1,0 +1,94 @@
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from vrnet.variational.data_steps import DataStep, l1_step, l2_step
+from vrnet.variational.linearize import Linearization
+
+SHAPE = {2: (3, 4), 3: (2, 3, 2)}
+
+
+@pytest.fixture(params=[1, 3], ids=["scalar", "vector"])
+def channels(request):
+    return request.param
+
+
+@pytest.fixture
+def problem(d, channels, random):
+    """(v, lin): a linearised pair with gradients of order one."""
+    shape = SHAPE[d]
+    lin = Linearization(
+        I0=random(2, channels, *shape),
+        I1w=random(2, channels, *shape),
+        J=random(2, channels, d, *shape),
+        at=random(2, d, *shape),
+    )
+    return random(2, d, *shape), lin
+
+
+def energy(u, v, lin, theta, s):
+    """1/s Σ|ρ(u)|^s + θ/2 |u − v|², at each voxel."""
+    return lin.rho(u).abs().pow(s).sum(1) / s + theta / 2 * (u - v).square().sum(1)
+
+
+def test_l2_step_solves_its_normal_equations(problem):
+    """(JᵀJ + θ1)(u − u^ω) = θ(v − u^ω) − Jᵀ(I1 − I0), voxel by voxel."""
+    v, lin = problem
+    theta = torch.tensor(0.3, dtype=torch.float64)
+    J = lin.J.movedim((1, 2), (-2, -1))
+    right = theta * (v - lin.at).movedim(1, -1) - (J.mT @ (lin.I1w - lin.I0).movedim(1, -1)[..., None])[..., 0]
+    normal = J.mT @ J + theta * torch.eye(J.shape[-1], dtype=torch.float64)
+    expected = lin.at + torch.linalg.solve(normal, right).movedim(-1, 1)
+    torch.testing.assert_close(l2_step(v, lin, theta), expected)
+
+
+@pytest.mark.parametrize("theta", [0.05, 0.5, 5.0])
+def test_l1_step_beats_every_point_of_a_brute_force_search(problem, theta):
+    v, lin = problem
+    theta = torch.tensor(theta, dtype=torch.float64)
+    u = l1_step(v, lin, theta)
+    reached = energy(u, v, lin, theta, s=1)
+    generator = torch.Generator().manual_seed(1)
+    for scale in (10, 1, 0.1, 0.01, 0.001):
+        for _ in range(500):
+            other = u + scale * torch.randn(u.shape, generator=generator, dtype=u.dtype)
+            assert (reached <= energy(other, v, lin, theta, s=1) + 2e-4).all()
+
+
+def test_scalar_l1_step_is_the_thresholding_formula(d, random):
+    shape = SHAPE[d]
+    lin = Linearization(random(1, 1, *shape), random(1, 1, *shape), random(1, 1, d, *shape), random(1, d, *shape))
+    v, theta = random(1, d, *shape), torch.tensor(0.2, dtype=torch.float64)
+    J, rho = lin.J[:, 0], lin.rho(v)
+    z = theta * rho / (J.square().sum(1, keepdim=True) + 1e-5)
+    torch.testing.assert_close(l1_step(v, lin, theta), v - z / z.abs().clamp(min=1) * J / theta)
+
+
+def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, random):
+    """Two copies of a channel double its data term, which is one channel with θ halved (L2) or J, ρ doubled (L1)."""
+    shape, v = SHAPE[d], random(1, d, *SHAPE[d])
+    parts = random(1, 1, *shape), random(1, 1, *shape), random(1, 1, d, *shape)
+    one, at, theta = Linearization(*parts, v), v, torch.tensor(0.4, dtype=torch.float64)
+    two = Linearization(*(part.repeat(1, 2, *[1] * (part.dim() - 2)) for part in parts), at)
+    torch.testing.assert_close(l2_step(v, two, theta), l2_step(v, one, theta / 2))
+    doubled = Linearization(*(2 * part for part in parts), at)
+    torch.testing.assert_close(l1_step(v, two, theta), l1_step(v, doubled, theta), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("step", [l1_step, l2_step])
+def test_without_image_gradient_nothing_moves(d, random, step):
+    shape, v = SHAPE[d], random(1, d, *SHAPE[d])
+    flat = Linearization(random(1, 1, *shape), random(1, 1, *shape), torch.zeros(1, 1, d, *shape).double(), v)
+    assert torch.equal(step(v, flat, torch.tensor(0.1)), v)
+
+
+@pytest.mark.parametrize("step", [l1_step, l2_step])
+def test_gradients_flow_through_the_step_and_to_theta(problem, step):
+    v, lin = problem
+    module = DataStep(step, theta=0.7).double()
+
+    def through(v, I1w, J, log_theta):
+        return step(v, Linearization(lin.I0, I1w, J, lin.at), log_theta.exp())
+
+    inputs = (v, lin.I1w, lin.J, module.log_theta)
+    assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))

@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from vrnet.fields import warp
+from vrnet.methods.names import names, parse
+
+
+def shifted(smooth_image, d, seed=0):
+    """A smooth image and itself, moved by less than a voxel to two."""
+    shape = (32,) * d
+    I1 = smooth_image(shape, sigma=3, seed=seed, dtype=torch.float32)
+    u = torch.tensor([1.5, -1.0, 0.7])[:d].view(1, d, *[1] * d).expand(1, d, *shape)
+    return warp(I1, u), I1
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
+    I0, I1 = shifted(smooth_image, d)
+    with torch.no_grad():
+        solver = parse(name).build()
+        descent = solver.descend(I0, I1)
+        reached = solver.energy(I0, warp(I1, descent.v), descent.v)
+        hopeless = solver.descend(smooth_image((32,) * d, 1, 7).float(), smooth_image((32,) * d, 1, 8).float())
+    assert reached < descent.energies[0]
+    torch.testing.assert_close(reached, descent.energies.amin(0))
+    assert hopeless.energies.amin() <= hopeless.energies[0]
+
+
+def test_no_motion_gives_exactly_zero(d, smooth_image):
+    I = smooth_image((32,) * d, 2, dtype=torch.float32)
+    for name in names():
+        with torch.no_grad():
+            assert not parse(name).build()(I, I).any()
+
+
+def test_results_do_not_depend_on_batch_composition(d, smooth_image):
+    pairs = [shifted(smooth_image, d, seed) for seed in range(3)]
+    noise = smooth_image((32,) * d, 1, 9).float(), smooth_image((32,) * d, 1, 10).float()
+    solver = parse("TV-L1").build()
+    with torch.no_grad():
+        together = solver(*(torch.cat(images) for images in zip(*pairs, noise, strict=True)))
+        alone = [solver(*pair) for pair in [*pairs, noise]]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-4)
+
+
+def test_a_large_tolerance_stops_early(smooth_image):
+    from dataclasses import replace
+
+    I0, I1 = shifted(smooth_image, 2)
+    eager, patient = (replace(parse("TV-L1"), tolerance=t).build() for t in (0.5, 0.0))
+    with torch.no_grad():
+        assert len(eager.descend(I0, I1).energies) < len(patient.descend(I0, I1).energies)
