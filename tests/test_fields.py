@@ -89,9 +89,10 @@ def test_divergence_is_minus_the_adjoint_of_the_gradient(d, random):
     torch.testing.assert_close(inner(fields.forward_gradient(u), p), -inner(u, fields.divergence(p)))
 
 
-def test_squared_norm_sums_over_both_component_axes(d, random):
-    p = random(2, d, d, *SHAPES[d])
-    torch.testing.assert_close(fields.squared_norm(p), p.square().sum((1, 2)))
+def test_squared_norm_and_squared_gradient_are_what_they_say(d, random):
+    p = random(2, 3, *SHAPES[d])
+    torch.testing.assert_close(fields.squared_norm(p), p.square().sum(1))
+    torch.testing.assert_close(fields.squared_gradient(p), fields.forward_gradient(p).square().sum((1, 2)))
 
 
 def test_jacobian_of_an_affine_map_is_its_matrix(d, random):

@@ -48,10 +48,10 @@ def register(
     I0, I1 = checked(fixed, moving)
     chosen = parse(method) if isinstance(method, str) else method
     solver = chosen.build().to(I0)
-    with torch.no_grad(), watching(solver, tuple(I0.shape[2:]), progress):
+    with torch.inference_mode(), watching(solver, tuple(I0.shape[2:]), progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
         warped = warp(I1, descent.v)
-    found = descent.v[0], warped[0, 0], descent.energies[:, 0]
+    found = [tensor.clone() for tensor in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
     field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
     return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
 

@@ -61,9 +61,9 @@ def test_a_warm_dual_brings_the_step_closer_to_the_exact_prox(random):
     I0, I1 = random(1, 1, 16, 16), random(1, 1, 16, 16)
     data, weight = DataStep(l1_step, 1.0).double(), 0.5
     with torch.no_grad():
-        exact = Cascade(from_zero, [[Step(data, TV(weight, 2000))] * 60])(I0, I1)
-        warm = Cascade(from_zero, [[DualStep(data, TV(weight, 2))] * 60])(I0, I1)
-        cold = Cascade(from_zero, [[Step(data, TV(weight, 2))] * 60])(I0, I1)
+        exact = Cascade(from_zero, [[Step(data, TV(weight, 200))] * 30])(I0, I1)
+        warm = Cascade(from_zero, [[DualStep(data, TV(weight, 2))] * 30])(I0, I1)
+        cold = Cascade(from_zero, [[Step(data, TV(weight, 2))] * 30])(I0, I1)
     assert (warm - exact).abs().mean() < (cold - exact).abs().mean() / 5
 
 

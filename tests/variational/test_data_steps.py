@@ -83,12 +83,13 @@ def test_without_image_gradient_nothing_moves(d, random, step):
 
 
 @pytest.mark.parametrize("step", [l1_step, l2_step])
-def test_gradients_flow_through_the_step_and_to_theta(problem, step):
-    v, lin = problem
-    module = DataStep(step, theta=0.7).double()
+def test_gradients_flow_through_the_step_and_to_theta(d, channels, random, step):
+    voxels = (2,) + (1,) * (d - 1)
+    I0, at = random(1, channels, *voxels), random(1, d, *voxels)
+    log_theta = DataStep(step, theta=0.7).double().log_theta
 
     def through(v, I1w, J, log_theta):
-        return step(v, Linearization(lin.I0, I1w, J, lin.at), log_theta.exp())
+        return step(v, Linearization(I0, I1w, J, at), log_theta.exp())
 
-    inputs = (v, lin.I1w, lin.J, module.log_theta)
+    inputs = random(1, d, *voxels), random(1, channels, *voxels), random(1, channels, d, *voxels), log_theta
     assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))

@@ -228,7 +228,7 @@ class Chest:
         """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium."""
         heart = self.heart
         (endo, epi), rv = heart.left(p), heart.right(p)
-        muscle, blood = self.muscle * (1 + 0.08 * fine[0]), self.blood * (1 + 0.05 * coarse)
+        muscle, blood = self.muscle * (1 + 0.2 * fine[0]), self.blood * (1 + 0.06 * fine[0] + 0.06 * coarse)
         atrium = (heart.wall - 2) * torch.sigmoid((heart.base - p[2]) / 1.5)
         trabeculae = 2.5 * (fine[1:] - 0.3).clamp(min=0)
         canvas = paint(canvas, 0.9 * self.fat, heart.outline(p) - 2.5 * (coarse + 0.3).clamp(min=0))

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from numpy import ndarray
 
+from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 
 if TYPE_CHECKING:
@@ -18,13 +19,24 @@ if TYPE_CHECKING:
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A temporary name beside path, of the same kind; it takes path's place if the writing succeeds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".partial-{path.name}")
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def made_folder(folder: Path) -> Path:
+    """The folder, there and open for writing, or BadInput: asked before the work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(folder / "probe") as probe:
+            probe.touch()
+        (folder / "probe").unlink()
+    except OSError as error:
+        raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
+    return folder
 
 
 def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from vrnet.fields import zeros
 from vrnet.variational.cascade import Cascade, DualStep, Step
@@ -25,33 +25,37 @@ class Variational:
     """R. Gaussian has none: it smooths the field, as demons do."""
     data: DataTerm = "L1"
     """s = 1 or 2."""
-    lam: float = 0.05
+    lam: float = 0.075
     """λ, the weight of R; for Gaussian, the standard deviation in voxels."""
-    theta: float = 0.2
-    """θ, the penalty that ties the data step to the denoiser."""
+    theta: tuple[float, float] = (0.1, 0.5)
+    """θ at the first and at the last warp of a level: loose at first, so that the data step moves far, then tighter."""
     warps: int = 10
     """N_warp: linearisations a level, at most."""
-    iterations: int = 10
+    iterations: int = 3
     """N_iter: steps a linearisation."""
     levels: int = 3
     """Levels of the pyramid."""
     tolerance: float = 1e-3
-    """Stop when a warp lowers the energy by less than this part of it."""
+    """Stop when three warps together change the energy by less than this part of it."""
 
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}"
 
     def build(self) -> Solver:
-        """The solver, one level inside the other."""
-        return self._level(self._step(), self.levels)
+        """The same cascade at every level, each one the initialiser of the next; the finest is watched."""
+        steps = [[self._step(theta)] * self.iterations for theta in self._thetas()]
+        cascade = Cascade(no_motion, steps)
+        for _ in range(self.levels - 1):
+            cascade = Cascade(CoarseToFine(cascade), steps)
+        return Solver(cascade, Energy(int(self.data[1]), self.lam, DENSITIES[self.regularizer]), self.tolerance)
 
-    def _level(self, step: nn.Module, levels: int) -> Solver:
-        init = CoarseToFine(self._level(step, levels - 1)) if levels > 1 else lambda I0, I1: zeros(I0)
-        return Solver(Cascade(init, [[step] * self.iterations] * self.warps), self._energy(), self.tolerance)
+    def _thetas(self) -> list[float]:
+        """A geometric progression, one θ a warp."""
+        first, last = self.theta
+        return [first * (last / first) ** (w / max(self.warps - 1, 1)) for w in range(self.warps)]
 
-    def _step(self) -> nn.Module:
-        data = DataStep({"L1": l1_step, "L2": l2_step}[self.data], self.theta)
-        weight = self.lam / self.theta
+    def _step(self, theta: float) -> nn.Module:
+        data, weight = DataStep(DATA_STEPS[self.data], theta), self.lam / theta
         match self.regularizer:
             case "TV":
                 return DualStep(data, TV(weight, iterations=1))
@@ -62,11 +66,13 @@ class Variational:
             case "Gaussian":
                 return Step(data, Gaussian(self.lam))
 
-    def _energy(self) -> Energy:
-        R = {"TV": total_variation, "Diffusion": diffusion, "Bending": bending, "Gaussian": None}[self.regularizer]
-        return Energy(s=int(self.data[1]), lam=self.lam, R=R)
+
+def no_motion(I0: Tensor, I1: Tensor) -> Tensor:
+    return zeros(I0)
 
 
+DATA_STEPS = {"L1": l1_step, "L2": l2_step}
+DENSITIES = {"TV": total_variation, "Diffusion": diffusion, "Bending": bending, "Gaussian": None}
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2"),

@@ -1,4 +1,4 @@
-"""Pictures of a registration. Arrays are (*s); of a volume, the slice through its middle is shown."""
+"""Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GRID_STEP = 5
+GRID_STEP = 4
+GRID_COLOUR = "#3a86ff"
 LABEL_COLOURS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#b5179e", "#f3722c")
 
 
@@ -27,16 +28,16 @@ class Pair:
     moving: Float[ndarray, "*s"]
     warped: Float[ndarray, "*s"]
     field: Float[ndarray, "d *s"]
-    fixed_labels: Integer[ndarray, "*s"] | None = None
-    moving_labels: Integer[ndarray, "*s"] | None = None
-    warped_labels: Integer[ndarray, "*s"] | None = None
+    fixed_labels: Integer[ndarray, "*s"]
+    moving_labels: Integer[ndarray, "*s"]
+    warped_labels: Integer[ndarray, "*s"]
 
     def in_plane(self) -> "Pair":
         """A 2D pair as it is; of a 3D one, the middle slice across the last axis, and the motion within it."""
         if self.fixed.ndim == 2:
             return self
         k = self.fixed.shape[2] // 2
-        arrays = {name: array[..., k] for name, array in vars(self).items() if array is not None}
+        arrays = {name: array[..., k] for name, array in vars(self).items()}
         return replace(self, **(arrays | {"field": arrays["field"][:2]}))
 
 
@@ -66,41 +67,39 @@ def overview(pair: Pair, title: str) -> "Figure":
 
 
 def show_image(ax: "Axes", image: Float[ndarray, "h w"], title: str, low: float, high: float) -> None:
-    ax.imshow(image, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
+    ax.imshow(image.T, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     ax.set_title(title, fontsize=10)
 
 
-def outline(ax: "Axes", labels: Integer[ndarray, "h w"] | None, style: str) -> None:
+def outline(ax: "Axes", labels: Integer[ndarray, "h w"], style: str) -> None:
     """The contour of each label, in its colour."""
-    for label in np.unique(labels[labels > 0]) if labels is not None else ():
+    for label in np.unique(labels[labels > 0]):
         colour = LABEL_COLOURS[(int(label) - 1) % len(LABEL_COLOURS)]
-        ax.contour(labels == label, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
+        ax.contour((labels == label).T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
 
 
 def show_difference(ax: "Axes", a: Float[ndarray, "h w"], b: Float[ndarray, "h w"], title: str, high: float) -> None:
     """|b − a|, with its mean in the title; `high` is white."""
     difference = np.abs(b - a)
-    ax.imshow(difference, cmap="inferno", vmin=0, vmax=high / 2, interpolation="nearest")
+    ax.imshow(difference.T, cmap="inferno", vmin=0, vmax=high / 2, interpolation="nearest")
     ax.set_title(f"{title} (mean {difference.mean():.3g})", fontsize=10)
 
 
 def show_grid(ax: "Axes", u: Float[ndarray, "2 h w"]) -> None:
     """Grid lines of fixed as they lie in moving: the curves x + u(x)."""
-    h, w = u.shape[1:]
-    rows, columns = np.meshgrid(np.arange(h), np.arange(w), indexing="ij")
-    y, x = rows + u[0], columns + u[1]
-    for i in range(0, h, GRID_STEP):
-        ax.plot(x[i], y[i], color="#3a86ff", linewidth=0.6)
-    for j in range(0, w, GRID_STEP):
-        ax.plot(x[:, j], y[:, j], color="#3a86ff", linewidth=0.6)
-    ax.set(xlim=(0, w - 1), ylim=(h - 1, 0), aspect="equal")
+    across, down = (np.indices(u.shape[1:]) + u).astype(float)
+    for i in range(0, across.shape[0], GRID_STEP):
+        ax.plot(across[i], down[i], color=GRID_COLOUR, linewidth=0.6)
+    for j in range(0, across.shape[1], GRID_STEP):
+        ax.plot(across[:, j], down[:, j], color=GRID_COLOUR, linewidth=0.6)
+    ax.set(xlim=(0, u.shape[1] - 1), ylim=(u.shape[2] - 1, 0), aspect="equal")
     ax.set_title("deformed grid", fontsize=10)
 
 
 def show_jacobian(ax: "Axes", det: Float[ndarray, "h w"]) -> None:
     """det(I + ∇u): blue shrinks, red grows, green is folded."""
-    image = ax.imshow(det, cmap="RdBu_r", vmin=0, vmax=2, interpolation="nearest")
-    ax.imshow(np.where(det < 0, 1.0, np.nan), cmap="brg", vmin=0, vmax=1, interpolation="nearest")
+    image = ax.imshow(det.T, cmap="RdBu_r", vmin=0, vmax=2, interpolation="nearest")
+    ax.imshow(np.where(det < 0, 1.0, np.nan).T, cmap="brg", vmin=0, vmax=1, interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, shrink=0.7)
     ax.set_title("Jacobian determinant (folds green)", fontsize=10)
 

@@ -15,11 +15,10 @@ HalfStep = Callable[[Tensor, Linearization], Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """Where the algorithm stands: the field u after the data step, v after the denoiser, and the linearisation.
+    """Where the algorithm stands: the field v after the denoiser, and the linearisation.
 
     p is the dual variable of a denoiser that keeps one; it belongs to the next step, which may overwrite it."""
 
-    u: Float[Tensor, "b d *s"]
     v: Float[Tensor, "b d *s"]
     lin: Linearization
     p: Float[Tensor, "b d d *s"] | None = None
@@ -39,7 +38,7 @@ class Step(nn.Module):
 
     def forward(self, state: State) -> State:
         u = self.data(state.v, state.lin)
-        return replace(state, u=u, v=self.denoise(u, state.lin))
+        return replace(state, v=self.denoise(u, state.lin))
 
 
 class DualStep(nn.Module):
@@ -52,7 +51,7 @@ class DualStep(nn.Module):
     def forward(self, state: State) -> State:
         u = self.data(state.v, state.lin)
         p = self.denoise.dual(u, state.p)
-        return replace(state, u=u, v=self.denoise.primal(u, p), p=p)
+        return replace(state, v=self.denoise.primal(u, p), p=p)
 
 
 class Cascade(nn.Module):
@@ -74,12 +73,13 @@ class Cascade(nn.Module):
         """The same from a given field."""
         p = None
         for inner in self.steps:
-            state = State(u=v, v=v, lin=linearize(I0, I1, v), p=p)
+            state = State(v, linearize(I0, I1, v), p)
             yield state
             for step in inner:
                 state = step(state)
                 yield state
             v, p = state.v, state.p
+            del state  # before the next linearisation needs the room
 
     def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
         v = self.init(I0, I1)

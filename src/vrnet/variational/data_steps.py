@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from vrnet.variational.linearize import Linearization
 
 EPSILON = 1e-5
-ROUNDS = 12
+ROUNDS = 15
 
 
 def l2_step(v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
@@ -29,29 +29,28 @@ def l1_step(v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Fl
     With one channel, z = clip(θρ(v) / |J|², −1, 1)."""
     if lin.J.shape[1] == 1:
         z = (theta * lin.rho(v) / (lin.JJ + EPSILON)).clamp(-1, 1)
-        return v - z * lin.J[:, 0] / theta
+        return torch.addcmul(v, z / theta, lin.J[:, 0], value=-1)
     J, rho = lin.J.movedim((1, 2), (-2, -1)), lin.rho(v).movedim(1, -1)
     z = box_maximum(J @ J.mT + EPSILON * identity(J.shape[-2], J), theta * rho)
     return v - times(J.mT, z).movedim(-1, 1) / theta
 
 
 def box_maximum(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
-    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G.
+    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
 
-    Each round clips one coordinate's maximum after another, then goes to the maximum on the face so found, or as far
-    towards it as the box allows. Once the face is the right one, that is the answer."""
-    diagonal = G.diagonal(dim1=-2, dim2=-1)
-    z = (r / diagonal).clamp(-1, 1)
+    a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
+    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is."""
+    scale = r.abs().amax(-1, keepdim=True) + EPSILON
+    z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
     for _ in range(ROUNDS):
-        for c in range(z.shape[-1]):
-            peak = z[..., c] + (r[..., c] - (G[..., c, :] * z).sum(-1)) / diagonal[..., c]
-            z = z.index_copy(-1, torch.tensor([c], device=z.device), peak.clamp(-1, 1)[..., None])
-        free = (z.abs() < 1).to(z)
-        masked = G * free[..., :, None] * free[..., None, :] + torch.diag_embed(1 - free)
-        move = solve(masked, free * (r - times(G, z)))
-        room = ((move.sign() - z) / torch.where(move == 0, 1, move)).where(move != 0, torch.inf)
-        step = room.amin(-1, keepdim=True).clamp(max=1)
-        z = torch.where(room <= step, move.sign(), z + step * move)
+        above, below = 1 - z, 1 + z
+        mu = (a * above + b * below).mean(-1, keepdim=True) / 20
+        mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)
+        dz = solve(G + torch.diag_embed(a / above + b / below), r - times(G, z) - mu / above + mu / below)
+        da, db = (mu + a * dz) / above - a, (mu - b * dz) / below - b
+        fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
+        step = 0.95 / fastest.clamp(min=0.95)
+        z, a, b = z + step * dz, a + step * da, b + step * db
     return z
 
 

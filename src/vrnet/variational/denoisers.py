@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import divergence, smooth, squared_norm
+from vrnet.fields import add_divergence, smooth, squared_norm
 from vrnet.variational.linearize import Linearization
 
 
@@ -29,20 +29,22 @@ class TV(nn.Module):
 
     def primal(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d *s"]:
         """v = u + w div p."""
-        return u.add(divergence(p), alpha=self.weight)
+        return add_divergence(u, p, self.weight)
 
     def dual(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None = None) -> Float[Tensor, "b d d *s"]:
         """p ← (p + τ∇v) / max(1, |p + τ∇v|) with v = u + w div p. Overwrites p unless gradients flow."""
         d = u.shape[1]
         if p is None:
             p = u.new_zeros(u.shape[0], d, d, *u.shape[2:])
-        step = 1 / (4 * d * self.weight)
+        step, overwrite = 1 / (4 * d * self.weight), not torch.is_grad_enabled()
         for _ in range(self.iterations):
             v = self.primal(u, p)
-            p = p.clone() if torch.is_grad_enabled() else p
+            p = p if overwrite else p.clone()
             for i, n in enumerate(u.shape[2:]):
-                p[:, :, i].narrow(2 + i, 0, n - 1).add_(torch.diff(v, dim=2 + i), alpha=step)
-            p = p.div_(squared_norm(p).sqrt().clamp(min=1)[:, None, None])
+                inner = p[:, :, i].narrow(2 + i, 0, n - 1)
+                inner.add_(v.narrow(2 + i, 1, n - 1), alpha=step).sub_(v.narrow(2 + i, 0, n - 1), alpha=step)
+            scale = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
+            p = p.mul_(scale) if overwrite else p * scale
         return p
 
 
@@ -74,10 +76,11 @@ class Gaussian(nn.Module):
 @lru_cache(maxsize=64)
 def cosine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
     """The orthonormal DCT-II: row k is the cosine of frequency πk/n."""
-    k = torch.arange(n, dtype=torch.float64)
-    basis = torch.cos(pi / n * k[:, None] * (k + 0.5)) * (2 / n) ** 0.5
-    basis[0] *= 0.5**0.5
-    return basis.to(device=device, dtype=dtype)
+    with torch.inference_mode(False):  # what is cached must serve autograd too
+        k = torch.arange(n, dtype=torch.float64)
+        basis = torch.cos(pi / n * k[:, None] * (k + 0.5)) * (2 / n) ** 0.5
+        basis[0] *= 0.5**0.5
+        return basis.to(device=device, dtype=dtype)
 
 
 def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float[Tensor, "b c *s"]:

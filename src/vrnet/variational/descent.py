@@ -1,15 +1,17 @@
-"""Run a cascade as a minimiser: watch the energy, stop when it no longer falls, keep the best field."""
+"""Run a cascade as a minimiser: watch the energy, stop when it settles, keep the best field."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vrnet.fields import warp, zeros
 from vrnet.variational.cascade import Cascade
 from vrnet.variational.energy import Energy
+
+PATIENCE = 3
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,9 @@ class Descent:
 class Solver(nn.Module):
     """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1) -> u`.
 
-    A linearised step may overshoot, so nothing guarantees descent but looking: each pair of the batch stops on its own
-    once a warp lowers its energy by less than `tolerance` of it, and keeps the best field seen, no motion included."""
+    A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
+    field seen, no motion included, and stops on its own once PATIENCE warps together change its energy by less than
+    `tolerance` of it."""
 
     def __init__(self, cascade: Cascade, energy: Energy, tolerance: float) -> None:
         super().__init__()
@@ -37,27 +40,33 @@ class Solver(nn.Module):
             if state.is_fresh:
                 yield state.v, state.lin.I1w
             v = state.v
+            del state  # with its linearisation, before the next one is made
         yield v, warp(I1, v)
 
     def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Descent:
+        """Refine the initial field until the energy of every pair has settled."""
         best = zeros(I0)
         lowest = self.energy(I0, I1, best)
-        energies, last, running = (
-            [lowest],
-            torch.full_like(lowest, torch.inf),
-            torch.ones_like(lowest, dtype=torch.bool),
-        )
+        energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
         for v, I1w in self.candidates(I0, I1):
-            E = self.energy(I0, I1w, v)
-            better = running & (E < lowest)
-            best = torch.where(better.view(-1, *[1] * (v.dim() - 1)), v, best)
-            lowest = torch.where(better, E, lowest)
-            running = running & (E < last * (1 - self.tolerance))
-            energies.append(torch.where(running, E, lowest))
-            last = E
+            E = torch.where(running, self.energy(I0, I1w, v), lowest)
+            best = choose(E < lowest, v, best)
+            lowest = torch.minimum(E, lowest)
+            energies.append(E)
+            if len(energies) > PATIENCE + 1:
+                running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
             if not running.any():
                 break
         return Descent(best, torch.stack(energies))
 
     def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
         return self.descend(I0, I1).v
+
+
+def choose(
+    which: Bool[Tensor, " b"], a: Float[Tensor, "b d *s"], b: Float[Tensor, "b d *s"]
+) -> Float[Tensor, "b d *s"]:
+    """a for the pairs where `which` holds, b for the others; without a copy where all agree."""
+    if which.all() or not which.any():
+        return a if which.all() else b
+    return torch.where(which.view(-1, *[1] * (a.dim() - 1)), a, b)

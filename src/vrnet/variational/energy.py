@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import divergence, forward_gradient, squared_norm
+from vrnet.fields import divergence, forward_gradient, squared_gradient
 
 
 def total_variation(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """|∇v|: isotropic, and coupled over the components, so that they jump together or not at all."""
-    return squared_norm(forward_gradient(v)).sqrt()
+    return squared_gradient(v).sqrt()
 
 
 def diffusion(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """1/2 |∇v|²."""
-    return squared_norm(forward_gradient(v)) / 2
+    return squared_gradient(v) / 2
 
 
 def bending(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
@@ -36,5 +36,7 @@ class Energy:
         self, I0: Float[Tensor, "b c *s"], I1w: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u)."""
-        data = (I1w - I0).abs().pow(self.s).sum(1).flatten(1).mean(1) / self.s
+        difference = I1w - I0
+        data = difference.abs() if self.s == 1 else difference.square() / 2
+        data = data.sum(1).flatten(1).mean(1)
         return data if self.R is None else data + self.lam * self.R(u).flatten(1).mean(1)

@@ -1,8 +1,9 @@
 """I1(x + u) ≈ I1(x + u^ω) + ⟨∇I1(x + u^ω), u − u^ω⟩: the first-order Taylor expansion of the data term."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,22 +21,24 @@ class Linearization:
 
     def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
         """ρ(u) = I1w − I0 + J·(u − u^ω): the linearised difference of the two images."""
-        return self.difference + dot(self.J, (u - self.at)[:, None])
+        return add_dot(self.rho_0, self.J, u[:, None])
 
     @cached_property
-    def difference(self) -> Float[Tensor, "b c *s"]:
-        """I1w − I0, which is ρ(u^ω)."""
-        return self.I1w - self.I0
+    def rho_0(self) -> Float[Tensor, "b c *s"]:
+        """ρ(0) = I1w − I0 − J·u^ω."""
+        return add_dot(self.I1w - self.I0, self.J, -self.at[:, None])
 
     @cached_property
     def JJ(self) -> Float[Tensor, "b c *s"]:
         """|J|² of each channel."""
-        return dot(self.J, self.J)
+        return add_dot(torch.zeros_like(self.I0), self.J, self.J)
 
 
-def dot(a: Float[Tensor, "b #c d *s"], b: Float[Tensor, "b #c d *s"]) -> Float[Tensor, "b c *s"]:
-    """⟨a, b⟩ over the components of a vector."""
-    return (a * b).sum(2)
+def add_dot(
+    a: Float[Tensor, "b c *s"], x: Float[Tensor, "b c d *s"], y: Float[Tensor, "b #c d *s"]
+) -> Float[Tensor, "b c *s"]:
+    """a + ⟨x, y⟩ over the components of the vectors. (Fused products: no temporary is as large as x.)"""
+    return reduce(lambda total, xy: torch.addcmul(total, *xy), zip(x.unbind(2), y.unbind(2), strict=True), a)
 
 
 def linearize(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Linearization:

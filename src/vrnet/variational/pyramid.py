@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.fields import resize, resize_field, zeros
+from vrnet.variational.cascade import Initializer
 
 SMALLEST = 16
 
@@ -16,7 +17,7 @@ def coarser(shape: tuple[int, ...]) -> tuple[int, ...]:
 class CoarseToFine(nn.Module):
     """The field that `solve` finds on the pair at half the resolution, brought back to the full one."""
 
-    def __init__(self, solve: nn.Module) -> None:
+    def __init__(self, solve: Initializer) -> None:
         super().__init__()
         self.solve = solve
 
