@@ -73,13 +73,14 @@ def no_motion(I0: Tensor, I1: Tensor) -> Tensor:
 
 DATA_STEPS = {"L1": l1_step, "L2": l2_step}
 DENSITIES = {"TV": total_variation, "Diffusion": diffusion, "Bending": bending, "Gaussian": None}
+# Tuned on the validation subjects of ACDC (benchmarks/acdc.py).
 PRESETS = (
     Variational("TV", "L1"),
-    Variational("TV", "L2"),
-    Variational("Diffusion", "L1"),
-    Variational("Diffusion", "L2"),
-    Variational("Bending", "L1"),
-    Variational("Bending", "L2"),
-    Variational("Gaussian", "L1"),
-    Variational("Gaussian", "L2"),
+    Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
+    Variational("Diffusion", "L1", lam=0.1, theta=(0.05, 0.5), iterations=5),
+    Variational("Diffusion", "L2", lam=0.01, theta=(0.01, 0.05)),
+    Variational("Bending", "L1", lam=0.4, theta=(0.1, 1.0)),
+    Variational("Bending", "L2", lam=0.1, theta=(0.01, 0.05)),
+    Variational("Gaussian", "L1", lam=1.0, theta=(0.05, 0.5)),
+    Variational("Gaussian", "L2", lam=1.0, theta=(0.01, 0.01)),
 )

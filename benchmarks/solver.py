@@ -1,0 +1,153 @@
+"""TV-L1 beside scikit-image's, on the same phantom pairs, threads and functional.
+
+    python benchmarks/solver.py [--pairs-2d 10] [--pairs-3d 1] [--threads 2] [--out solver.json]
+
+Both minimise mean |I1(x + u) − I0| + λ mean |∇u| with the same λ (scikit-image's attachment is 1/λ). scikit-image runs
+twice: as it comes, and with the tightness that gives it the lowest energy of those tried. Its TV treats the components
+of the field apart; the energy reported is ours, coupled, and the uncoupled one beside it. Each solver runs in its own
+process, so that the peak memory is its own.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+from time import perf_counter
+
+SHAPES = {2: ((160, 160), 1.8), 3: ((128, 128, 96), 1.2)}
+TIGHTNESSES = (0.3, 0.1, 0.05, 0.025)
+
+
+def solvers(d):
+    """Name and keyword arguments of each contender; in 3D only the better tightness of the two extremes."""
+    tightnesses = TIGHTNESSES if d == 2 else TIGHTNESSES[::3]
+    return [("vrnet TV-L1", {})] + [(f"skimage, tightness {t:g}", {"tightness": t}) for t in tightnesses]
+
+
+def solve(name, arguments, fixed, moving, lam):
+    """The field (1, d, *s), and the seconds it took."""
+    import numpy as np
+    import torch
+
+    start = perf_counter()
+    if name.startswith("vrnet"):
+        from vrnet import parse
+
+        with torch.inference_mode():
+            u = parse("TV-L1").build()(fixed, moving)
+    else:
+        from skimage.registration import optical_flow_tvl1
+
+        I0, I1 = fixed[0, 0].numpy(), moving[0, 0].numpy()
+        u = torch.from_numpy(optical_flow_tvl1(I0, I1, attachment=1 / lam, dtype=np.float32, **arguments))[None]
+    return u, perf_counter() - start
+
+
+def measure(name, arguments, d, pairs):
+    """Time, energies, end-point error and peak memory of one solver, means over the pairs."""
+    import torch
+
+    from vrnet import parse, warp
+    from vrnet.data.phantom import phantom
+    from vrnet.fields import forward_gradient
+
+    lam = parse("TV-L1").lam
+    shape, spacing = SHAPES[d]
+    small = phantom(99, (32,) * d, 6.0)
+    solve(name, arguments, small.fixed, small.moving, lam)  # loads what is loaded once
+    patients = [phantom(seed, shape, spacing) for seed in range(pairs)]
+    before = peak_bytes(reset=True)
+    rows = []
+    for patient in patients:
+        u, seconds = solve(name, arguments, patient.fixed, patient.moving, lam)
+        gradient = forward_gradient(u)
+        data = (warp(patient.moving, u) - patient.fixed).abs().mean().item()
+        heart = patient.fixed_labels[0] > 0
+        error, still = ((v - patient.field).norm(dim=1) * spacing for v in (u, torch.zeros_like(u)))
+        rows.append(
+            {
+                "seconds": seconds,
+                "energy": data + lam * gradient.square().sum((1, 2)).sqrt().mean().item(),
+                "energy_uncoupled": data + lam * gradient.square().sum(2).sqrt().sum(1).mean().item(),
+                "epe_mm": error[heart].mean().item(),
+                "epe_unregistered_mm": still[heart].mean().item(),
+                "epe_whole_image_mm": error.mean().item(),
+                "epe_whole_image_unregistered_mm": still.mean().item(),
+            }
+        )
+        if len(rows) == 1:
+            peak = peak_bytes() - before
+    means = {key: mean(row[key] for row in rows) for key in rows[0]}
+    return {"solver": name, "d": d, **means, "peak_images": peak / (4 * patients[0].fixed.numel())}
+
+
+def peak_bytes(reset=False):
+    """The most memory this process has held, since the last reset where the system can reset it."""
+    if reset and os.access("/proc/self/clear_refs", os.W_OK):
+        Path("/proc/self/clear_refs").write_text("5")
+    try:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def in_own_process(job, threads):
+    """measure(*job) in a fresh interpreter."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--measure", json.dumps(job)]
+    return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def ratios(rows):
+    """How many times faster than the scikit-image run of lowest energy, and whether at an equal or lower energy."""
+    ours = next(row for row in rows if row["solver"].startswith("vrnet"))
+    best = min((row for row in rows if row is not ours), key=lambda row: row["energy"])
+    return best["seconds"] / ours["seconds"], ours["energy"] <= best["energy"]
+
+
+def table(rows):
+    """A Markdown table, a row a solver."""
+    lines = [
+        "| solver | s | energy | uncoupled | EPE mm | (unreg.) | memory, images |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        lines.append(
+            f"| {r['solver']} | {r['seconds']:.3f} | {r['energy']:.5f} | {r['energy_uncoupled']:.5f} "
+            f"| {r['epe_mm']:.2f} | {r['epe_unregistered_mm']:.2f} | {r['peak_images']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs-2d", type=int, default=10)
+    parser.add_argument("--pairs-3d", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("solver.json"))
+    parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(*options.measure)))
+        return
+    results = []
+    for d, pairs in ((2, options.pairs_2d), (3, options.pairs_3d)):
+        rows = []
+        for name, arguments in solvers(d) if pairs else []:
+            print(f"{d}D: {name} on {pairs} pairs of {SHAPES[d][0]} ...", file=sys.stderr)
+            rows.append(in_own_process((name, arguments, d, pairs), options.threads))
+        if rows:
+            times, lower = ratios(rows)
+            print(f"\n{d}D, {SHAPES[d][0]}, {options.threads} threads\n\n{table(rows)}\n")
+            print(f"{times:.1f} times faster than scikit-image at its best energy; energy equal or lower: {lower}\n")
+        results += rows
+    options.out.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+import subprocess
+import sys
+from importlib.metadata import version
+
+import vrnet
+
+HEAVY = {"nibabel", "SimpleITK", "matplotlib", "tyro", "rich", "lightning", "scipy", "skimage", "itk", "ants"}
+MEASURE = """
+import sys, time
+import torch
+before, start = set(sys.modules), time.perf_counter()
+import vrnet
+print(time.perf_counter() - start, *sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
+"""
+
+
+def fresh_import():
+    """(seconds, modules) that `import vrnet` adds to `import torch`, in a new process."""
+    seconds, *modules = subprocess.run([sys.executable, "-c", MEASURE], check=True, capture_output=True).stdout.split()
+    return float(seconds), {module.decode() for module in modules}
+
+
+def test_import_vrnet_is_light():
+    """Best of three: at most 0.2 s more than torch alone, and none of the large libraries."""
+    for _ in range(3):
+        seconds, modules = fresh_import()
+        assert "vrnet" in modules
+        assert not modules & HEAVY
+        if seconds <= 0.2:
+            return
+    raise AssertionError(f"import vrnet took {seconds:.2f} s more than import torch")
+
+
+def test_the_version_is_the_installed_one():
+    assert vrnet.__version__ == version("vrnet")
+
+
+def test_every_public_name_exists_and_is_listed_once():
+    assert all(hasattr(vrnet, name) for name in vrnet.__all__)
+    assert len(set(vrnet.__all__)) == len(vrnet.__all__)

@@ -1,0 +1,222 @@
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy import ndimage
+
+import vrnet
+from vrnet.variational.energy import Energy, total_variation
+
+SIZES = {2: (40, 36), 3: (24, 22, 20)}
+SHIFT = (2, -1, 1)
+
+
+@cache
+def pair(d):
+    """(fixed, moving): a texture and the same shifted, so that fixed(x) = moving(x + SHIFT)."""
+    noise = np.random.default_rng(5).standard_normal([n + 8 for n in SIZES[d]])
+    texture = ndimage.gaussian_filter(noise, 2.0).astype(np.float32)
+    cut = [tuple(slice(4 + t, 4 + t + n) for t, n in zip(by, SIZES[d], strict=True)) for by in (SHIFT[:d], (0,) * d)]
+    return tuple(np.ascontiguousarray(100 * texture[c]) for c in cut)
+
+
+@cache
+def registered(d):
+    return vrnet.register(*pair(d))
+
+
+def inside(d, margin=5):
+    return (..., *[slice(margin, -margin)] * d)
+
+
+def test_the_point_at_x_in_fixed_is_at_x_plus_field_in_moving(d):
+    field = registered(d).field
+    found = np.median(field[inside(d)].reshape(d, -1), axis=1)
+    assert_allclose(found, SHIFT[:d], atol=0.2)
+
+
+def test_warped_is_moving_at_x_plus_field_in_its_own_intensities(d):
+    (fixed, moving), result = pair(d), registered(d)
+    x = np.indices(fixed.shape) + result.field
+    expected = ndimage.map_coordinates(moving.astype(np.float64), x, order=1, mode="nearest")
+    assert_allclose(result.warped, expected, atol=1e-3 * np.ptp(moving))
+    before, after = (np.abs(image - fixed)[inside(d)].mean() for image in (moving, result.warped))
+    assert after < before / 3
+
+
+def test_arrays_give_arrays(d):
+    result = registered(d)
+    assert (result.field.shape, result.warped.shape) == ((d, *SIZES[d]), SIZES[d])
+    for array in (result.field, result.warped, result.energies):
+        assert isinstance(array, np.ndarray)
+        assert array.dtype == np.float32
+    assert result.method == "TV-L1"
+    assert 0 < result.seconds < 60
+
+
+def test_tensors_give_tensors_that_can_be_trained_on(d):
+    result = vrnet.register(*map(torch.from_numpy, pair(d)))
+    assert_allclose(result.field, registered(d).field)
+    for tensor in (result.field, result.warped, result.energies):
+        tensor.requires_grad_().square().sum().backward()
+        assert tensor.grad.any()
+
+
+def test_images_that_require_grad_are_taken_as_they_are():
+    fixed, moving = (torch.from_numpy(image).requires_grad_() for image in pair(2))
+    assert not vrnet.register(fixed, moving).field.requires_grad
+
+
+@pytest.mark.parametrize(("a", "b"), [(1.0, 300.0), (0.001, 0.0), (37.0, -5.0)])
+def test_a_common_change_of_brightness_and_contrast_does_not_matter(d, a, b):
+    images = (a * image.astype(np.float64) + b for image in pair(d))
+    assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-4)
+
+
+LAYOUTS = {
+    "float64": lambda I: I.astype(np.float64),
+    "big-endian": lambda I: I.astype(">f4"),
+    "Fortran order": np.asfortranarray,
+    "negative strides": lambda I: np.flip(np.flip(I).copy()),
+    "every second voxel": lambda I: np.repeat(I, 2, axis=0)[::2],
+    "transposed": lambda I: I.T.copy().T,
+    "read-only": lambda I: np.frombuffer(I.tobytes(), np.float32).reshape(I.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_in_memory_does_not_matter(d, layout):
+    images = [LAYOUTS[layout](image) for image in pair(d)]
+    assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-6)
+
+
+@pytest.mark.parametrize("convert", [lambda I: I.astype(np.float16), lambda I: torch.from_numpy(I).bfloat16()])
+def test_half_precision_images_are_registered_in_single(convert):
+    field = vrnet.register(*map(convert, pair(2))).field
+    assert field.dtype in (np.float32, torch.float32)
+    assert np.abs(np.asarray(field) - registered(2).field).mean() < 0.1
+
+
+def test_tensors_may_lie_in_memory_as_they_like(d):
+    images = [torch.from_numpy(image.T.copy()).permute(*reversed(range(d))) for image in pair(d)]
+    assert not images[0].is_contiguous()
+    assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-6)
+
+
+def test_the_images_are_left_as_they_were(d):
+    images = [image.copy() for image in pair(d)]
+    vrnet.register(*images)
+    for image, original in zip(images, pair(d), strict=True):
+        assert np.array_equal(image, original)
+
+
+def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
+    """By the equation 1/N Σ |I1(x + u) − I0| + λ |∇u|, on intensities scaled by their joint percentiles."""
+    result, energy = registered(d), Energy(1, vrnet.Variational().lam, total_variation)
+    low, high = np.percentile(np.stack(pair(d)), (1, 99))
+    I0, I1, I1w = (torch.tensor((I - low) / (high - low))[None, None] for I in (*pair(d), result.warped))
+    u = torch.from_numpy(result.field)[None]
+    assert_allclose(result.energies[0], (I1 - I0).abs().mean(), rtol=1e-4)
+    assert_allclose(result.energies.min(), energy(I0, I1w, u).item(), rtol=1e-4)
+    assert result.energies.min() < result.energies[0]
+
+
+def test_exchanging_the_axes_exchanges_the_components():
+    fixed, moving = pair(2)
+    turned = vrnet.register(fixed.T, moving.T).field
+    assert np.abs(turned.transpose(0, 2, 1)[::-1] - registered(2).field).mean() < 0.02
+
+
+@pytest.mark.parametrize("order", [(1, 2, 0), (2, 1, 0)])
+def test_exchanging_the_axes_of_a_volume_exchanges_the_components(order):
+    turned = vrnet.register(*(image.transpose(order) for image in pair(3))).field
+    expected = registered(3).field.transpose(0, *(1 + axis for axis in order))[list(order)]
+    assert np.abs(turned - expected).mean() < 0.02
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_mirroring_an_axis_negates_its_component(d, axis):
+    if axis >= d:
+        pytest.skip("no such axis")
+    mirrored = np.flip(vrnet.register(*(np.flip(image, axis) for image in pair(d))).field, 1 + axis).copy()
+    mirrored[axis] *= -1
+    assert np.abs(mirrored - registered(d).field).mean() < 0.02
+
+
+@pytest.mark.parametrize("method", vrnet.names())
+def test_no_motion_gives_exactly_zero(d, method):
+    _, image = pair(d)
+    result = vrnet.register(image, image.copy(), method)
+    assert not result.field.any()
+    assert np.array_equal(result.warped, image)
+    assert result.energies[0] == 0
+    assert result.method == method
+
+
+def test_a_method_is_a_name_or_its_parameters():
+    by_name, by_value = (vrnet.register(*pair(2), method) for method in ("diffusion-l1", vrnet.parse("Diffusion-L1")))
+    assert np.array_equal(by_name.field, by_value.field)
+    assert by_name.method == by_value.method == "Diffusion-L1"
+
+
+def test_progress_rises_to_one(d):
+    seen = []
+    vrnet.register(*pair(d), progress=seen.append)
+    assert seen == sorted(seen)
+    assert len(seen) > 3
+    assert 0 < seen[0] < seen[-1] == 1
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 30), (3, 2, 17), (33, 2, 2)])
+def test_the_smallest_images_are_registered(shape):
+    fixed, moving = np.random.default_rng(0).standard_normal((2, *shape))
+    result = vrnet.register(fixed, moving)
+    assert result.field.shape == (len(shape), *shape)
+    assert np.isfinite(result.field).all()
+
+
+def image(shape=(12, 12), dtype=np.float32, **voxel):
+    """Random noise; value=x puts x at one voxel."""
+    noise = (100 * np.random.default_rng(0).random(shape)).astype(dtype)
+    noise.flat[0] = voxel.get("value", noise.flat[0])
+    return noise
+
+
+BAD = {
+    "shapes that differ": (image((12, 12)), image((12, 13)), "one grid"),
+    "dimensions that differ": (image((12, 12)), image((12, 12, 12)), "one grid"),
+    "NaN": (image(value=np.nan), image(), "fixed contains NaN"),
+    "infinity": (image(), image(value=np.inf), "moving contains NaN or infinite"),
+    "minus infinity in a tensor": (torch.from_numpy(image(value=-np.inf)), torch.from_numpy(image()), "infinite"),
+    "more than float32 holds": (image(dtype=np.float64, value=1e39), image(), "infinite"),
+    "constant": (image(), np.full((12, 12), 3.5, np.float32), r"moving is constant \(3.5\)"),
+    "1D": (image((12,)), image((12,)), "1 dimensions"),
+    "4D": (image((1, 1, 12, 12)), image((1, 1, 12, 12)), "4 dimensions"),
+    "0D": (np.float32(1)[None].reshape(()), image(), "0 dimensions"),
+    "integer tensor": (torch.from_numpy(image()).int(), torch.from_numpy(image()), "int32.*floating point"),
+    "integer array": (image(), image(dtype=np.int16), "int16.*floating point"),
+    "bool": (image() > 50, image(), "bool.*floating point"),
+    "complex": (image(), image(dtype=np.complex64), "complex64.*floating point"),
+    "a list": (image().tolist(), image(), "fixed is a list"),
+    "nothing": (image(), None, "moving is a NoneType"),
+    "an axis of length 1": (image((12, 1)), image((12, 1)), "at least 2 voxels"),
+    "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "at least 2 voxels"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_bad_input_is_answered_in_one_line(case):
+    fixed, moving, words = BAD[case]
+    with pytest.raises(vrnet.BadInput, match=words) as raised:
+        vrnet.registration.checked(fixed, moving)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_register_checks_its_images_and_its_method():
+    with pytest.raises(vrnet.BadInput, match="fixed contains NaN"):
+        vrnet.register(image(value=np.nan), image())
+    with pytest.raises(vrnet.BadInput, match='no method is called "TVL1": did you mean "TV-L1"'):
+        vrnet.register(image(), image(), "TVL1")
