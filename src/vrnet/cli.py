@@ -29,14 +29,16 @@ def demo(out: Path = Path("demo"), method: str = "TV-L1", seed: int = 7) -> None
         seed: Which phantom patient.
     """
     from vrnet import demo as demonstration
+    from vrnet.images.io import made_folder
     from vrnet.methods.names import parse
 
     chosen = parse(method)
+    made_folder(out)
     with progress_bar() as bar:
         task = bar.add_task(f"registering with {chosen}", total=1.0)
         result = demonstration.run(out, chosen, seed, progress=lambda done: bar.update(task, completed=done))
     screen.print(metrics_table(result.metrics, demonstration.STRUCTURES, result.end_point_error))
-    screen.print(f"Look at {out / 'overview.png'}; the transform and the images are beside it.")
+    screen.print(f"Look at {out / 'overview.png'}; the transform and the images are beside it.", markup=False)
 
 
 @app.command
@@ -80,7 +82,7 @@ def main() -> None:
     try:
         app.cli(prog="vrnet", description="Deformable image registration for cardiac MR, in 2D and 3D.")
     except BadInput as error:
-        errors.print(f"vrnet: {error}", style="red", highlight=False, soft_wrap=True)
+        errors.print(f"vrnet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
 
 

@@ -14,7 +14,7 @@ from vrnet.data.phantom import Phantom, phantom
 from vrnet.evaluation.evaluate import overlap, regularity, similarity
 from vrnet.fields import warp_labels
 from vrnet.images.grid import Grid
-from vrnet.images.io import made_folder, write_image, write_transform, written_whole
+from vrnet.images.io import write_image, write_transform, written_whole
 from vrnet.methods.names import Method
 from vrnet.registration import Registration, register
 from vrnet.report.figures import Pair, overview, save
@@ -35,7 +35,6 @@ class Demo:
 
 def run(folder: Path, method: Method, seed: int, progress: Callable[[float], None] | None = None) -> Demo:
     """Register the phantom of this seed and write what `vrnet register --report` writes, with the pair itself."""
-    made_folder(folder)
     patient = phantom(seed)
     result = register(patient.fixed[0, 0], patient.moving[0, 0], method, progress)
     warped_labels = warp_labels(patient.moving_labels, result.field[None])

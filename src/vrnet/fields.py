@@ -59,7 +59,7 @@ def interpolate(
 def warp_labels(L: Shaped[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Shaped[Tensor, "b c *s"]:
     """L(x + u(x)) at the nearest voxel; every value and type is kept."""
     nearest = [(position(u, i) + 0.5).long() * L.shape[i + 3 :].numel() for i in range(u.shape[1])]
-    index = reduce(torch.add, nearest).clamp(max=L.shape[2:].numel() - 1).flatten(1)[:, None]
+    index = reduce(torch.add, nearest).clamp(0, L.shape[2:].numel() - 1).flatten(1)[:, None]
     return L.flatten(2).gather(2, index.expand(*L.shape[:2], -1)).view(L.shape)
 
 
@@ -86,9 +86,11 @@ def divergence(p: Float[Tensor, "b c d *s"]) -> Float[Tensor, "b c *s"]:
     return add_divergence(torch.zeros_like(p[:, :, 0]), p, 1.0)
 
 
-def add_divergence(u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weight: float) -> Float[Tensor, "b c *s"]:
-    """u + weight · div p."""
-    out = u.clone()
+def add_divergence(
+    u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weight: float, out: Float[Tensor, "b c *s"] | None = None
+) -> Float[Tensor, "b c *s"]:
+    """u + weight · div p, in the memory of `out` where that is given."""
+    out = u.clone() if out is None else out.copy_(u)
     for i, (component, n) in enumerate(zip(p.unbind(2), p.shape[3:], strict=True)):
         inner = component.narrow(2 + i, 0, n - 1)
         out.narrow(2 + i, 0, n - 1).add_(inner, alpha=weight)
@@ -99,7 +101,10 @@ def add_divergence(u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], wei
 def squared_norm(p: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
     """Σ p² over the components. (A chain of fused products: several times faster than a strided sum.)"""
     first, *rest = p.unbind(1)
-    return reduce(lambda total, component: torch.addcmul(total, component, component), rest, first.square())
+    total = first.square()
+    for component in rest:
+        total.addcmul_(component, component)
+    return total
 
 
 def squared_gradient(u: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:

@@ -1,6 +1,7 @@
 """Two images in, the deformation between them out: the main job, start to end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -16,6 +17,7 @@ from vrnet.fields import warp
 from vrnet.methods.names import Method, parse
 from vrnet.variational.progress import watching
 
+SMALL = 256 * 256
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
@@ -28,7 +30,7 @@ class Registration(Generic[Array]):
     warped: Array
     """moving(x + field(x)), in the intensities of moving."""
     energies: Array
-    """The energy of no motion, of the initial field, then after each warp at full resolution, until it stopped."""
+    """The energy of no motion, then after each linearisation at full resolution, until it stopped."""
     method: str
     seconds: float
 
@@ -48,12 +50,23 @@ def register(
     I0, I1 = checked(fixed, moving)
     chosen = parse(method) if isinstance(method, str) else method
     solver = chosen.build().to(I0)
-    with torch.inference_mode(), watching(solver, tuple(I0.shape[2:]), progress):
+    with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
         warped = warp(I1, descent.v)
     found = [tensor.clone() for tensor in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
     field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
     return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
+
+
+@contextmanager
+def few_threads(voxels: int) -> Iterator[None]:
+    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads if voxels > SMALL else 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
@@ -72,7 +85,7 @@ def check_image(name: str, given: object) -> Tensor:
         raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
     if given.ndim not in (2, 3):
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
-    if "float" not in str(given.dtype):
+    if not (given.is_floating_point() if isinstance(given, Tensor) else np.issubdtype(given.dtype, np.floating)):
         raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
     image = given.float() if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float32, order="C"))
     if min(image.shape) < 2:

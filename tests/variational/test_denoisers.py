@@ -52,8 +52,8 @@ def test_tv_is_coupled_over_components_as_vector_chambolle(d, random):
 def test_tv_dual_taken_up_again_goes_on_where_it_stopped(d, random):
     u = random(1, d, *SHAPES[d])
     with torch.no_grad():
-        p = TV(0.5, 20).dual(u)
-        torch.testing.assert_close(TV(0.5, 30).dual(u, p), TV(0.5, 50).dual(u))
+        _, p = TV(0.5, 20).resume(u, None)
+        torch.testing.assert_close(TV(0.5, 30).resume(u, p), TV(0.5, 50).resume(u, None))
 
 
 @pytest.mark.parametrize("order", [1, 2], ids=["diffusion", "bending"])

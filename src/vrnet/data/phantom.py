@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vrnet.data.anatomy import Chance, Chest, Heart, norm
 from vrnet.data.preprocessing import rescale_jointly
+from vrnet.errors import BadInput
 from vrnet.fields import smooth
 
 
@@ -36,6 +37,8 @@ class Phantom:
 
 def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8) -> Phantom:
     """The patient of this seed, on a grid of any shape and spacing in mm; a third axis runs from base to apex."""
+    if not 0 <= seed < 2**63:
+        raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
     chance, d = Chance(torch.Generator().manual_seed(seed)), len(shape)
     chest = Chest.draw(chance)
     heart, motion = chest.heart, Motion.draw(chest.heart, chance)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +32,10 @@ def made_folder(folder: Path) -> Path:
     """The folder, there and open for writing, or BadInput: asked before the work, not after it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / "probe") as probe:
-            probe.touch()
-        (folder / "probe").unlink()
+        with TemporaryFile(dir=folder):
+            return folder
     except OSError as error:
         raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
-    return folder
 
 
 def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
@@ -64,6 +63,15 @@ def write_image(array: Shaped[ndarray, "*s"], grid: Grid, path: Path) -> None:
 
 
 def write_transform(u: Float[ndarray, "d *s"], grid: Grid, path: Path) -> None:
-    """Write a field in voxels as an ITK displacement field: LPS millimetres on the fixed grid, fixed to moving."""
+    """Write a field in voxels as an ITK displacement field: LPS millimetres on the fixed grid, fixed to moving.
+
+    An `.h5` or `.tfm` file is an ITK transform; any other format is a vector image."""
+    import SimpleITK as sitk
+
     in_world: ndarray[Any, Any] = np.einsum("ij,j...->i...", grid.to_world, u.astype(np.float64))
-    write(to_sitk(in_world, grid, is_vector=True), path)
+    image = to_sitk(in_world, grid, is_vector=True)
+    if path.suffix in (".h5", ".tfm"):
+        with written_whole(path) as temporary:
+            sitk.WriteTransform(sitk.DisplacementFieldTransform(image), str(temporary))
+    else:
+        write(image, path)

@@ -50,8 +50,8 @@ class DualStep(nn.Module):
 
     def forward(self, state: State) -> State:
         u = self.data(state.v, state.lin)
-        p = self.denoise.dual(u, state.p)
-        return replace(state, v=self.denoise.primal(u, p), p=p)
+        v, p = self.denoise.resume(u, state.p)
+        return replace(state, v=v, p=p)
 
 
 class Cascade(nn.Module):

@@ -17,35 +17,33 @@ from vrnet.variational.linearize import Linearization
 class TV(nn.Module):
     """prox of w·TV by projected gradient ascent on its dual: v = u + w div p, |p| ≤ 1.
 
-    As a half step it starts from p = 0 and runs `iterations`. An outer loop does better to keep p: `dual` then takes
-    the last one up, and one or two iterations are enough."""
+    As a half step it starts from p = 0 and runs `iterations`. An outer loop does better to keep p: `resume` takes the
+    last one up, and then one iteration is enough."""
 
     def __init__(self, weight: float, iterations: int) -> None:
         super().__init__()
         self.weight, self.iterations = weight, iterations
 
     def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
-        return self.primal(u, self.dual(u))
+        return self.resume(u, None)[0]
 
-    def primal(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d *s"]:
-        """v = u + w div p."""
-        return add_divergence(u, p, self.weight)
-
-    def dual(self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None = None) -> Float[Tensor, "b d d *s"]:
-        """p ← (p + τ∇v) / max(1, |p + τ∇v|) with v = u + w div p. Overwrites p unless gradients flow."""
+    def resume(
+        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None
+    ) -> tuple[Float[Tensor, "b d *s"], Float[Tensor, "b d d *s"]]:
+        """(v, p) after p ← (p + τ∇v) / max(1, |p + τ∇v|), `iterations` times. Overwrites p unless gradients flow."""
         d = u.shape[1]
-        if p is None:
-            p = u.new_zeros(u.shape[0], d, d, *u.shape[2:])
+        p = u.new_zeros(u.shape[0], d, d, *u.shape[2:]) if p is None else p
         step, overwrite = 1 / (4 * d * self.weight), not torch.is_grad_enabled()
+        v = add_divergence(u, p, self.weight)
         for _ in range(self.iterations):
-            v = self.primal(u, p)
             p = p if overwrite else p.clone()
             for i, n in enumerate(u.shape[2:]):
                 inner = p[:, :, i].narrow(2 + i, 0, n - 1)
                 inner.add_(v.narrow(2 + i, 1, n - 1), alpha=step).sub_(v.narrow(2 + i, 0, n - 1), alpha=step)
             scale = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
             p = p.mul_(scale) if overwrite else p * scale
-        return p
+            v = add_divergence(u, p, self.weight, out=v if overwrite else None)
+        return v, p
 
 
 class Quadratic(nn.Module):

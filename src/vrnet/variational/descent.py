@@ -16,7 +16,7 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class Descent:
-    """The field of least energy, and the energies seen: of no motion, of the initial field, then after each warp."""
+    """The field of least energy, and the energies seen: of no motion, then after the steps of each linearisation."""
 
     v: Float[Tensor, "b d *s"]
     energies: Float[Tensor, "n b"]
@@ -34,12 +34,12 @@ class Solver(nn.Module):
         self.cascade, self.energy, self.tolerance = cascade, energy, tolerance
 
     def candidates(self, I0: Tensor, I1: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """(v, I1 warped by v) for the initial field and after each warp."""
-        v = self.cascade.init(I0, I1)
+        """(v, I1 warped by v) after the steps of each linearisation."""
+        v = initial = self.cascade.init(I0, I1)
         for state in self.cascade.refine(v, I0, I1):
-            if state.is_fresh:
-                yield state.v, state.lin.I1w
             v = state.v
+            if state.is_fresh and v is not initial:
+                yield v, state.lin.I1w
             del state  # with its linearisation, before the next one is made
         yield v, warp(I1, v)
 
@@ -53,10 +53,11 @@ class Solver(nn.Module):
             best = choose(E < lowest, v, best)
             lowest = torch.minimum(E, lowest)
             energies.append(E)
-            if len(energies) > PATIENCE + 1:
+            if len(energies) > PATIENCE:
                 running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
             if not running.any():
                 break
+            del v, I1w
         return Descent(best, torch.stack(energies))
 
     def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:

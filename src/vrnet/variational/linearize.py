@@ -1,7 +1,7 @@
 """I1(x + u) ≈ I1(x + u^ω) + ⟨∇I1(x + u^ω), u − u^ω⟩: the first-order Taylor expansion of the data term."""
 
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -38,7 +38,10 @@ def add_dot(
     a: Float[Tensor, "b c *s"], x: Float[Tensor, "b c d *s"], y: Float[Tensor, "b #c d *s"]
 ) -> Float[Tensor, "b c *s"]:
     """a + ⟨x, y⟩ over the components of the vectors. (Fused products: no temporary is as large as x.)"""
-    return reduce(lambda total, xy: torch.addcmul(total, *xy), zip(x.unbind(2), y.unbind(2), strict=True), a)
+    total = a.clone()
+    for x_i, y_i in zip(x.unbind(2), y.unbind(2), strict=True):
+        total.addcmul_(x_i, y_i)
+    return total
 
 
 def linearize(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Linearization:
