@@ -77,6 +77,7 @@ def end_point_error(patient: Phantom, field: Float[Tensor, "d *s"]) -> dict[str,
 
 def write(demo: Demo, grid: Grid) -> None:
     """Every image, the transform, the measures and the figure."""
+    demo.folder.mkdir(parents=True, exist_ok=True)
     for name, array in vars(demo.pair).items():
         if name != "field":
             write_image(array, grid, demo.folder / f"{name}.nii.gz")
