@@ -134,12 +134,15 @@ def main():
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("acdc.json"))
     options = parser.parse_args()
+    if not (options.root / "split.csv").is_file():
+        parser.error(f"{options.root} has no split.csv: name the ACDC folder with --root")
     torch.set_num_threads(options.threads)
     if options.tune:
         tune(options.root)
         return
-    cohort = subjects(options.root, options.split)
-    results = {}
+    cohort, results = subjects(options.root, options.split), {}
+    if not cohort:
+        parser.error(f'no subject is in the split "{options.split}" of split.csv')
     for name, solver in {
         "unregistered": lambda I0, I1: zeros(I0),
         options.method: parse(options.method).build(),

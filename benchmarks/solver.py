@@ -14,6 +14,7 @@ import os
 import resource
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -51,9 +52,9 @@ def measure(name, arguments, d, files):
     """Time, energies, end-point error and peak memory of one solver, means over the pairs in the files."""
     import torch
 
-    from vrnet import parse, warp
+    from vrnet import parse
     from vrnet.data.phantom import Phantom
-    from vrnet.fields import forward_gradient
+    from vrnet.fields import forward_gradient, warp
 
     lam, spacing = parse("TV-L1").lam, SHAPES[d][1]
     small = torch.rand(2, 1, 1, *(20,) * d)
@@ -111,7 +112,7 @@ def in_own_process(job, threads):
     """measure(*job) in a fresh interpreter."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--measure", json.dumps(job)]
-    return json.loads(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def ratios(rows):
@@ -143,6 +144,8 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("solver.json"))
     parser.add_argument("--measure", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not find_spec("skimage"):
+        sys.exit("scikit-image is missing: pip install --constraint constraints.txt '.[test]'")
     if options.measure:
         print(json.dumps(measure(*options.measure)))
         return

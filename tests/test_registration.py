@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -7,6 +8,8 @@ from numpy.testing import assert_allclose
 from scipy import ndimage
 
 import vrnet
+from vrnet import BadInput, fields, parse, register
+from vrnet.registration import named
 from vrnet.variational.energy import Energy, total_variation
 
 SIZES = {2: (40, 36), 3: (24, 22, 20)}
@@ -220,3 +223,28 @@ def test_register_checks_its_images_and_its_method():
         vrnet.register(image(value=np.nan), image())
     with pytest.raises(vrnet.BadInput, match='no method is called "TVL1": did you mean "TV-L1"'):
         vrnet.register(image(), image(), "TVL1")
+
+
+def test_the_result_carries_labels_and_images_as_the_calculus_does(smooth_image):
+    fixed, moving = (smooth_image((40, 36), 3, seed)[0, 0].float().numpy() for seed in (0, 1))
+    result = register(fixed, moving)
+    u = torch.from_numpy(result.field)[None]
+    np.testing.assert_allclose(result.warp(moving), result.warped, atol=1e-6)
+    labels = (moving > 0.5).astype(np.int16)
+    carried = result.warp_labels(labels)
+    assert carried.dtype == np.int16
+    np.testing.assert_array_equal(carried, fields.warp_labels(torch.from_numpy(labels)[None, None], u)[0, 0])
+    np.testing.assert_allclose(result.determinant(), fields.determinant(fields.jacobian(u))[0])
+    with pytest.raises(BadInput, match="moving's shape"):
+        result.warp(moving[:-1])
+
+
+@pytest.mark.parametrize("wrong", [{"lam": -1.0}, {"warps": 0}, {"theta": (0.0, 1.0)}, {"lam": float("nan")}])
+def test_impossible_parameters_are_refused(wrong):
+    with pytest.raises(BadInput, match="above zero"):
+        replace(parse("TV-L1"), **wrong)
+
+
+def test_a_method_of_another_kind_is_refused():
+    with pytest.raises(BadInput, match="give a name"):
+        named(None)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vrnet.data.preprocessing import rescale_jointly
 from vrnet.errors import BadInput
-from vrnet.fields import warp
+from vrnet.fields import determinant, jacobian, warp, warp_labels
 from vrnet.methods.names import Method, parse
 from vrnet.variational.progress import watching
 
@@ -21,7 +21,7 @@ SMALL = 256 * 256
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Registration(Generic[Array]):
     """What was found. Arrays in, arrays out; tensors in, tensors out, on their device."""
 
@@ -34,6 +34,28 @@ class Registration(Generic[Array]):
     method: str
     seconds: float
 
+    def __repr__(self) -> str:
+        return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
+
+    def warp(self, image: Array) -> Array:
+        """image(x + field(x)), linear: any image on the grid of moving, (*s)."""
+        return self._on_batch(lambda I, u: warp(I.to(u), u), image)
+
+    def warp_labels(self, labels: Array) -> Array:
+        """labels(x + field(x)) at the nearest voxel: a label map on the grid of moving, every value and type kept."""
+        return self._on_batch(warp_labels, labels)
+
+    def determinant(self) -> Array:
+        """det(I + ∇field): below 1 where fixed is larger than moving, negative where the field folds."""
+        return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
+
+    def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
+        """function of an image and the field as batches of one, its result as arrays or tensors again."""
+        if tuple(image.shape) != tuple(self.field.shape[1:]):
+            raise BadInput(f"the image is {tuple(image.shape)}: give one of moving's shape, {tuple(self.warped.shape)}")
+        result = function(torch.as_tensor(image)[None, None], torch.as_tensor(self.field)[None])[0, 0]
+        return result if isinstance(self.field, Tensor) else result.numpy()
+
 
 def register(
     fixed: Array,
@@ -43,12 +65,13 @@ def register(
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are floating-point arrays or tensors of one shape, 2D or 3D; a common change of brightness or contrast does
-    not matter. The work is done in float32. `progress` is called with the part done, from 0 to 1.
+    Both are floating-point arrays or tensors of one shape, 2D or 3D. The same change of brightness or contrast in both
+    does not matter; a different one does, since the same tissue is expected to be equally bright. Voxels are taken as
+    cubes. The work is done in float32. `progress` is called with the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = checked(fixed, moving)
-    chosen = parse(method) if isinstance(method, str) else method
+    chosen = named(method)
     solver = chosen.build().to(I0)
     with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
@@ -56,6 +79,13 @@ def register(
     found = [tensor.clone() for tensor in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
     field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
     return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
+
+
+def named(method: object) -> Method:
+    """The method of a name, or the method itself, or BadInput."""
+    if not isinstance(method, (str, Method)):
+        raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
+    return parse(method) if isinstance(method, str) else method
 
 
 @contextmanager

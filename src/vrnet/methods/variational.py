@@ -5,6 +5,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from vrnet.errors import BadInput
 from vrnet.fields import zeros
 from vrnet.variational.cascade import Cascade, DualStep, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
@@ -37,6 +38,14 @@ class Variational:
     """Levels of the pyramid."""
     tolerance: float = 1e-3
     """Stop when three warps together change the energy by less than this part of it."""
+
+    def __post_init__(self) -> None:
+        if self.regularizer not in DENSITIES or self.data not in DATA_STEPS:
+            raise BadInput(f"there is no {self}: pair {', '.join(DENSITIES)} with {', '.join(DATA_STEPS)}")
+        positive = {"lam": self.lam, "warps": self.warps, "iterations": self.iterations, "levels": self.levels}
+        for name, value in {**positive, "theta[0]": self.theta[0], "theta[1]": self.theta[1]}.items():
+            if not value > 0:
+                raise BadInput(f"{name} is {value}: it must be above zero")
 
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}"

@@ -35,11 +35,12 @@ class Solver(nn.Module):
 
     def candidates(self, I0: Tensor, I1: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """(v, I1 warped by v) after the steps of each linearisation."""
-        v = initial = self.cascade.init(I0, I1)
+        v, moved = self.cascade.init(I0, I1), False
         for state in self.cascade.refine(v, I0, I1):
             v = state.v
-            if state.is_fresh and v is not initial:
+            if state.is_fresh and moved:
                 yield v, state.lin.I1w
+            moved = True
             del state  # with its linearisation, before the next one is made
         yield v, warp(I1, v)
 
