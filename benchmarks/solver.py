@@ -3,8 +3,8 @@
     python benchmarks/solver.py [--pairs-2d 10] [--pairs-3d 1] [--threads 2] [--out solver.json]
 
 Both minimise mean |I1(x + u) − I0| + λ mean |∇u| with the same λ (scikit-image's attachment is 1/λ). scikit-image runs
-twice: as it comes, and with the tightness that gives it the lowest energy of those tried. Its TV treats the components
-of the field apart; the energy reported is ours, coupled, and the uncoupled one beside it. Each solver runs in its own
+as it comes (tightness 0.3), and at tightnesses that give it lower energies. Its TV treats the components of the field
+apart; the energy reported is ours, coupled, and the uncoupled one beside it. Each solver runs in its own
 process, so that the peak memory is its own.
 """
 
@@ -25,7 +25,7 @@ TIGHTNESSES = (0.3, 0.1, 0.05, 0.025)
 
 
 def solvers(d):
-    """Name and keyword arguments of each contender; in 3D only the better tightness of the two extremes."""
+    """Name and keyword arguments of each contender; in 3D only the two extremes."""
     tightnesses = TIGHTNESSES if d == 2 else TIGHTNESSES[::3]
     return [("vrnet TV-L1", {})] + [(f"skimage, tightness {t:g}", {"tightness": t}) for t in tightnesses]
 

@@ -46,6 +46,6 @@ def smooth_image():
 @pytest.fixture(scope="session")
 def data_root():
     """The folder of real images, or a skip that says how to name it."""
-    if not DATA.is_dir():
-        pytest.skip(f"no real images at {DATA}: set VRNET_DATA to the folder that holds acdc/, hippocampus/, ...")
+    if not (DATA / "acdc").is_dir():
+        pytest.skip(f"no real images at {DATA}: set VRNET_DATA to the folder that holds acdc/")
     return DATA

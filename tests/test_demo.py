@@ -15,7 +15,7 @@ NAMES = {"LV": 3, "Myo": 2, "RV": 1}
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    return demo.run(tmp_path_factory.mktemp("demo") / "out", parse("TV-L1"), SEED)
+    return demo.run(phantom(SEED), tmp_path_factory.mktemp("demo") / "out", parse("TV-L1"))
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,12 @@ def test_identity_warp_is_exact(d):
     assert torch.equal(fields.warp(I, torch.zeros(2, d, *SHAPES[d])), I)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_fields_still_count_voxels(dtype):
+    I = torch.rand(1, 1, 4, 700)
+    assert torch.equal(fields.warp(I, torch.zeros(1, 2, 4, 700, dtype=dtype)), I)
+
+
 def test_linear_images_warp_exactly(d, random):
     shape, slope = SHAPES[d], torch.arange(1.0, d + 1, dtype=torch.float64).view(1, d, *[1] * d)
     x = grid(shape)

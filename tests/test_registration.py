@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -72,7 +73,7 @@ def test_images_that_require_grad_are_taken_as_they_are():
     assert not vrnet.register(fixed, moving).field.requires_grad
 
 
-@pytest.mark.parametrize(("a", "b"), [(1.0, 300.0), (0.001, 0.0), (37.0, -5.0)])
+@pytest.mark.parametrize(("a", "b"), [(1.0, 300.0), (0.001, 0.0), (37.0, -5.0), (1.0, 1e8), (1e39, 0.0)])
 def test_a_common_change_of_brightness_and_contrast_does_not_matter(d, a, b):
     images = (a * image.astype(np.float64) + b for image in pair(d))
     assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-4)
@@ -92,7 +93,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_layout_in_memory_does_not_matter(d, layout):
     images = [LAYOUTS[layout](image) for image in pair(d)]
-    assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-6)
+    assert_allclose(vrnet.register(*images).field, registered(d).field, atol=1e-4)
 
 
 @pytest.mark.parametrize("convert", [lambda I: I.astype(np.float16), lambda I: torch.from_numpy(I).bfloat16()])
@@ -119,8 +120,9 @@ def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
     """By the equation 1/N Σ |I1(x + u) − I0| + λ |∇u|, on intensities scaled by their joint percentiles."""
     result, energy = registered(d), Energy(1, vrnet.Variational().lam, total_variation)
     low, high = np.percentile(np.stack(pair(d)), (1, 99))
-    I0, I1, I1w = (torch.tensor((I - low) / (high - low))[None, None] for I in (*pair(d), result.warped))
+    I0, I1 = (torch.tensor(np.clip((I - low) / (high - low), 0, 1))[None, None] for I in pair(d))
     u = torch.from_numpy(result.field)[None]
+    I1w = fields.warp(I1, u)
     assert_allclose(result.energies[0], (I1 - I0).abs().mean(), rtol=1e-4)
     assert_allclose(result.energies.min(), energy(I0, I1w, u).item(), rtol=1e-4)
     assert result.energies.min() < result.energies[0]
@@ -193,7 +195,6 @@ BAD = {
     "NaN": (image(value=np.nan), image(), "fixed contains NaN"),
     "infinity": (image(), image(value=np.inf), "moving contains NaN or infinite"),
     "minus infinity in a tensor": (torch.from_numpy(image(value=-np.inf)), torch.from_numpy(image()), "infinite"),
-    "more than float32 holds": (image(dtype=np.float64, value=1e39), image(), "infinite"),
     "constant": (image(), np.full((12, 12), 3.5, np.float32), r"moving is constant \(3.5\)"),
     "1D": (image((12,)), image((12,)), "1 dimensions"),
     "4D": (image((1, 1, 12, 12)), image((1, 1, 12, 12)), "4 dimensions"),
@@ -210,7 +211,6 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-@pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_bad_input_is_answered_in_one_line(case):
     fixed, moving, words = BAD[case]
     with pytest.raises(vrnet.BadInput, match=words) as raised:
@@ -248,3 +248,29 @@ def test_impossible_parameters_are_refused(wrong):
 def test_a_method_of_another_kind_is_refused():
     with pytest.raises(BadInput, match="give a name"):
         named(None)
+
+
+@pytest.mark.parametrize("method", vrnet.names())
+def test_one_bright_voxel_does_not_drag_the_field_along(method):
+    fixed, moving = (image.copy() for image in pair(2))
+    fixed[20, 20] = 1e4
+    assert np.abs(register(fixed, moving, method).field).max() < 10
+
+
+def test_threads_are_left_as_they_were_even_by_several_at_once():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: register(*pair(2)), range(4)))
+        assert set(pool.map(lambda _: torch.get_num_threads(), range(4))) == {2}
+    register(*pair(2))
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", ">i2", "int64"])
+def test_label_arrays_of_any_type_and_layout_are_carried(dtype):
+    labels = np.flip(np.arange(np.prod(SIZES[2])).reshape(SIZES[2]) % 200).astype(dtype)
+    carried = registered(2).warp_labels(labels)
+    assert carried.dtype == labels.dtype.newbyteorder("=")
+    assert_allclose(carried, registered(2).warp_labels(np.ascontiguousarray(labels).astype(np.int32)))

@@ -29,14 +29,15 @@ def demo(out: Path = Path("demo"), method: str = "TV-L1", seed: int = 7) -> None
         seed: Which phantom patient.
     """
     from vrnet import demo as demonstration
+    from vrnet.data.phantom import phantom
     from vrnet.images.io import made_folder
     from vrnet.methods.names import parse
 
-    chosen = parse(method)
+    chosen, patient = parse(method), phantom(seed)
     made_folder(out)
     with progress_bar() as bar:
         task = bar.add_task(f"registering with {chosen}", total=1.0)
-        result = demonstration.run(out, chosen, seed, progress=lambda done: bar.update(task, completed=done))
+        result = demonstration.run(patient, out, chosen, progress=lambda done: bar.update(task, completed=done))
     screen.print(metrics_table(result.metrics, demonstration.STRUCTURES, result.end_point_error))
     screen.print(f"Look at {out / 'overview.png'}; the transform and the images are beside it.", markup=False)
 

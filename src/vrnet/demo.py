@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.data.phantom import Phantom, phantom
+from vrnet.data.phantom import Phantom
 from vrnet.evaluation.evaluate import overlap, regularity, similarity
 from vrnet.fields import warp_labels
 from vrnet.images.grid import Grid
@@ -33,9 +33,8 @@ class Demo:
     folder: Path
 
 
-def run(folder: Path, method: Method, seed: int, progress: Callable[[float], None] | None = None) -> Demo:
-    """Register the phantom of this seed and write what `vrnet register --report` writes, with the pair itself."""
-    patient = phantom(seed)
+def run(patient: Phantom, folder: Path, method: Method, progress: Callable[[float], None] | None = None) -> Demo:
+    """Register a phantom and write the pair, what became of it, the transform, the measures and a figure."""
     result = register(patient.fixed[0, 0], patient.moving[0, 0], method, progress)
     warped_labels = warp_labels(patient.moving_labels, result.field[None])
     images = {

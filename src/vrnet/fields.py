@@ -14,7 +14,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.nn import functional
 
-LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
+LINEAR = {2: "bilinear", 3: "trilinear"}
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
 def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
@@ -23,9 +24,9 @@ def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
 
 
 def position(u: Float[Tensor, "b d *s"], axis: int) -> Float[Tensor, "b *s"]:
-    """x + u(x) along one axis, held inside the grid."""
+    """x + u(x) along one axis, held inside the grid; in float32 at least, since half precision cannot count voxels."""
     n = u.shape[2 + axis]
-    x = torch.arange(n, dtype=u.dtype, device=u.device).view(-1, *[1] * (u.dim() - 3 - axis))
+    x = torch.arange(n, dtype=torch.float32, device=u.device).view(-1, *[1] * (u.dim() - 3 - axis))
     return (x + u[:, axis]).clamp(0, n - 1)
 
 
@@ -40,7 +41,7 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
             x, stride = position(u, i).flatten(1)[:, None], I.shape[i + 3 :].numel()
             # A voxel at the far border belongs to the cell before it; a NaN gets some legal cell, and stays a NaN.
             cell = x.detach().long().clamp_(0, n - 2)
-            axes.append((stride, x - cell))
+            axes.append((stride, (x - cell).to(I.dtype)))
             corner = corner + cell.mul_(stride)
     return interpolate(I.flatten(2), corner, 0, axes).view(I.shape)
 
@@ -60,7 +61,8 @@ def warp_labels(L: Shaped[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Shap
     """L(x + u(x)) at the nearest voxel; every value and type is kept."""
     nearest = [(position(u, i) + 0.5).long() * L.shape[i + 3 :].numel() for i in range(u.shape[1])]
     index = reduce(torch.add, nearest).clamp(0, L.shape[2:].numel() - 1).flatten(1)[:, None]
-    return L.flatten(2).gather(2, index.expand(*L.shape[:2], -1)).view(L.shape)
+    signed = SIGNED.get(L.dtype, L.dtype)  # torch cannot gather these types, but it can their bits
+    return L.view(signed).flatten(2).gather(2, index.expand(*L.shape[:2], -1)).view(L.shape).view(L.dtype)
 
 
 def gradient(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c d *s"]:
@@ -174,7 +176,7 @@ def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: 
         better = error_next.square().sum(1, keepdim=True) < error.square().sum(1, keepdim=True)
         w, error = torch.where(better, w_next, w), torch.where(better, error_next, error)
         step = torch.where(better, step, step / 2)
-    return Inverse(w, error.square().sum(1).sqrt())
+    return Inverse(w, torch.linalg.vector_norm(error, dim=1))
 
 
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -39,7 +40,7 @@ class Registration(Generic[Array]):
 
     def warp(self, image: Array) -> Array:
         """image(x + field(x)), linear: any image on the grid of moving, (*s)."""
-        return self._on_batch(lambda I, u: warp(I.to(u), u), image)
+        return self._on_batch(lambda I, u: warp(I if I.is_floating_point() else I.to(u), u), image)
 
     def warp_labels(self, labels: Array) -> Array:
         """labels(x + field(x)) at the nearest voxel: a label map on the grid of moving, every value and type kept."""
@@ -53,7 +54,7 @@ class Registration(Generic[Array]):
         """function of an image and the field as batches of one, its result as arrays or tensors again."""
         if tuple(image.shape) != tuple(self.field.shape[1:]):
             raise BadInput(f"the image is {tuple(image.shape)}: give one of moving's shape, {tuple(self.warped.shape)}")
-        result = function(torch.as_tensor(image)[None, None], torch.as_tensor(self.field)[None])[0, 0]
+        result = function(tensor(image)[None, None], tensor(self.field)[None])[0, 0]
         return result if isinstance(self.field, Tensor) else result.numpy()
 
 
@@ -72,13 +73,21 @@ def register(
     start = perf_counter()
     I0, I1 = checked(fixed, moving)
     chosen = named(method)
-    solver = chosen.build().to(I0)
+    solver = chosen.build().to(I0.device)
     with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
         warped = warp(I1, descent.v)
     found = [tensor.clone() for tensor in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
     field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
     return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
+
+
+def tensor(array: NDArray[Any] | Tensor) -> Tensor:
+    """A tensor of the same values, whatever the layout and byte order of the array."""
+    if isinstance(array, Tensor):
+        return array
+    wide = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return torch.from_numpy(array.astype(wide, order="C"))
 
 
 def named(method: object) -> Method:
@@ -90,13 +99,17 @@ def named(method: object) -> Method:
 
 @contextmanager
 def few_threads(voxels: int) -> Iterator[None]:
-    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(threads if voxels > SMALL else 1)
+    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more.
+
+    PyTorch counts threads for the whole process, so only the main thread of Python may change it."""
+    threads, is_main = torch.get_num_threads(), current_thread() is main_thread()
+    if is_main and voxels <= SMALL:
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        if is_main:
+            torch.set_num_threads(threads)
 
 
 def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
@@ -110,14 +123,15 @@ def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
 
 
 def check_image(name: str, given: object) -> Tensor:
-    """The image as a float32 tensor, or BadInput if it cannot be registered."""
+    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered."""
     if not isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
     if given.ndim not in (2, 3):
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
     if not (given.is_floating_point() if isinstance(given, Tensor) else np.issubdtype(given.dtype, np.floating)):
         raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
-    image = given.float() if isinstance(given, Tensor) else torch.from_numpy(given.astype(np.float32, order="C"))
+    image = tensor(given)
+    image = image.to(torch.promote_types(image.dtype, torch.float32))
     if min(image.shape) < 2:
         raise BadInput(f"{name} is {tuple(image.shape)}: every axis needs at least 2 voxels")
     if not image.isfinite().all():

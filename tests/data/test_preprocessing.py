@@ -7,19 +7,13 @@ from tests.conftest import SHAPES
 from vrnet.data.preprocessing import rescale_jointly
 
 
-def test_the_percentiles_of_both_images_together_become_zero_and_one(d, random):
-    I0, I1 = 300 * random(1, 1, *SHAPES[d]) + 1000, 50 * random(1, 1, *SHAPES[d]) - 20
-    both = np.concatenate([I.numpy().ravel() for I in rescale_jointly(I0, I1)])
-    assert_allclose(np.percentile(both, (1, 99)), (0, 1), atol=1e-12)
-
-
-def test_both_images_go_through_one_increasing_line(d, random):
-    """Equal values stay equal, or brightness constancy would be lost; nothing is clipped."""
-    I0, I1 = random(1, 1, *SHAPES[d]), 3 * random(1, 1, *SHAPES[d]) + 1
+def test_both_images_go_through_one_line_that_ends_at_their_joint_percentiles(d, random):
+    """Equal values stay equal, or brightness constancy would be lost; outliers are clipped."""
+    I0, I1 = 300 * random(1, 1, *SHAPES[d]) + 1000, 500 * random(1, 1, *SHAPES[d]) + 900
     low, high = np.percentile(np.stack([I0, I1]), (1, 99))
     for given, rescaled in zip((I0, I1), rescale_jointly(I0, I1), strict=True):
-        assert_allclose(rescaled, (given.numpy() - low) / (high - low), atol=1e-12)
-        assert rescaled.dtype == given.dtype
+        assert_allclose(rescaled, np.clip((given.numpy() - low) / (high - low), 0, 1), atol=1e-6)
+        assert rescaled.dtype == torch.float32
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

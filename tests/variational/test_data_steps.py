@@ -93,3 +93,11 @@ def test_gradients_flow_through_the_step_and_to_theta(d, channels, random, step)
 
     inputs = random(1, d, *voxels), random(1, channels, *voxels), random(1, channels, d, *voxels), log_theta
     assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))
+
+
+def test_the_vector_l1_step_is_as_good_in_single_precision(d, random):
+    shape, v = SHAPE[d], random(1, d, *SHAPE[d])
+    parts = random(1, 9, *shape), random(1, 9, *shape), 5 * random(1, 9, d, *shape), v
+    exact = l1_step(v, Linearization(*parts), torch.tensor(0.1))
+    single = l1_step(v.float(), Linearization(*(part.float() for part in parts)), torch.tensor(0.1))
+    torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=1e-3)

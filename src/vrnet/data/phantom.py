@@ -50,8 +50,8 @@ def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8
     I0, I1 = (scanner.image(chest.brightness(p), x) for p in (x, origin))
     I0, I1 = rescale_jointly(I0, I1)
     return Phantom(
-        fixed=I0.clamp(0, 1)[None, None],
-        moving=I1.clamp(0, 1)[None, None],
+        fixed=I0[None, None],
+        moving=I1[None, None],
         fixed_labels=heart.labels(heart.local(x))[None, None],
         moving_labels=heart.labels(heart.local(origin))[None, None],
         field=(heart.world(motion.forward(heart.local(x))) - x)[None, :d] / spacing,

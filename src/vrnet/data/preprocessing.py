@@ -11,9 +11,12 @@ PERCENTILES = (1, 99)
 def rescale_jointly(
     I0: Float[Tensor, "*s"], I1: Float[Tensor, "*t"]
 ) -> tuple[Float[Tensor, "*s"], Float[Tensor, "*t"]]:
-    """Map the 1st to 99th percentile of both images together to [0, 1], without clipping."""
+    """Map the 1st to 99th percentile of both images together to [0, 1] and clip, so that no outlier drags the field.
+
+    The scaling is done in the precision of the images, the result is float32."""
     both = torch.cat([I0.flatten(), I1.flatten()]).cpu().numpy()
     low, high = (float(p) for p in np.percentile(both, PERCENTILES))
     if high <= low:  # a few bright voxels on an even ground
         low, high = float(both.min()), float(both.max())
-    return (I0 - low) / (high - low), (I1 - low) / (high - low)
+    scaled = [((I - low) / (high - low)).clamp(0, 1).float() for I in (I0, I1)]
+    return scaled[0], scaled[1]

@@ -1,21 +1,16 @@
 """Names parse and print: "TV-L1" is a method, and str(method) is "TV-L1"."""
 
 from difflib import get_close_matches
-from typing import get_args
 
 from vrnet.errors import BadInput
-from vrnet.methods.variational import PRESETS, DataTerm, Regularizer, Variational
+from vrnet.methods.variational import PRESETS, Variational
 
 Method = Variational
 
 
 def names() -> dict[str, str]:
     """Every name, with a line on what it is."""
-    return {
-        f"{regularizer}-{data}": f"iterative: {DATA_WORDS[data]}, {REGULARIZER_WORDS[regularizer]}"
-        for data in get_args(DataTerm)
-        for regularizer in get_args(Regularizer)
-    }
+    return {str(m): f"iterative: {DATA_WORDS[m.data]}, {REGULARIZER_WORDS[m.regularizer]}" for m in PRESETS}
 
 
 DATA_WORDS = {"L1": "absolute differences", "L2": "squared differences"}

@@ -79,7 +79,7 @@ def outline(ax: "Axes", labels: Integer[ndarray, "h w"], style: str) -> None:
 
 
 def show_difference(ax: "Axes", a: Float[ndarray, "h w"], b: Float[ndarray, "h w"], title: str, high: float) -> None:
-    """|b − a|, with its mean in the title; `high` is white."""
+    """|b − a|, with its mean in the title; half of `high` is brightest."""
     difference = np.abs(b - a)
     ax.imshow(difference.T, cmap="inferno", vmin=0, vmax=high / 2, interpolation="nearest")
     ax.set_title(f"{title} (mean {difference.mean():.3g})", fontsize=10)

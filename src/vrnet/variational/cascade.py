@@ -10,7 +10,6 @@ from vrnet.variational.denoisers import TV
 from vrnet.variational.linearize import Linearization, linearize
 
 Initializer = Callable[[Tensor, Tensor], Tensor]
-HalfStep = Callable[[Tensor, Linearization], Tensor]
 
 
 @dataclass(frozen=True)

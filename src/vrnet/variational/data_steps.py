@@ -39,7 +39,9 @@ def box_maximum(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[T
     """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
 
     a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
-    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is."""
+    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
+    float64, since close to a wall float32 has no digits left."""
+    dtype, G, r = r.dtype, G.double(), r.double()
     scale = r.abs().amax(-1, keepdim=True) + EPSILON
     z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
     for _ in range(ROUNDS):
@@ -51,7 +53,7 @@ def box_maximum(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[T
         fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
         step = 0.95 / fastest.clamp(min=0.95)
         z, a, b = z + step * dz, a + step * da, b + step * db
-    return z
+    return z.to(dtype)
 
 
 def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:

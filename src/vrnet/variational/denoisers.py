@@ -3,7 +3,7 @@
 A denoiser is a half step `(u, lin) -> v`; these look at the field alone.
 """
 
-from functools import lru_cache, reduce
+from functools import lru_cache
 from math import pi
 
 import torch
@@ -30,7 +30,7 @@ class TV(nn.Module):
     def resume(
         self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None
     ) -> tuple[Float[Tensor, "b d *s"], Float[Tensor, "b d d *s"]]:
-        """(v, p) after p ← (p + τ∇v) / max(1, |p + τ∇v|), `iterations` times. Overwrites p unless gradients flow."""
+        """(v, p) after p ← (p + τ∇v) / max(1, |p + τ∇v|), `iterations` times. Overwrites p unless grad mode is on."""
         d = u.shape[1]
         p = u.new_zeros(u.shape[0], d, d, *u.shape[2:]) if p is None else p
         step, overwrite = 1 / (4 * d * self.weight), not torch.is_grad_enabled()
@@ -90,10 +90,9 @@ def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float
 
 
 def laplacian_symbol(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "*s"]:
-    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 2 − 2cos(πk_i/n_i)."""
-    d = len(shape)
-    axes = [
-        (2 - 2 * torch.cos(pi / n * torch.arange(n, dtype=like.dtype, device=like.device))).view(-1, *[1] * (d - 1 - i))
-        for i, n in enumerate(shape)
-    ]
-    return reduce(torch.add, axes)
+    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i)."""
+    total = like.new_zeros(shape)
+    for i, n in enumerate(shape):
+        frequency = torch.arange(n, dtype=like.dtype, device=like.device) * (pi / (2 * n))
+        total += 4 * frequency.sin().square().view(-1, *[1] * (len(shape) - 1 - i))
+    return total

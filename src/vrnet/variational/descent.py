@@ -52,9 +52,9 @@ class Solver(nn.Module):
         for v, I1w in self.candidates(I0, I1):
             E = torch.where(running, self.energy(I0, I1w, v), lowest)
             best = choose(E < lowest, v, best)
-            lowest = torch.minimum(E, lowest)
+            lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
-            if len(energies) > PATIENCE:
+            if len(energies) > PATIENCE + 1:
                 running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
             if not running.any():
                 break
