@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from vrnet.fields import warp, zeros
+from vrnet.fields import warp
 from vrnet.variational.cascade import Cascade
 from vrnet.variational.energy import Energy
 
@@ -46,7 +46,7 @@ class Solver(nn.Module):
 
     def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Descent:
         """Refine the initial field until the energy of every pair has settled."""
-        best = zeros(I0)
+        best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         lowest = self.energy(I0, I1, best)
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
         for v, I1w in self.candidates(I0, I1):
@@ -59,7 +59,7 @@ class Solver(nn.Module):
             if not running.any():
                 break
             del v, I1w
-        return Descent(best, torch.stack(energies))
+        return Descent(best.contiguous(), torch.stack(energies))
 
     def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
         return self.descend(I0, I1).v

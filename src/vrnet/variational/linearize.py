@@ -26,7 +26,7 @@ class Linearization:
     @cached_property
     def rho_0(self) -> Float[Tensor, "b c *s"]:
         """ρ(0) = I1w − I0 − J·u^ω."""
-        return add_dot(self.I1w - self.I0, self.J, -self.at[:, None])
+        return self.I1w - self.I0 - add_dot(torch.zeros_like(self.I0), self.J, self.at[:, None])
 
     @cached_property
     def JJ(self) -> Float[Tensor, "b c *s"]:
