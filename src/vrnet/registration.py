@@ -77,8 +77,8 @@ def register(
     with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
         warped = warp(I1, descent.v)
-    found = [tensor.clone() for tensor in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
-    field, image, energies = found if isinstance(fixed, Tensor) else [tensor.numpy() for tensor in found]
+    found = [part.clone() for part in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
+    field, image, energies = found if isinstance(fixed, Tensor) else [part.numpy() for part in found]
     return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
 
 

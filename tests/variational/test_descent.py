@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -33,10 +35,11 @@ def test_no_motion_gives_exactly_zero(d, smooth_image):
             assert not parse(name).build()(I, I).any()
 
 
-def test_results_do_not_depend_on_batch_composition(d, smooth_image):
+@pytest.mark.parametrize("tolerance", [1e-3, 0.3], ids=["patient", "some stop before others"])
+def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
     pairs = [shifted(smooth_image, d, seed) for seed in range(3)]
     noise = smooth_image((32,) * d, 1, 9).float(), smooth_image((32,) * d, 1, 10).float()
-    solver = parse("TV-L1").build()
+    solver = replace(parse("TV-L1"), tolerance=tolerance).build()
     with torch.no_grad():
         together = solver(*(torch.cat(images) for images in zip(*pairs, noise, strict=True)))
         alone = [solver(*pair) for pair in [*pairs, noise]]
@@ -44,8 +47,6 @@ def test_results_do_not_depend_on_batch_composition(d, smooth_image):
 
 
 def test_a_large_tolerance_stops_early(smooth_image):
-    from dataclasses import replace
-
     I0, I1 = shifted(smooth_image, 2)
     eager, patient = (replace(parse("TV-L1"), tolerance=t).build() for t in (10.0, 0.0))
     with torch.no_grad():
