@@ -24,6 +24,12 @@ def d(request):
     return request.param
 
 
+@pytest.fixture(params=["cubes", "bricks"])
+def h(d, request):
+    """The edges of a voxel, the shortest being 1."""
+    return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
+
+
 @pytest.fixture
 def random():
     """A seeded source of tensors: random(2, 1, 8, 8)."""

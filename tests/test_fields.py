@@ -98,7 +98,34 @@ def test_divergence_is_minus_the_adjoint_of_the_gradient(d, random):
 def test_squared_norm_and_squared_gradient_are_what_they_say(d, random):
     p = random(2, 3, *SHAPES[d])
     torch.testing.assert_close(fields.squared_norm(p), p.square().sum(1))
-    torch.testing.assert_close(fields.squared_gradient(p), fields.forward_gradient(p).square().sum((1, 2)))
+
+
+def test_the_squared_gradient_is_taken_per_edge(d, h, random):
+    p = random(2, 3, *SHAPES[d])
+    per_edge = fields.forward_gradient(p) / torch.tensor(h).view(1, 1, -1, *[1] * d)
+    torch.testing.assert_close(fields.squared_gradient(p, h), per_edge.square().sum((1, 2)))
+
+
+def test_edges_are_relative_to_the_shortest():
+    assert fields.edges((2.0, 1.0, 10.0), 3) == (2.0, 1.0, 10.0)
+    assert fields.edges((3.0, 3.0), 2) == fields.edges(None, 2) == (1.0, 1.0)
+
+
+def test_scaling_by_ones_costs_nothing(d, random):
+    u = random(1, d, *SHAPES[d])
+    assert fields.scale(u, (1.0,) * d) is u
+    factors = (2.0, 3.0, 0.5)[:d]
+    torch.testing.assert_close(fields.scale(u, factors), torch.stack([f * c for f, c in zip(factors, u[0])])[None])
+
+
+def test_a_single_slice_does_not_vary_across_itself(random):
+    """A 3D field on one slice, with motion within it, has the determinants of the 2D field."""
+    u = random(1, 2, 12, 10)
+    slab = torch.cat([u, torch.zeros(1, 1, 12, 10)], dim=1)[..., None]
+    torch.testing.assert_close(
+        fields.determinant(fields.jacobian(slab))[..., 0], fields.determinant(fields.jacobian(u))
+    )
+    torch.testing.assert_close(fields.stencil_determinants(slab)[..., 0], fields.stencil_determinants(u))
 
 
 def test_jacobian_of_an_affine_map_is_its_matrix(d, random):

@@ -124,7 +124,7 @@ def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
     u = torch.from_numpy(result.field)[None]
     I1w = fields.warp(I1, u)
     assert_allclose(result.energies[0], (I1 - I0).abs().mean(), rtol=1e-4)
-    assert_allclose(result.energies.min(), energy(I0, I1w, u).item(), rtol=1e-4)
+    assert_allclose(result.energies.min(), energy(I0, I1w, u, (1.0,) * d).item(), rtol=1e-4)
     assert result.energies.min() < result.energies[0]
 
 

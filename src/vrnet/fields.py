@@ -15,7 +15,20 @@ from torch import Tensor
 from torch.nn import functional
 
 LINEAR = {2: "bilinear", 3: "trilinear"}
+Edges = tuple[float, ...]
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def edges(spacing: tuple[float, ...] | None, d: int) -> Edges:
+    """The edges of a voxel, the shortest counting as 1; cubes where no spacing is given."""
+    return tuple(h / min(spacing) for h in spacing) if spacing else (1.0,) * d
+
+
+def scale(u: Float[Tensor, "b d *s"], factors: Edges) -> Float[Tensor, "b d *s"]:
+    """Component i of u times factors[i]; u itself where all are 1."""
+    if set(factors) == {1.0}:
+        return u
+    return u * u.new_tensor(factors).view(1, -1, *[1] * (u.dim() - 2))
 
 
 def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
@@ -85,15 +98,15 @@ def forward_gradient(u: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c d *s"]:
 
 def divergence(p: Float[Tensor, "b c d *s"]) -> Float[Tensor, "b c *s"]:
     """div p = -∇ᵀp, the negative adjoint of the forward gradient."""
-    return add_divergence(torch.zeros_like(p[:, :, 0]), p, 1.0)
+    return add_divergence(torch.zeros_like(p[:, :, 0]), p, (1.0,) * p.shape[2])
 
 
 def add_divergence(
-    u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weight: float, out: Float[Tensor, "b c *s"] | None = None
+    u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weights: Edges, out: Float[Tensor, "b c *s"] | None = None
 ) -> Float[Tensor, "b c *s"]:
-    """u + weight · div p, in the memory of `out` where that is given."""
+    """u + Σ_i weights[i] ∂_i p_i, where ∂ is that of the divergence; in the memory of `out` where that is given."""
     out = u.clone() if out is None else out.copy_(u)
-    for i, (component, n) in enumerate(zip(p.unbind(2), p.shape[3:], strict=True)):
+    for i, (component, weight, n) in enumerate(zip(p.unbind(2), weights, p.shape[3:], strict=True)):
         inner = component.narrow(2 + i, 0, n - 1)
         out.narrow(2 + i, 0, n - 1).add_(inner, alpha=weight)
         out.narrow(2 + i, 1, n - 1).sub_(inner, alpha=weight)
@@ -109,18 +122,18 @@ def squared_norm(p: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
     return total
 
 
-def squared_gradient(u: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
-    """|∇u|² by forward differences, axis by axis, so that no gradient is held whole."""
+def squared_gradient(u: Float[Tensor, "b c *s"], h: Edges) -> Float[Tensor, "b *s"]:
+    """|∇u|² by forward differences on voxels with edges h, axis by axis, so that no gradient is held whole."""
     total = torch.zeros_like(u[:, 0])
     for i, n in enumerate(u.shape[2:]):
-        total.narrow(1 + i, 0, n - 1).add_(squared_norm(torch.diff(u, dim=2 + i)))
+        total.narrow(1 + i, 0, n - 1).add_(squared_norm(torch.diff(u, dim=2 + i)), alpha=h[i] ** -2)
     return total
 
 
 def jacobian(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d d *s"]:
-    """∂(x + u)_i / ∂x_j = δ_ij + ∂_j u_i: central differences, one-sided at the border."""
+    """∂(x + u)_i / ∂x_j = δ_ij + ∂_j u_i: central differences, one-sided at the border; none along a single voxel."""
     d = u.shape[1]
-    columns = torch.gradient(u, dim=list(range(2, 2 + d)))
+    columns = [torch.gradient(u, dim=2 + j)[0] if n > 1 else torch.zeros_like(u) for j, n in enumerate(u.shape[2:])]
     identity = torch.eye(d, dtype=u.dtype, device=u.device).view(1, d, d, *[1] * d)
     return torch.stack(columns, dim=2) + identity
 
@@ -135,14 +148,17 @@ def determinant(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b *s"]:
 
 
 def stencil_determinants(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
-    """det(I + ∇u) by each of the k = 2^d choices of a forward or backward difference along each axis.
+    """det(I + ∇u) by each of the k = 2^d choices of a forward or backward difference along each axis longer than one.
 
     Central differences skip the voxel itself and miss folds one voxel wide; these do not. Across the border the
     difference repeats its neighbour's."""
     d = u.shape[1]
     identity = torch.eye(d, dtype=u.dtype, device=u.device).view(1, d, d, *[1] * d)
-    sides = []
+    sides: list[tuple[Tensor, ...]] = []
     for i, n in enumerate(u.shape[2:]):
+        if n == 1:
+            sides.append((torch.zeros_like(u),))
+            continue
         step = torch.diff(u, dim=2 + i)
         first, last = step.narrow(2 + i, 0, 1), step.narrow(2 + i, n - 2, 1)
         sides.append((torch.cat([step, last], dim=2 + i), torch.cat([first, step], dim=2 + i)))

@@ -74,7 +74,7 @@ def register(
     I0, I1 = checked(fixed, moving)
     chosen = named(method)
     solver = chosen.build().to(I0.device)
-    with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), progress):
+    with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), None, progress):
         descent = solver.descend(*rescale_jointly(I0, I1))
         warped = warp(I1, descent.v)
     found = [part.clone() for part in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd

@@ -72,4 +72,4 @@ def test_the_energy_watched_is_that_of_the_data_term(data, s, random):
     I0, I1w = random(1, 1, 8, 8), random(1, 1, 8, 8)
     energy = Variational("Gaussian", data).build().energy
     expected = (I1w - I0).abs().pow(s).mean() / s
-    torch.testing.assert_close(energy(I0, I1w, random(1, 2, 8, 8))[0], expected)
+    torch.testing.assert_close(energy(I0, I1w, random(1, 2, 8, 8), (1.0, 1.0))[0], expected)

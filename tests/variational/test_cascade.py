@@ -10,7 +10,7 @@ from vrnet.variational.denoisers import TV, Quadratic
 from vrnet.variational.linearize import linearize
 
 
-def from_zero(I0, I1):
+def from_zero(I0, I1, spacing):
     return zeros(I0)
 
 
@@ -20,18 +20,18 @@ def make_step(theta=0.1):
 
 def test_the_empty_cascade_is_its_initialiser(d, random):
     I0, I1, u = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
-    assert torch.equal(Cascade(lambda I0, I1: u, [])(I0, I1), u)
+    assert torch.equal(Cascade(lambda I0, I1, spacing: u, [])(I0, I1), u)
 
 
 def test_forward_is_algorithm_1_written_out(d, random):
     I0, I1, v = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
     step = make_step()
-    result = Cascade(lambda I0, I1: v, [[step] * 2] * 3)(I0, I1)
+    result = Cascade(lambda I0, I1, spacing: v, [[step] * 2] * 3)(I0, I1)
     for _ in range(3):
         lin = linearize(I0, I1, v)
         for _ in range(2):
             u = l2_step(v, lin, step.data.log_theta.exp())
-            v = Quadratic(0.5, 1)(u)
+            v = Quadratic(0.5, 1)(u, lin)
     torch.testing.assert_close(result, v)
 
 

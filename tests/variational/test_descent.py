@@ -21,7 +21,7 @@ def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
     with torch.no_grad():
         solver = parse(name).build()
         descent = solver.descend(I0, I1)
-        reached = solver.energy(I0, warp(I1, descent.v), descent.v)
+        reached = solver.energy(I0, warp(I1, descent.v), descent.v, (1.0,) * d)
         hopeless = solver.descend(smooth_image((32,) * d, 1, 7).float(), smooth_image((32,) * d, 1, 8).float())
     assert reached < descent.energies[0]
     torch.testing.assert_close(reached, descent.energies.amin(0))

@@ -1,7 +1,7 @@
 import torch
 
 from vrnet.fields import zeros
-from vrnet.variational.pyramid import CoarseToFine, coarser
+from vrnet.variational.pyramid import CoarseToFine, coarser, respaced
 
 
 def test_coarser_halves_only_axes_with_enough_voxels():
@@ -9,15 +9,30 @@ def test_coarser_halves_only_axes_with_enough_voxels():
     assert coarser((31, 32)) == (31, 16)
 
 
+def test_coarser_leaves_thick_slices_alone_until_voxels_are_as_wide():
+    assert coarser((128, 128, 40), (1.0, 1.0, 3.0)) == (64, 64, 40)
+    assert coarser((64, 64, 40), (2.0, 2.0, 3.0)) == (32, 32, 20)
+    assert coarser((64, 64, 20), (2.0, 2.0, 1.0)) == (32, 32, 20), "a short axis cannot be halved, however fine"
+
+
+def test_the_unit_of_the_spacing_does_not_matter():
+    assert coarser((64, 64, 64), (1.0, 2.0, 1.2)) == coarser((64, 64, 64), (10.0, 20.0, 12.0)) == (32, 64, 32)
+
+
+def test_respaced_keeps_the_extent():
+    assert respaced((1.0, 2.0), (41, 9), (21, 9)) == (2.0, 2.0)
+    assert respaced(None, (41, 9), (21, 9)) == (2.0, 1.0)
+
+
 def test_a_level_brings_the_coarse_field_back_in_fine_voxels(d, random):
     shape = (33,) * d
-    level = CoarseToFine(lambda I0, I1: zeros(I0) + 1.5)
+    level = CoarseToFine(lambda I0, I1, spacing: zeros(I0) + 1.5)
     u = level(random(1, 1, *shape), random(1, 1, *shape))
     torch.testing.assert_close(u, torch.full((1, d, *shape), 3.0, dtype=torch.float64))
 
 
 def test_below_the_coarsest_level_there_is_no_motion(d, random):
-    def never(I0, I1):
+    def never(I0, I1, spacing):
         raise AssertionError("no coarser level exists")
 
     I = random(1, 1, *(16,) * d)

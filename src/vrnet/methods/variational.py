@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.fields import zeros
-from vrnet.variational.cascade import Cascade, DualStep, Step
+from vrnet.variational.cascade import Cascade, DualStep, Spacing, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
 from vrnet.variational.denoisers import TV, Gaussian, Quadratic
 from vrnet.variational.descent import Solver
@@ -20,14 +20,14 @@ Regularizer = Literal["TV", "Diffusion", "Bending", "Gaussian"]
 
 @dataclass(frozen=True)
 class Variational:
-    """min_u ∫ 1/s |I1(x + u) − I0|^s + λ R(u), for images in [0, 1] and u in voxels."""
+    """min_u ∫ 1/s |I1(x + u) − I0|^s + λ R(u), for images in [0, 1]; lengths count in shortest edges of a voxel."""
 
     regularizer: Regularizer = "TV"
     """R. Gaussian has none: it smooths the field, as demons do."""
     data: DataTerm = "L1"
     """s = 1 or 2."""
     lam: float = 0.075
-    """λ, the weight of R; for Gaussian, the standard deviation in voxels."""
+    """λ, the weight of R; for Gaussian, the standard deviation in shortest edges of a voxel."""
     theta: tuple[float, float] = (0.1, 0.5)
     """θ at the first and at the last warp of a level: loose at first, so that the data step moves far, then tighter."""
     warps: int = 10
@@ -76,7 +76,7 @@ class Variational:
                 return Step(data, Gaussian(self.lam))
 
 
-def no_motion(I0: Tensor, I1: Tensor) -> Tensor:
+def no_motion(I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
     return zeros(I0)
 
 

@@ -1,4 +1,8 @@
-"""Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps of (data, denoise)."""
+"""Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps of (data, denoise).
+
+Initialisers, cascades and outside tools share one signature, (I0, I1, spacing) -> u. Spacing is the distance between
+voxel centres along each axis, in any unit; without it voxels are cubes.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +10,12 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vrnet.fields import edges
 from vrnet.variational.denoisers import TV
 from vrnet.variational.linearize import Linearization, linearize
 
-Initializer = Callable[[Tensor, Tensor], Tensor]
+Spacing = tuple[float, ...] | None
+Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class DualStep(nn.Module):
 
     def forward(self, state: State) -> State:
         u = self.data(state.v, state.lin)
-        v, p = self.denoise.resume(u, state.p)
+        v, p = self.denoise.resume(u, state.p, state.lin.h)
         return replace(state, v=v, p=p)
 
 
@@ -62,17 +68,23 @@ class Cascade(nn.Module):
         self.steps = [list(inner) for inner in steps]
         self.parts = nn.ModuleList(dict.fromkeys(step for inner in steps for step in inner))
 
-    def iterate(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Iterator[State]:
+    def iterate(
+        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+    ) -> Iterator[State]:
         """Every state from the initial field on: one after each linearisation, one after each step."""
-        return self.refine(self.init(I0, I1), I0, I1)
+        return self.refine(self.init(I0, I1, spacing), I0, I1, spacing)
 
     def refine(
-        self, v: Float[Tensor, "b d *s"], I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]
+        self,
+        v: Float[Tensor, "b d *s"],
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
     ) -> Iterator[State]:
         """The same from a given field."""
-        p = None
+        p, h = None, edges(spacing, v.shape[1])
         for inner in self.steps:
-            state = State(v, linearize(I0, I1, v), p)
+            state = State(v, linearize(I0, I1, v, h), p)
             yield state
             for step in inner:
                 state = step(state)
@@ -80,8 +92,10 @@ class Cascade(nn.Module):
             v, p = state.v, state.p
             del state  # before the next linearisation needs the room
 
-    def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
-        v = self.init(I0, I1)
-        for state in self.refine(v, I0, I1):
+    def forward(
+        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
+        v = self.init(I0, I1, spacing)
+        for state in self.refine(v, I0, I1, spacing):
             v = state.v
         return v

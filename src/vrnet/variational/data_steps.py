@@ -1,6 +1,7 @@
 """argmin_u 1/s ∫|ρ(u)|^s + θ/2 ∫|u − v|²: the point-wise u-subproblem, solved in closed form.
 
-ρ may have several channels (vector images: patches, gradients, features); one is the ordinary case.
+ρ may have several channels (vector images: patches, gradients, features); one is the ordinary case. The length |u − v|
+is taken in space, so that G, the gradient in space, stands where J would if voxels were cubes.
 """
 
 from collections.abc import Callable
@@ -16,23 +17,23 @@ ROUNDS = 15
 
 
 def l2_step(v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
-    """u = v − (JᵀJ + θ1)⁻¹ Jᵀρ(v); with one channel, Sherman–Morrison makes it u = v − Jρ(v) / (|J|² + θ)."""
+    """u = v − Gᵀ(JGᵀ + θ1)⁻¹ρ(v); with one channel, u = v − Gρ(v) / (⟨J, G⟩ + θ)."""
     if lin.J.shape[1] == 1:
-        return v - lin.J[:, 0] * (lin.rho(v) / (lin.JJ + theta))
-    J, rho = lin.J.movedim((1, 2), (-2, -1)), lin.rho(v).movedim(1, -1)
-    return v - solve(J.mT @ J + theta * identity(J.shape[-1], J), times(J.mT, rho)).movedim(-1, 1)
+        return v - lin.G[:, 0] * (lin.rho(v) / (lin.JG + theta))
+    J, G, rho = matrices(lin.J), matrices(lin.G), lin.rho(v).movedim(1, -1)
+    return v - times(G.mT, solve(J @ G.mT + theta * identity(J.shape[-2], J), rho)).movedim(-1, 1)
 
 
 def l1_step(v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
-    """u = v − Jᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − |Jᵀz|²/2θ over the box |z| ≤ 1.
+    """u = v − Gᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − ⟨Jᵀz, Gᵀz⟩/2θ over the box |z| ≤ 1.
 
-    With one channel, z = clip(θρ(v) / |J|², −1, 1)."""
+    With one channel, z = clip(θρ(v) / ⟨J, G⟩, −1, 1)."""
     if lin.J.shape[1] == 1:
-        z = (theta * lin.rho(v) / (lin.JJ + EPSILON)).clamp(-1, 1)
-        return torch.addcmul(v, z / theta, lin.J[:, 0], value=-1)
-    J, rho = lin.J.movedim((1, 2), (-2, -1)), lin.rho(v).movedim(1, -1)
-    z = box_maximum(J @ J.mT + EPSILON * identity(J.shape[-2], J), theta * rho)
-    return v - times(J.mT, z).movedim(-1, 1) / theta
+        z = (theta * lin.rho(v) / (lin.JG + EPSILON)).clamp(-1, 1)
+        return torch.addcmul(v, z / theta, lin.G[:, 0], value=-1)
+    J, G, rho = matrices(lin.J), matrices(lin.G), lin.rho(v).movedim(1, -1)
+    z = box_maximum(J @ G.mT + EPSILON * identity(J.shape[-2], J), theta * rho)
+    return v - times(G.mT, z).movedim(-1, 1) / theta
 
 
 def box_maximum(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
@@ -54,6 +55,10 @@ def box_maximum(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[T
         step = 0.95 / fastest.clamp(min=0.95)
         z, a, b = z + step * dz, a + step * da, b + step * db
     return z.to(dtype)
+
+
+def matrices(J: Float[Tensor, "b c d *s"]) -> Float[Tensor, "b *s c d"]:
+    return J.movedim((1, 2), (-2, -1))
 
 
 def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:

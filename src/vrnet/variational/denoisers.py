@@ -1,6 +1,7 @@
 """argmin_v w R(v) + 1/2 ∫|v − u|²: the v-subproblem, with w = λ/θ, for hand-crafted R.
 
-A denoiser is a half step `(u, lin) -> v`; these look at the field alone.
+A denoiser is a half step `(u, lin) -> v`; these look at the field and at the edges h of a voxel. R and the length are
+taken in space: component i is h_i u_i there, and a difference along axis j is divided by h_j.
 """
 
 from functools import lru_cache
@@ -10,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import add_divergence, smooth, squared_norm
+from vrnet.fields import Edges, add_divergence, scale, smooth, squared_norm
 from vrnet.variational.linearize import Linearization
 
 
@@ -24,26 +25,27 @@ class TV(nn.Module):
         super().__init__()
         self.weight, self.iterations = weight, iterations
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
-        return self.resume(u, None)[0]
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
+        return self.resume(u, None, lin.h)[0]
 
     def resume(
-        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None
+        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None, h: Edges
     ) -> tuple[Float[Tensor, "b d *s"], Float[Tensor, "b d d *s"]]:
         """(v, p) after p ← (p + τ∇v) / max(1, |p + τ∇v|), `iterations` times. Overwrites p unless grad mode is on."""
-        d = u.shape[1]
+        d, u, overwrite = u.shape[1], scale(u, h), not torch.is_grad_enabled()
         p = u.new_zeros(u.shape[0], d, d, *u.shape[2:]) if p is None else p
-        step, overwrite = 1 / (4 * d * self.weight), not torch.is_grad_enabled()
-        v = add_divergence(u, p, self.weight)
+        tau = 1 / (4 * self.weight * sum(edge**-2 for edge in h))
+        weights = tuple(self.weight / edge for edge in h)
+        v = add_divergence(u, p, weights)
         for _ in range(self.iterations):
             p = p if overwrite else p.clone()
-            for i, n in enumerate(u.shape[2:]):
-                inner = p[:, :, i].narrow(2 + i, 0, n - 1)
-                inner.add_(v.narrow(2 + i, 1, n - 1), alpha=step).sub_(v.narrow(2 + i, 0, n - 1), alpha=step)
-            scale = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
-            p = p.mul_(scale) if overwrite else p * scale
-            v = add_divergence(u, p, self.weight, out=v if overwrite else None)
-        return v, p
+            for i, (n, edge) in enumerate(zip(u.shape[2:], h, strict=True)):
+                inner, a = p[:, :, i].narrow(2 + i, 0, n - 1), tau / edge
+                inner.add_(v.narrow(2 + i, 1, n - 1), alpha=a).sub_(v.narrow(2 + i, 0, n - 1), alpha=a)
+            shrink = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
+            p = p.mul_(shrink) if overwrite else p * shrink
+            v = add_divergence(u, p, weights, out=v if overwrite else None)
+        return scale(v, tuple(1 / edge for edge in h)), p
 
 
 class Quadratic(nn.Module):
@@ -55,20 +57,20 @@ class Quadratic(nn.Module):
         super().__init__()
         self.weight, self.order = weight, order
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
-        symbol = laplacian_symbol(u.shape[2:], u) ** self.order
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
+        symbol = laplacian_symbol(u.shape[2:], lin.h, u) ** self.order
         return cosine_transform(cosine_transform(u) / (1 + self.weight * symbol), inverse=True)
 
 
 class Gaussian(nn.Module):
-    """Gaussian smoothing, as in demons: the prox of a penalty on derivatives of all orders."""
+    """Gaussian smoothing over sigma shortest edges, as in demons: the prox of a penalty on all derivatives."""
 
     def __init__(self, sigma: float) -> None:
         super().__init__()
         self.sigma = sigma
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization | None = None) -> Float[Tensor, "b d *s"]:
-        return smooth(u, self.sigma)
+    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
+        return smooth(u, tuple(self.sigma / edge for edge in lin.h))
 
 
 @lru_cache(maxsize=64)
@@ -89,10 +91,10 @@ def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float
     return u
 
 
-def laplacian_symbol(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "*s"]:
-    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i)."""
+def laplacian_symbol(shape: tuple[int, ...], h: Edges, like: Tensor) -> Float[Tensor, "*s"]:
+    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i) / h_i²."""
     total = like.new_zeros(shape)
-    for i, n in enumerate(shape):
+    for i, (n, edge) in enumerate(zip(shape, h, strict=True)):
         frequency = torch.arange(n, dtype=like.dtype, device=like.device) * (pi / (2 * n))
-        total += 4 * frequency.sin().square().view(-1, *[1] * (len(shape) - 1 - i))
+        total += 4 / edge**2 * frequency.sin().square().view(-1, *[1] * (len(shape) - 1 - i))
     return total

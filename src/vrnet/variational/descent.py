@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from vrnet.fields import warp
-from vrnet.variational.cascade import Cascade
+from vrnet.fields import edges, warp
+from vrnet.variational.cascade import Cascade, Spacing
 from vrnet.variational.energy import Energy
 
 PATIENCE = 3
@@ -23,7 +23,7 @@ class Descent:
 
 
 class Solver(nn.Module):
-    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1) -> u`.
+    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing) -> u`.
 
     A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
     field seen, no motion included, and stops on its own once PATIENCE warps together change its energy by less than
@@ -33,10 +33,10 @@ class Solver(nn.Module):
         super().__init__()
         self.cascade, self.energy, self.tolerance = cascade, energy, tolerance
 
-    def candidates(self, I0: Tensor, I1: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def candidates(self, I0: Tensor, I1: Tensor, spacing: Spacing) -> Iterator[tuple[Tensor, Tensor]]:
         """(v, I1 warped by v) after the steps of each linearisation."""
-        v, moved = self.cascade.init(I0, I1), False
-        for state in self.cascade.refine(v, I0, I1):
+        v, moved = self.cascade.init(I0, I1, spacing), False
+        for state in self.cascade.refine(v, I0, I1, spacing):
             v = state.v
             if state.is_fresh and moved:
                 yield v, state.lin.I1w
@@ -44,13 +44,14 @@ class Solver(nn.Module):
             del state  # with its linearisation, before the next one is made
         yield v, warp(I1, v)
 
-    def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Descent:
+    def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Descent:
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
-        lowest = self.energy(I0, I1, best)
+        h = edges(spacing, I0.dim() - 2)
+        lowest = self.energy(I0, I1, best, h)
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
-        for v, I1w in self.candidates(I0, I1):
-            E = torch.where(running, self.energy(I0, I1w, v), lowest)
+        for v, I1w in self.candidates(I0, I1, spacing):
+            E = torch.where(running, self.energy(I0, I1w, v, h), lowest)
             best = choose(E < lowest, v, best)
             lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
@@ -61,8 +62,10 @@ class Solver(nn.Module):
             del v, I1w
         return Descent(best.contiguous(), torch.stack(energies))
 
-    def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
-        return self.descend(I0, I1).v
+    def forward(
+        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
+        return self.descend(I0, I1, spacing).v
 
 
 def choose(

@@ -6,18 +6,20 @@ from math import prod
 
 from torch import nn
 
-from vrnet.variational.cascade import DualStep, State, Step
+from vrnet.variational.cascade import DualStep, Spacing, State, Step
 from vrnet.variational.descent import Solver
-from vrnet.variational.pyramid import coarser
+from vrnet.variational.pyramid import coarser, respaced
 
 
 @contextmanager
-def watching(solver: Solver, shape: tuple[int, ...], report: Callable[[float], None] | None) -> Iterator[None]:
+def watching(
+    solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Callable[[float], None] | None
+) -> Iterator[None]:
     """While inside, call report with the part done. A level counts by its voxels; one that stops early jumps ahead."""
     if report is None:
         yield
         return
-    sizes, steps = level_sizes(shape), sum(len(inner) for inner in solver.cascade.steps)
+    sizes, steps = level_sizes(shape, spacing), sum(len(inner) for inner in solver.cascade.steps)
     taken: dict[int, int] = {}
 
     def tick(module: nn.Module, args: tuple[State], state: State) -> None:
@@ -35,7 +37,7 @@ def watching(solver: Solver, shape: tuple[int, ...], report: Callable[[float], N
     report(1.0)
 
 
-def level_sizes(shape: tuple[int, ...]) -> list[int]:
+def level_sizes(shape: tuple[int, ...], spacing: Spacing) -> list[int]:
     """Voxels at each level of a full pyramid, finest first."""
-    below = coarser(shape)
-    return [prod(shape)] + (level_sizes(below) if below != shape else [])
+    below = coarser(shape, spacing)
+    return [prod(shape)] + (level_sizes(below, respaced(spacing, shape, below)) if below != shape else [])

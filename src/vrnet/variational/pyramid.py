@@ -4,14 +4,26 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.fields import resize, resize_field, zeros
-from vrnet.variational.cascade import Initializer
+from vrnet.variational.cascade import Initializer, Spacing
 
 SMALLEST = 16
+NEARLY_CUBIC = 1.5
 
 
-def coarser(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Half the voxels along each axis that has enough of them."""
-    return tuple((n + 1) // 2 if n >= 2 * SMALLEST else n for n in shape)
+def coarser(shape: tuple[int, ...], spacing: Spacing = None) -> tuple[int, ...]:
+    """Half the voxels along each axis that has enough of them and is about as finely sampled as any.
+
+    Thick slices are left alone until the voxels within them have grown as wide."""
+    h = spacing or (1.0,) * len(shape)
+    finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * SMALLEST), default=0.0)
+    small = [n < 2 * SMALLEST or edge > NEARLY_CUBIC * finest for n, edge in zip(shape, h, strict=True)]
+    return tuple(n if keep else (n + 1) // 2 for n, keep in zip(shape, small, strict=True))
+
+
+def respaced(spacing: Spacing, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[float, ...]:
+    """The spacing of a grid of another shape over the same extent, corner on corner."""
+    h = spacing or (1.0,) * len(old)
+    return tuple(edge * (n - 1) / max(m - 1, 1) if n != m else edge for edge, n, m in zip(h, old, new, strict=True))
 
 
 class CoarseToFine(nn.Module):
@@ -21,9 +33,11 @@ class CoarseToFine(nn.Module):
         super().__init__()
         self.solve = solve
 
-    def forward(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
+    def forward(
+        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
         fine = tuple(I0.shape[2:])
-        coarse = coarser(fine)
+        coarse = coarser(fine, spacing)
         if coarse == fine:
             return zeros(I0)
-        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse)), fine)
+        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), respaced(spacing, fine, coarse)), fine)
