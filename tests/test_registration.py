@@ -10,7 +10,7 @@ from scipy import ndimage
 
 import vrnet
 from vrnet import BadInput, fields, parse, register
-from vrnet.registration import named
+from vrnet.checking import named
 from vrnet.variational.energy import Energy, total_variation
 
 SIZES = {2: (40, 36), 3: (24, 22, 20)}
@@ -206,7 +206,7 @@ BAD = {
     "a list": (image().tolist(), image(), "fixed is a list"),
     "nothing": (image(), None, "moving is a NoneType"),
     "an axis of length 1": (image((12, 1)), image((12, 1)), "at least 2 voxels"),
-    "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "at least 2 voxels"),
+    "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),
 }
 
 
@@ -214,7 +214,7 @@ BAD = {
 def test_bad_input_is_answered_in_one_line(case):
     fixed, moving, words = BAD[case]
     with pytest.raises(vrnet.BadInput, match=words) as raised:
-        vrnet.registration.checked(fixed, moving)
+        vrnet.register(fixed, moving)
     assert len(str(raised.value).splitlines()) == 1
 
 

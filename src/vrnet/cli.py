@@ -2,18 +2,66 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from vrnet import __version__
+from vrnet.console import errors, metrics_table, say, screen, stages
 from vrnet.errors import BadInput
 
 app = tyro.extras.SubcommandApp()
-screen, errors = Console(), Console(stderr=True)
+File = Annotated[Path, tyro.conf.Positional]
+Name = Annotated[str, tyro.conf.Positional]
+Device = Literal["auto", "cpu", "cuda"]
+Slices = Literal["auto", "each", "together"]
+Space = Literal["LPS", "RAS"]
+
+
+@app.command
+def register(
+    fixed: File,
+    moving: File,
+    out: Path,
+    method: str = "TV-L1",
+    fixed_labels: Path | None = None,
+    moving_labels: Path | None = None,
+    slices: Slices = "auto",
+    device: Device = "auto",
+    report: bool = False,
+) -> None:
+    """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
+
+    Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
+    space. In DIR: warped.nii.gz (moving, on the grid of fixed), transform.nii.gz (an ITK displacement field that
+    SimpleITK, ANTs and 3D Slicer read as it is), metrics.json, with moving labels warped_labels.nii.gz, and with
+    --report a page to look at, report.html, and a picture, overview.png.
+
+    Args:
+        fixed: The reference image. For the beating heart: end-diastole.
+        moving: The image to be brought to it. For the beating heart: end-systole.
+        out: Folder for the results; made if it is not there.
+        method: Any name that `vrnet methods` lists.
+        fixed_labels: Label map on the grid of FIXED; with both label maps, Dice and distances are measured.
+        moving_labels: Label map on the grid of MOVING, to be brought to FIXED.
+        slices: Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices
+            are at least three times as far apart as the voxels within them.
+        device: Where to compute; auto takes CUDA where there is one.
+        report: Write report.html and overview.png too.
+    """
+    from vrnet.checking import device_named, named
+    from vrnet.images.io import made_folder
+    from vrnet.workflow import read_case, run
+
+    chosen = named(method)
+    device_named(device)
+    with stages() as stage:
+        stage("reading")
+        case = read_case(fixed, moving, fixed_labels, moving_labels)
+        done, written = run(stage, case, chosen, made_folder(out), slices=slices, device=device, report=report)
+    screen.print(metrics_table(done.metrics))
+    say(f"Wrote {', '.join(path.name for path in written)} in {out}.")
 
 
 @app.command
@@ -21,25 +69,163 @@ def demo(out: Path = Path("demo"), method: str = "TV-L1", seed: int = 7) -> None
     """Register a made-up beating heart, and show how well that went.
 
     A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
-    known, so is the error that is left.
+    known, so is the error that is left. Writes the images and what `vrnet register --report` writes.
 
     Args:
-        out: Folder for the images, the transform, metrics.json and a figure to look at.
+        out: Folder for the results; made if it is not there.
         method: Any name that `vrnet methods` lists.
         seed: Which phantom patient.
     """
     from vrnet import demo as demonstration
+    from vrnet.checking import named
     from vrnet.data.phantom import phantom
     from vrnet.images.io import made_folder
-    from vrnet.methods.names import parse
+    from vrnet.workflow import run
 
-    chosen, patient = parse(method), phantom(seed)
-    made_folder(out)
-    with progress_bar() as bar:
-        task = bar.add_task(f"registering with {chosen}", total=1.0)
-        result = demonstration.run(patient, out, chosen, progress=lambda done: bar.update(task, completed=done))
-    screen.print(metrics_table(result.metrics, demonstration.STRUCTURES, result.end_point_error))
-    screen.print(f"Look at {out / 'overview.png'}; the transform and the images are beside it.", markup=False)
+    chosen, patient = named(method), phantom(seed)
+    case = demonstration.phantom_case(patient)
+    with stages() as stage:
+        done, _ = run(stage, case, chosen, made_folder(out), report=True)
+        demonstration.write_case(case, out)
+    error = demonstration.end_point_error(patient, done.transform)
+    screen.print(metrics_table(done.metrics, demonstration.STRUCTURES))
+    say(f"Distance from the true motion, in the heart: {error['before']:.2f} mm before, {error['after']:.2f} mm after.")
+    say(f"Look at {out / 'report.html'}; the transform and the images are beside it.")
+
+
+@app.command
+def apply(
+    transform: File,
+    moving: File,
+    reference: Path,
+    out: Path,
+    labels: bool = False,
+    smooth: bool = False,
+    interpolation: Literal["linear", "bspline"] = "linear",
+) -> None:
+    """Bring an image, or a label map, to FIXED through a transform.
+
+    Args:
+        transform: A displacement field, or any ITK transform: by vrnet, ANTs, SimpleITK, elastix, 3D Slicer.
+        moving: The image, as it is on disk, at its own resolution.
+        reference: The image on whose grid the result is to be: FIXED.
+        out: The file to write: .nii.gz, .nii, .mha or .nrrd.
+        labels: MOVING is a label map: take the nearest label, and keep its number type.
+        smooth: With --labels: take the label of greatest weight, for smoother outlines.
+        interpolation: For an image.
+    """
+    from vrnet.images.io import WRITTEN, read_image, writable, write_image
+    from vrnet.images.transform import Transform
+
+    writable(out, WRITTEN)
+    grid, image = read_image(reference).grid, read_image(moving)
+    found = Transform.load(transform, grid)
+    moved = found.apply_labels(image, grid, smooth) if labels else found.apply(image, grid, interpolation)
+    write_image(moved, out)
+    say(f"Wrote {out}.")
+
+
+@app.command
+def invert(transform: File, out: Path, reference: Path | None = None) -> None:
+    """Write the transform from MOVING to FIXED, and say how exact it is.
+
+    Where the transform folds it has no inverse; the distance left there tells.
+
+    Args:
+        transform: A displacement field, from fixed to moving.
+        out: The file to write: .nii.gz, .nii, .mha, .nrrd, .h5 or .tfm.
+        reference: The image on whose grid the inverse is to be: MOVING. Without it, the grid of the transform.
+    """
+    import numpy as np
+
+    from vrnet.images.io import read_image, writable
+    from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+
+    writable(out, TRANSFORMS_WRITTEN)
+    grid = None if reference is None else read_image(reference).grid
+    with stages() as stage:
+        stage("inverting")
+        back, residual = Transform.load(transform, grid).inverse(grid)
+        back.save(out)
+    median, most, worst = np.percentile(residual, (50, 95, 100))
+    say(f"Wrote {out}.")
+    say(
+        f"There and back, half of the points end within {median:.4f} mm, 95 % within {most:.4f}, all within {worst:.2f}."
+    )
+
+
+@app.command
+def points(transform: File, points: File, out: Path, space: Space = "LPS") -> None:
+    """Take points of FIXED to where they are in MOVING.
+
+    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Other columns of the table are kept.
+
+    Args:
+        transform: A displacement field, from fixed to moving.
+        points: A CSV file with columns x, y and, in 3D, z: world millimetres.
+        out: The CSV file to write.
+        space: Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer.
+    """
+    from vrnet.images.io import writable
+    from vrnet.images.points import read_points, write_points
+    from vrnet.images.transform import Transform
+
+    writable(out, (".csv",))
+    found, table = Transform.load(transform), read_points(points, space)
+    moved = found.points(table.lps)
+    write_points(table.moved(moved), out, space)
+    say(f"Wrote {out}: {len(moved)} points in {space} millimetres.")
+
+
+@app.command
+def evaluate(
+    method: Name,
+    fixed: Path,
+    moving: Path,
+    fixed_labels: Path | None = None,
+    moving_labels: Path | None = None,
+    fixed_points: Path | None = None,
+    moving_points: Path | None = None,
+    space: Space = "LPS",
+    slices: Slices = "auto",
+    device: Device = "auto",
+    out: Path | None = None,
+) -> None:
+    """Measure a method, or a transform by any tool, on a pair.
+
+    Args:
+        method: Any name that `vrnet methods` lists, `identity` for no registration, or a transform file.
+        fixed: The reference image.
+        moving: The image brought to it.
+        fixed_labels: Label map on the grid of FIXED.
+        moving_labels: Label map on the grid of MOVING.
+        fixed_points: CSV file of landmarks in FIXED, with columns x, y, z.
+        moving_points: The same landmarks in MOVING, in the same order.
+        space: Which way x and y run in the points: LPS or RAS.
+        slices: Of a stack, register each slice within itself, or all together.
+        device: Where to compute.
+        out: A .json file for what is shown on screen.
+    """
+    from vrnet.images.io import writable
+    from vrnet.images.points import read_points
+    from vrnet.workflow import outcome, point_error, read_case, transform_of, write_json
+
+    if out is not None:
+        writable(out, (".json",))
+    if (fixed_points is None) != (moving_points is None):
+        raise BadInput("points of one image only: give both --fixed-points and --moving-points")
+    with stages() as stage:
+        stage("reading")
+        case = read_case(fixed, moving, fixed_labels, moving_labels)
+        tables = [read_points(path, space) for path in (fixed_points, moving_points) if path]
+        transform, found = transform_of(stage, method, case, slices, device)
+        stage("measuring")
+        metrics = outcome(case, transform, found, method).metrics
+        if tables:
+            metrics |= point_error(transform, *tables)
+    if out is not None:
+        write_json(metrics, out)
+    screen.print(metrics_table(metrics))
 
 
 @app.command
@@ -51,28 +237,6 @@ def methods() -> None:
     for name, line in names().items():
         table.add_row(name, line)
     screen.print(table)
-
-
-def progress_bar() -> Progress:
-    """A bar with the part done and the time left, on the error stream so that results can be piped."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=errors)
-
-
-def metrics_table(metrics: dict[str, Any], structures: dict[str, str], error: dict[str, float]) -> Table:
-    """Before and after, a row a measure."""
-    table = Table("", "before", "after", title=f"{metrics['method']} on a phantom heart")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for label, name in [*structures.items(), ("mean", "mean")]:
-        table.add_row(f"Dice {name}", *(f"{metrics['dice'][when][label]:.3f}" for when in ("before", "after")))
-    for label, name in [*structures.items(), ("mean", "mean")]:
-        distances = metrics["hausdorff_mm"]
-        table.add_row(f"Hausdorff {name}, mm", *(f"{distances[when][label]:.2f}" for when in ("before", "after")))
-    table.add_row("distance from the true motion, mm", f"{error['before']:.2f}", f"{error['after']:.2f}")
-    table.add_row("folded voxels (strict), %", "", f"{metrics['folding_strict_percent']:.2f}")
-    table.add_row("seconds", "", f"{metrics['seconds']:.2f}")
-    return table
 
 
 def main() -> None:

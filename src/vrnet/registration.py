@@ -5,21 +5,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import current_thread, main_thread
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vrnet.checking import check_axes, check_spacing, check_values, checked, device_named, named, tensor
 from vrnet.data.preprocessing import rescale_jointly
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
-from vrnet.methods.names import Method, parse
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.resample import brought
+from vrnet.images.transform import Transform
+from vrnet.methods.names import Method
+from vrnet.variational.descent import Solver
 from vrnet.variational.progress import watching
 
 SMALL = 256 * 256
+THICK = 3.0
 Array = TypeVar("Array", NDArray[Any], Tensor)
+Progress = Callable[[float], None]
+Slices = Literal["auto", "each", "together"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +40,7 @@ class Registration(Generic[Array]):
     warped: Array
     """moving(x + field(x)), in the intensities of moving."""
     energies: Array
-    """The energy of no motion, then after each linearisation at full resolution, until it stopped."""
+    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     method: str
     seconds: float
 
@@ -62,39 +71,68 @@ def register(
     fixed: Array,
     moving: Array,
     method: str | Method = "TV-L1",
-    progress: Callable[[float], None] | None = None,
+    *,
+    spacing: tuple[float, ...] | None = None,
+    slice_axis: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are floating-point arrays or tensors of one shape, 2D or 3D. The same change of brightness or contrast in both
-    does not matter; a different one does, since the same tissue is expected to be equally bright. Voxels are taken as
-    cubes. The work is done in float32. `progress` is called with the part done, from 0 to 1.
+    does not matter; a different one does, since the same tissue is expected to be equally bright. `spacing` is the
+    distance between voxels along each axis, in any unit; without it they are cubes. With a `slice_axis` each slice
+    across it moves within itself alone. The work is done in float32, on the device of the images unless one is named
+    (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = checked(fixed, moving)
-    chosen = named(method)
-    solver = chosen.build().to(I0.device)
-    with torch.inference_mode(), few_threads(I0.numel()), watching(solver, tuple(I0.shape[2:]), None, progress):
-        descent = solver.descend(*rescale_jointly(I0, I1))
-        warped = warp(I1, descent.v)
-    found = [part.clone() for part in (descent.v[0], warped[0, 0], descent.energies[:, 0])]  # usable in autograd
-    field, image, energies = found if isinstance(fixed, Tensor) else [part.numpy() for part in found]
-    return Registration(field, image, energies, method=str(chosen), seconds=perf_counter() - start)
+    check_spacing(spacing, I0.dim())
+    check_axes(tuple(I0.shape), slice_axis)
+    chosen, home = named(method), I0.device
+    there = device_named(device) if device else home
+    field, energies = solve(I0.to(there), I1.to(there), chosen, spacing, slice_axis, progress)
+    with torch.inference_mode():
+        warped = warp(I1[None, None], field.to(home)[None])[0, 0]
+    parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
+    if not isinstance(fixed, Tensor):
+        parts = [part.numpy() for part in parts]
+    return Registration(parts[0], parts[1], parts[2], method=str(chosen), seconds=perf_counter() - start)
 
 
-def tensor(array: NDArray[Any] | Tensor) -> Tensor:
-    """A tensor of the same values, whatever the layout and byte order of the array."""
-    if isinstance(array, Tensor):
-        return array
-    wide = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
-    return torch.from_numpy(array.astype(wide, order="C"))
+def solve(
+    I0: Tensor,
+    I1: Tensor,
+    method: Method,
+    spacing: tuple[float, ...] | None,
+    slice_axis: int | None,
+    progress: Progress | None,
+) -> tuple[Tensor, Tensor]:
+    """(field, energies) of a pair, (*s). Slices are a batch of 2D pairs; of their energies the mean is given."""
+    if slice_axis is not None and spacing is not None:
+        spacing = tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
+    find = method.build()
+    with torch.inference_mode(), few_threads(I0.numel()):
+        pairs = [batch(I, slice_axis) for I in rescale_jointly(I0, I1)]
+        if not isinstance(find, Solver):
+            return unbatch(find(pairs[0], pairs[1], spacing), slice_axis), I0.new_zeros(0)
+        with watching(find, tuple(pairs[0].shape[2:]), spacing, progress):
+            descent = find.to(I0.device).descend(pairs[0], pairs[1], spacing)
+        return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 
 
-def named(method: object) -> Method:
-    """The method of a name, or the method itself, or BadInput."""
-    if not isinstance(method, (str, Method)):
-        raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
-    return parse(method) if isinstance(method, str) else method
+def batch(I: Tensor, slice_axis: int | None) -> Tensor:
+    """(*s) as a batch of one, or (n, 1, h, w), a slice each."""
+    return I[None, None] if slice_axis is None else I.movedim(slice_axis, 0)[:, None].contiguous()
+
+
+def unbatch(u: Tensor, slice_axis: int | None) -> Tensor:
+    """(d, *s) again; motion across slices is zero."""
+    if slice_axis is None:
+        return u[0]
+    within = u.movedim(0, 1 + slice_axis)
+    still = torch.zeros_like(within[:1])
+    return torch.cat([within[:slice_axis], still, within[slice_axis:]])
 
 
 @contextmanager
@@ -112,30 +150,81 @@ def few_threads(voxels: int) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
-    """The pair as a batch of one, (1, 1, *s), or BadInput."""
-    I0, I1 = check_image("fixed", fixed), check_image("moving", moving)
-    if I0.shape != I1.shape:
-        raise BadInput(f"fixed is {tuple(I0.shape)} and moving {tuple(I1.shape)}: bring them to one grid first")
-    if I0.device != I1.device:
-        raise BadInput(f"fixed is on {I0.device} and moving on {I1.device}: move them to one device")
-    return I0[None, None], I1[None, None]
+@dataclass(frozen=True, repr=False)
+class ImageRegistration:
+    """What was found between two images in the world."""
+
+    transform: Transform
+    """From fixed to moving, on the grid of fixed."""
+    warped: Image
+    """Moving, as it was given, resampled on the grid of fixed through the transform."""
+    before: Image
+    """Moving on the grid of fixed by the headers alone."""
+    energies: NDArray[np.floating[Any]]
+    method: str
+    device: str
+    slice_axis: int | None
+    """Across which axis slices were registered one by one, if they were."""
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
 
 
-def check_image(name: str, given: object) -> Tensor:
-    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered."""
-    if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
-    if given.ndim not in (2, 3):
-        raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
-    if not (given.is_floating_point() if isinstance(given, Tensor) else np.issubdtype(given.dtype, np.floating)):
-        raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
-    image = tensor(given)
-    image = image.to(torch.promote_types(image.dtype, torch.float32))
-    if min(image.shape) < 2:
-        raise BadInput(f"{name} is {tuple(image.shape)}: every axis needs at least 2 voxels")
-    if not image.isfinite().all():
-        raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
-    if image.min() == image.max():
-        raise BadInput(f"{name} is constant ({image.min().item():g}): there is nothing to register")
-    return image
+def register_images(
+    fixed: Image,
+    moving: Image,
+    method: str | Method = "TV-L1",
+    *,
+    slices: Slices = "auto",
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> ImageRegistration:
+    """Find the transform from fixed to moving, each on its own grid in the world.
+
+    `slices`: "each" registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes
+    them one by one where they are at least three times as far apart as the voxels within them."""
+    start = perf_counter()
+    check_pair(fixed, moving)
+    there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
+    before = brought(moving, fixed.grid)
+    found = register(
+        fixed.array.astype(np.float32),
+        before.array,
+        method,
+        spacing=fixed.grid.spacing,
+        slice_axis=axis,
+        device=there.type,
+        progress=progress,
+    )
+    transform = Transform.from_voxels(found.field, fixed.grid)
+    warped = transform.apply(moving)
+    seconds = perf_counter() - start
+    return ImageRegistration(transform, warped, before, found.energies, found.method, there.type, axis, seconds)
+
+
+def check_pair(fixed: Image, moving: Image) -> None:
+    """BadInput if there is nothing to see in one of them, or nothing of one in the other."""
+    if len(fixed.grid.shape) != len(moving.grid.shape):
+        d = [len(image.grid.shape) for image in (fixed, moving)]
+        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
+    for image in (fixed, moving):
+        if image.array.dtype.kind not in "iufb":
+            raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
+        check_values(image.name, tensor(image.array))
+    if not fixed.grid.overlaps(moving.grid):
+        raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
+
+
+def slice_axis_of(grid: Grid, slices: Slices) -> int | None:
+    """The axis across which slices are to be registered one by one, if they are."""
+    if len(grid.shape) == 2:
+        if slices == "each":
+            raise BadInput("a 2D image has no slices to register each: leave --slices out")
+        return None
+    within = max(h for axis, h in enumerate(grid.spacing) if axis != grid.across)
+    single = [axis for axis, n in enumerate(grid.shape) if n == 1]
+    if single:
+        return single[0]
+    is_thick = grid.spacing[grid.across] >= THICK * within
+    return grid.across if slices == "each" or (slices == "auto" and is_thick) else None

@@ -1,12 +1,13 @@
 """The measures of one registered pair, under the names that `metrics.json` gives them."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
 
 from vrnet.evaluation.metrics import (
@@ -16,16 +17,22 @@ from vrnet.evaluation.metrics import (
     folding_percent,
     folding_strict_percent,
     jacobian_gradient,
+    mean_absolute_error,
+    normalised_cross_correlation,
+    point_errors,
 )
+from vrnet.evaluation.surfaces import surface_distances
 
 
 def similarity(
-    fixed: Float[ndarray, "*s"], moving: Float[ndarray, "*s"], warped: Float[ndarray, "*s"]
+    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"]
 ) -> dict[str, float]:
-    """Mean absolute difference from fixed, in its intensities."""
+    """Mean absolute difference from fixed, in its intensities, and correlation with it."""
     return {
-        "mae_before": float(np.abs(moving - fixed).mean()),
-        "mae_after": float(np.abs(warped - fixed).mean()),
+        "mae_before": mean_absolute_error(fixed, moving),
+        "mae_after": mean_absolute_error(fixed, warped),
+        "ncc_before": normalised_cross_correlation(fixed, moving),
+        "ncc_after": normalised_cross_correlation(fixed, warped),
     }
 
 
@@ -39,22 +46,69 @@ def regularity(field: Float[ndarray, "d *s"]) -> dict[str, float]:
     }
 
 
+class Overlap(NamedTuple):
+    """How well one structure's two masks agree; the distances, in mm, are NaN where either mask is empty."""
+
+    dice: float
+    hausdorff_mm: float
+    """The paper's: between outer contours, mean over slices."""
+    surface_hausdorff_mm: float
+    hausdorff95_mm: float
+    mean_surface_distance_mm: float
+
+
+def structure_overlap(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Overlap:
+    """Every measure of one structure's two masks."""
+    surfaces = surface_distances(a, b, spacing)
+    return Overlap(
+        dice(a, b), contour_hausdorff(a, b, spacing), surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean
+    )
+
+
 def overlap(
     fixed: Integer[ndarray, "*s"],
     moving: Integer[ndarray, "*s"],
     warped: Integer[ndarray, "*s"],
     spacing: tuple[float, ...],
 ) -> dict[str, Any]:
-    """Dice and Hausdorff distance of every label in either image, before and after."""
-    labels = [int(label) for label in np.union1d(fixed, moving) if label != 0]
-    measures: dict[str, Callable[..., float]] = {
-        "dice": dice,
-        "hausdorff_mm": partial(contour_hausdorff, spacing=spacing),
-    }
+    """{measure: {"before" and "after": {label: x, "mean": x}}} of every label of fixed or moving but 0, the background;
+    the mean is over the labels that could be measured."""
+    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
+    measure = partial(structure_overlap, spacing=spacing)
+    found = {"before": by_label(measure, fixed, moving, labels), "after": by_label(measure, fixed, warped, labels)}
     return {
         name: {
-            "before": by_label(measure, fixed, moving, labels),
-            "after": by_label(measure, fixed, warped, labels),
+            when: with_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
         }
-        for name, measure in measures.items()
+        for name in Overlap._fields
     }
+
+
+def target_registration_error(
+    fixed: Float[ndarray, "n d"], moving: Float[ndarray, "n d"], mapped: Float[ndarray, "n d"]
+) -> dict[str, float]:
+    """Mean |x − y| and mean |φ(x) − y| over landmarks x of fixed, the same landmarks y of moving and where the
+    registration puts them, φ(x); in mm, for points in mm."""
+    return {"before": mean(point_errors(fixed, moving)), "after": mean(point_errors(mapped, moving))}
+
+
+def with_mean(values: dict[str, float]) -> dict[str, float]:
+    """The values, and the "mean" of those that are not NaN."""
+    return values | {"mean": mean(value for value in values.values() if not np.isnan(value))}
+
+
+def mean(values: Iterable[float]) -> float:
+    """Their mean; NaN if there are none."""
+    listed = list(values)
+    return float(np.mean(listed)) if listed else np.nan
+
+
+def json_ready(value: Any) -> Any:
+    """The same in what strict JSON can say: NumPy's numbers and arrays are Python's, and NaN and ±∞ are None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,64 +1,102 @@
-"""Overlap and distance of label maps, and regularity of fields.
+"""Likeness of images, overlap of label maps, errors of points and regularity of fields.
 
-Label maps are integer arrays of shape (*s); distances are in millimetres. A structure that is absent gives NaN.
+Label maps are integer arrays of shape (*s); distances are in millimetres. What cannot be measured is NaN.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.evaluation.surfaces import distances, outer_contours, points
 from vrnet.fields import determinant, jacobian, stencil_determinants
+
+Box = tuple[slice, ...]
+T = TypeVar("T")
+
+
+def mean_absolute_error(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
+    """Mean |a − b|, in the intensities of the images."""
+    return float(np.abs(a.astype(float) - b.astype(float)).mean())
+
+
+def normalised_cross_correlation(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
+    """Σ (a − ā)(b − b̄) / √(Σ (a − ā)² Σ (b − b̄)²) over the whole image, in [−1, 1]; NaN if either is constant."""
+    if a.min() == a.max() or b.min() == b.max():  # the mean of equal numbers is rounded, so a − ā may miss 0
+        return np.nan
+    x, y = (image.ravel() - image.mean(dtype=float) for image in (a, b))
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
 def dice(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> float:
-    """2|A ∩ B| / (|A| + |B|); NaN if both are empty."""
+    """2|A ∩ B| / (|A| + |B|): 0 if one of them is empty, NaN if both are."""
     total = int(a.sum()) + int(b.sum())
     return 2 * int((a & b).sum()) / total if total else np.nan
 
 
-def outer_contour(mask: Bool[ndarray, "h w"], spacing: tuple[float, ...]) -> Float[ndarray, "n 2"]:
-    """Positions, in mm, of the voxels of a filled 2D mask that have a side neighbour outside it."""
-    from scipy import ndimage
-
-    filled = ndimage.binary_fill_holes(mask)
-    edge = filled & ~ndimage.binary_erosion(filled)
-    return np.multiply(np.argwhere(edge), spacing)
-
-
 def contour_hausdorff(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> float:
-    """The paper's Hausdorff distance: max over both outer contours of the distance to the other.
+    """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
 
-    A volume is measured slice by slice across its axis of widest spacing (the last, if equal), and gives the mean over
-    the slices that show the structure in both masks; NaN if none does."""
-    if a.ndim == 3:
-        across = 2 - int(np.argmax(np.asarray(spacing)[::-1]))
-        within = tuple(h for i, h in enumerate(spacing) if i != across)
-        slices = zip(np.moveaxis(a, across, 0), np.moveaxis(b, across, 0), strict=True)
-        distances = [contour_hausdorff(x, y, within) for x, y in slices if x.any() and y.any()]
-        return float(np.mean(distances)) if distances else np.nan
-    if not (a.any() and b.any()):
-        return np.nan
-    from scipy.spatial.distance import cdist
+    A volume is measured slice by slice across its slice axis, and gives the mean over the slices that show the
+    structure in both masks; NaN if none does."""
+    if a.ndim == 2:
+        return contour_hausdorff(a[None], b[None], (1.0, *spacing))
+    across = slice_axis(a.shape, spacing)
+    within = tuple(h for i, h in enumerate(spacing) if i != across)
+    contours = [outer_contours(np.moveaxis(mask, across, 0)) for mask in (a, b)]
+    pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
+    found = [distances(points(x, within), points(y, within)).hausdorff for x, y in pairs]
+    return float(np.mean(found)) if found else np.nan
 
-    distances = cdist(outer_contour(a, spacing), outer_contour(b, spacing))
-    return float(max(distances.min(0).max(), distances.min(1).max()))
+
+def slice_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
+    """The axis that counts the slices of a volume: one of length 1, else that of widest spacing; the last, if equal."""
+    return max(range(len(shape)), key=lambda i: (shape[i] == 1, spacing[i], i))
 
 
 def by_label(
-    measure: Callable[[Any, Any], float],
+    measure: Callable[[ndarray, ndarray], T],
     a: Integer[ndarray, "*s"],
     b: Integer[ndarray, "*s"],
     labels: Iterable[int],
-) -> dict[str, float]:
-    """measure of each label's two masks, by the label's number, and their "mean" over those present."""
-    values = {str(label): measure(a == label, b == label) for label in labels}
-    present = [value for value in values.values() if not np.isnan(value)]
-    return values | {"mean": float(np.mean(present)) if present else np.nan}
+) -> dict[str, T]:
+    """measure of each label's two masks, by the label's number.
+
+    The masks are cut to a box about the label, since a structure is small and the image is not."""
+    in_a, in_b = bounding_boxes(a), bounding_boxes(b)
+    found = {}
+    for label in labels:
+        box = joint_box([boxes[label] for boxes in (in_a, in_b) if label in boxes])
+        found[str(label)] = measure(a[box] == label, b[box] == label)
+    return found
+
+
+def bounding_boxes(labels: Integer[ndarray, "*s"]) -> dict[int, Box]:
+    """The smallest box about each value of a label map."""
+    from scipy import ndimage
+
+    values = np.unique(labels)
+    ranks = np.searchsorted(values, labels) + 1  # find_objects would list every number up to the largest label
+    return dict(zip(values.tolist(), ndimage.find_objects(ranks), strict=True))
+
+
+def joint_box(boxes: list[Box]) -> Box:
+    """The smallest box about all boxes, and a voxel more on each side; everything if there are none.
+
+    With that margin an axis has length 1 in the box only if it has in the image, where it means a single slice."""
+    return tuple(
+        slice(max(min(side.start for side in sides) - 1, 0), max(side.stop for side in sides) + 1)
+        for sides in zip(*boxes, strict=True)
+    )
+
+
+def point_errors(mapped: Float[ndarray, "n d"], targets: Float[ndarray, "n d"]) -> Float[ndarray, " n"]:
+    """Target registration error |mapped − target| of each point; in mm, for points in mm."""
+    return np.linalg.norm(mapped - targets, axis=1)
 
 
 def folding_percent(u: Float[Tensor, "b d *s"]) -> float:
@@ -72,6 +110,7 @@ def folding_strict_percent(u: Float[Tensor, "b d *s"]) -> float:
 
 
 def jacobian_gradient(u: Float[Tensor, "b d *s"]) -> float:
-    """|∇J|: mean absolute component of the gradient of det(I + ∇u)."""
+    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel."""
     det = determinant(jacobian(u))
-    return torch.stack(torch.gradient(det, dim=list(range(1, det.dim())))).abs().mean().item()
+    axes = [axis for axis in range(1, det.dim()) if det.shape[axis] > 1]
+    return torch.stack(torch.gradient(det, dim=axes)).abs().mean().item()

@@ -1,10 +1,14 @@
 """Where voxels are in the world: x_world = origin + direction · diag(spacing) · index, in LPS millimetres."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
+
+SAME = 0.01
+SAMPLES = 9
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,38 @@ class Grid:
         return cls(shape, spacing, (0.0,) * d, tuple(np.eye(d).ravel().tolist()))
 
     @property
+    def axes(self) -> Float[ndarray, "d d"]:
+        """Column i is the unit vector, in the world, along which axis i runs."""
+        d = len(self.shape)
+        return np.reshape(self.direction, (d, d))
+
+    @property
     def to_world(self) -> Float[ndarray, "d d"]:
         """The matrix that takes a displacement in voxels to one in millimetres."""
-        d = len(self.shape)
-        return np.multiply(np.reshape(self.direction, (d, d)), self.spacing)
+        return np.multiply(self.axes, self.spacing)
+
+    def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """Where voxels are, given their (fractional) indices."""
+        return index @ self.to_world.T + self.origin
+
+    def index(self, points: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """The (fractional) indices of points."""
+        return (points - self.origin) @ np.linalg.inv(self.to_world).T
+
+    def matches(self, other: "Grid") -> bool:
+        """Whether both have the same voxels: every corner within a hundredth of a voxel."""
+        if self.shape != other.shape:
+            return False
+        corners = np.array(list(product(*((0.0, n - 1.0) for n in self.shape))))
+        return bool(np.abs(other.index(self.points(corners)) - corners).max() < SAME)
+
+    def overlaps(self, other: "Grid") -> bool:
+        """Whether a voxel of this grid, out of a lattice of them, lies inside the other."""
+        lattice = np.array(list(product(*(np.linspace(0, n - 1, SAMPLES) for n in self.shape))))
+        inside = other.index(self.points(lattice))
+        return bool(((inside > -0.5) & (inside < np.array(other.shape) - 0.5)).all(1).any())
+
+    @property
+    def across(self) -> int:
+        """The axis across the planes of best resolution: that of widest spacing, the last if several are."""
+        return len(self.shape) - 1 - int(np.argmax(self.spacing[::-1]))

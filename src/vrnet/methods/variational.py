@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.fields import zeros
-from vrnet.variational.cascade import Cascade, DualStep, Spacing, Step
+from vrnet.methods.identity import no_motion
+from vrnet.variational.cascade import Cascade, DualStep, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
 from vrnet.variational.denoisers import TV, Gaussian, Quadratic
 from vrnet.variational.descent import Solver
@@ -74,10 +74,6 @@ class Variational:
                 return Step(data, Quadratic(weight, order=2))
             case "Gaussian":
                 return Step(data, Gaussian(self.lam))
-
-
-def no_motion(I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
-    return zeros(I0)
 
 
 DATA_STEPS = {"L1": l1_step, "L2": l2_step}

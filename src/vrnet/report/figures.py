@@ -1,105 +1,148 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from jaxtyping import Float, Integer
 from numpy import ndarray
 
-from vrnet.fields import determinant, jacobian
+from vrnet.report.colours import FOLD, GRID, JACOBIAN_RANGE, label_colours, motion_colours
+from vrnet.report.pair import Deformation, Pair, deformation, upright
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GRID_STEP = 4
-GRID_COLOUR = "#3a86ff"
-LABEL_COLOURS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#b5179e", "#f3722c")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A registered pair, ready to be shown: images in the intensities of the files, field in voxels."""
-
-    fixed: Float[ndarray, "*s"]
-    moving: Float[ndarray, "*s"]
-    warped: Float[ndarray, "*s"]
-    field: Float[ndarray, "d *s"]
-    fixed_labels: Integer[ndarray, "*s"]
-    moving_labels: Integer[ndarray, "*s"]
-    warped_labels: Integer[ndarray, "*s"]
-
-    def in_plane(self) -> "Pair":
-        """A 2D pair as it is; of a 3D one, the middle slice across the last axis, and the motion within it."""
-        if self.fixed.ndim == 2:
-            return self
-        k = self.fixed.shape[2] // 2
-        arrays = {name: array[..., k] for name, array in vars(self).items()}
-        return replace(self, **(arrays | {"field": arrays["field"][:2]}))
+LINES = 40  # of the grid, along the longer side
+MANY = 8  # labels that a legend can name
 
 
 def overview(pair: Pair, title: str) -> "Figure":
-    """Fixed, moving, warped and outlines; differences before and after, deformed grid, Jacobian determinant."""
+    """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice."""
     from matplotlib.figure import Figure
 
-    flat = pair.in_plane()
-    det = determinant(jacobian(torch.from_numpy(pair.field.astype(np.float32))[None]))[0].numpy()
-    figure = Figure(figsize=(13, 7.2), layout="constrained")
+    turned = upright(pair)
+    k = turned.main_slice() if turned.fixed.ndim == 3 else 0
+    flat = turned.cut(k) if turned.fixed.ndim == 3 else turned
+    is_labelled = flat.fixed_labels is not None
+    figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     figure.suptitle(title)
-    axes = figure.subplots(2, 4)
+    axes = figure.subplots(2, 5 if is_labelled else 4)
+    show_images(list(axes[0]), flat)
+    show_changes(list(axes[1]), flat, deformation(turned.field, k))
     for ax in axes.flat:
         ax.set_axis_off()
-    high = float(np.percentile(np.stack([flat.fixed, flat.moving]), 99.5))
-    low = min(float(flat.fixed.min()), float(flat.moving.min()))
-    for ax, name in zip(axes[0], ("fixed", "moving", "warped"), strict=False):
-        show_image(ax, getattr(flat, name), name, low, high)
-    show_image(axes[0, 3], flat.fixed, "outlines: fixed —, warped - -", low, high)
-    outline(axes[0, 3], flat.fixed_labels, "solid")
-    outline(axes[0, 3], flat.warped_labels, "dashed")
-    show_difference(axes[1, 0], flat.fixed, flat.moving, "|moving − fixed|, before", high - low)
-    show_difference(axes[1, 1], flat.fixed, flat.warped, "|warped − fixed|, after", high - low)
-    show_grid(axes[1, 2], flat.field)
-    show_jacobian(axes[1, 3], det if det.ndim == 2 else det[..., det.shape[2] // 2])
+        ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
     return figure
 
 
-def show_image(ax: "Axes", image: Float[ndarray, "h w"], title: str, low: float, high: float) -> None:
+def show_images(axes: list["Axes"], pair: Pair) -> None:
+    """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
+    low, high = grey_scale(pair)
+    for ax, name in zip(axes, ("fixed", "moving", "warped"), strict=False):
+        show_image(ax, getattr(pair, name), name, low, high)
+    if pair.fixed_labels is None:
+        return show_motion(axes[3], pair.field, pair.grid.spacing)
+    for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
+        show_image(ax, getattr(pair, name), f"outlines: fixed —, {name} - -", low, high)
+        show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"))
+    return None
+
+
+def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
+    """Differences before and after, grid, Jacobian determinant; and, if there is room, the motion."""
+    low, high = grey_scale(pair)
+    show_difference(axes[0], pair.fixed, pair.moving, "|moving − fixed|, before", high - low)
+    show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
+    show_grid(axes[2], pair.field)
+    show_jacobian(axes[3], deformed)
+    for ax in axes[4:]:
+        show_motion(ax, pair.field, pair.grid.spacing)
+
+
+def grey_scale(pair: Pair) -> tuple[float, float]:
+    """The intensities from black to white, one scale for all images."""
+    high = float(np.percentile(np.stack([pair.fixed, pair.moving]), 99.5))
+    return min(float(pair.fixed.min()), float(pair.moving.min())), high
+
+
+def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float, high: float) -> None:
     ax.imshow(image.T, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     ax.set_title(title, fontsize=10)
 
 
-def outline(ax: "Axes", labels: Integer[ndarray, "h w"], style: str) -> None:
+def show_outlines(ax: "Axes", fixed: Integer[ndarray, "w h"], other: Integer[ndarray, "w h"] | None) -> None:
+    """The outline of each label in its colour, fixed solid and the other dashed, and which colour is which."""
+    from matplotlib.lines import Line2D
+
+    maps = {"solid": fixed} if other is None else {"solid": fixed, "dashed": other}
+    labels = np.unique(np.stack(list(maps.values())))
+    colours = label_colours(labels[labels != 0].tolist())
+    for style, map_ in maps.items():
+        outline(ax, map_, colours, style)
+    if 0 < len(colours) <= MANY:
+        handles = [Line2D([], [], color=colour, label=str(label)) for label, colour in colours.items()]
+        ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
+
+
+def outline(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
     """The contour of each label, in its colour."""
-    for label in np.unique(labels[labels > 0]):
-        colour = LABEL_COLOURS[(int(label) - 1) % len(LABEL_COLOURS)]
-        ax.contour((labels == label).T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
+    for label, colour in colours.items():
+        mask = labels == label
+        if mask.any() and not mask.all():
+            ax.contour(mask.T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
 
 
-def show_difference(ax: "Axes", a: Float[ndarray, "h w"], b: Float[ndarray, "h w"], title: str, high: float) -> None:
+def show_difference(ax: "Axes", a: Float[ndarray, "w h"], b: Float[ndarray, "w h"], title: str, high: float) -> None:
     """|b − a|, with its mean in the title; half of `high` is brightest."""
     difference = np.abs(b - a)
     ax.imshow(difference.T, cmap="inferno", vmin=0, vmax=high / 2, interpolation="nearest")
     ax.set_title(f"{title} (mean {difference.mean():.3g})", fontsize=10)
 
 
-def show_grid(ax: "Axes", u: Float[ndarray, "2 h w"]) -> None:
+def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
     """Grid lines of fixed as they lie in moving: the curves x + u(x)."""
     across, down = (np.indices(u.shape[1:]) + u).astype(float)
-    for i in range(0, across.shape[0], GRID_STEP):
-        ax.plot(across[i], down[i], color=GRID_COLOUR, linewidth=0.6)
-    for j in range(0, across.shape[1], GRID_STEP):
-        ax.plot(across[:, j], down[:, j], color=GRID_COLOUR, linewidth=0.6)
-    ax.set(xlim=(0, u.shape[1] - 1), ylim=(u.shape[2] - 1, 0), aspect="equal")
+    step = grid_step(u.shape[1:])
+    for i in range(0, across.shape[0], step):
+        ax.plot(across[i], down[i], color=GRID, linewidth=0.6)
+    for j in range(0, across.shape[1], step):
+        ax.plot(across[:, j], down[:, j], color=GRID, linewidth=0.6)
+    ax.set(xlim=(-0.5, u.shape[1] - 0.5), ylim=(u.shape[2] - 0.5, -0.5), aspect="equal")
     ax.set_title("deformed grid", fontsize=10)
 
 
-def show_jacobian(ax: "Axes", det: Float[ndarray, "h w"]) -> None:
+def grid_step(shape: tuple[int, ...]) -> int:
+    """Voxels from one line of the grid to the next."""
+    return max(1, round(max(shape) / LINES))
+
+
+def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...]) -> None:
+    """Motion within the picture: direction is hue and length saturation, as the wheel in the corner tells."""
+    across, down = u * np.reshape(spacing[:2], (2, 1, 1))
+    scale = float(np.hypot(across, down).max()) or 1.0
+    ax.imshow(motion_colours(across, down, scale).swapaxes(0, 1), interpolation="nearest")
+    ax.set_title(f"displacement (rim {scale:.3g} mm)", fontsize=10)
+    draw_wheel(ax.inset_axes((0.8, 0.02, 0.18, 0.18)))
+
+
+def draw_wheel(ax: "Axes") -> None:
+    """The colour of every direction and length."""
+    across, down = np.meshgrid(*[np.linspace(-1, 1, 101)] * 2, indexing="ij")
+    inside = np.hypot(across, down) <= 1
+    wheel = np.concatenate([motion_colours(across, down, 1.0), inside[..., None]], axis=-1)
+    ax.imshow(wheel.swapaxes(0, 1), extent=(-1, 1, 1, -1))
+    ax.set_axis_off()
+
+
+def show_jacobian(ax: "Axes", deformed: Deformation) -> None:
     """det(I + ∇u): blue shrinks, red grows, green is folded."""
-    image = ax.imshow(det.T, cmap="RdBu_r", vmin=0, vmax=2, interpolation="nearest")
-    ax.imshow(np.where(det < 0, 1.0, np.nan).T, cmap="brg", vmin=0, vmax=1, interpolation="nearest")
+    from matplotlib.colors import ListedColormap
+
+    low, high = JACOBIAN_RANGE
+    image = ax.imshow(deformed.det.T, cmap="RdBu_r", vmin=low, vmax=high, interpolation="nearest")
+    ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([FOLD]), interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, shrink=0.7)
     ax.set_title("Jacobian determinant (folds green)", fontsize=10)
 

@@ -1,0 +1,43 @@
+"""An image: an array, and where its voxels are."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+
+from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+
+
+@dataclass(frozen=True, repr=False)
+class Image:
+    """2D or 3D. Axis i of the array is axis i of the grid, as in nibabel (SimpleITK's arrays have them reversed)."""
+
+    array: Shaped[ndarray, "*s"]
+    grid: Grid
+    name: str = "the image"
+    """How messages call it: the file it came from."""
+
+    def __post_init__(self) -> None:
+        if self.array.shape != self.grid.shape:
+            raise BadInput(f"{self.name} is {self.array.shape} on a grid of {self.grid.shape}: give both one shape")
+
+    def __repr__(self) -> str:
+        spacing = " x ".join(f"{h:.4g}" for h in self.grid.spacing)
+        return f"Image({self.name}: {self.array.shape} {self.array.dtype}, {spacing} mm)"
+
+    def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
+        """Other values at the same place."""
+        return replace(self, array=array)
+
+
+def as_labels(image: Image) -> Image:
+    """The image as a label map: whole numbers, in an integer type; or BadInput."""
+    array: ndarray[Any, Any] = image.array
+    if array.dtype.kind in "iu":
+        return image
+    if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.round(array)).all()):
+        raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
+    return image.with_array(array.astype(np.int32))

@@ -1,0 +1,182 @@
+"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving.
+
+Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+
+from vrnet.errors import BadInput
+from vrnet.fields import determinant, invert, jacobian
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image, as_labels
+from vrnet.images.io import NIFTI, grid_of, read_sitk, to_sitk, write, written_whole
+from vrnet.images.resample import resample, resample_labels
+
+if TYPE_CHECKING:
+    import SimpleITK as sitk
+
+Interpolation = Literal["linear", "bspline"]
+ITK_TRANSFORMS = (".h5", ".tfm", ".txt", ".mat", ".xfm")
+TRANSFORMS_WRITTEN = (*NIFTI, ".mha", ".nrrd", ".h5", ".tfm")
+GRAIN = 2.0**13
+
+
+@dataclass(frozen=True, repr=False)
+class Transform:
+    """Displacements in LPS millimetres at the voxels of a grid, linear between them, none outside."""
+
+    displacement: Float[ndarray, "d *s"]
+    grid: Grid
+
+    def __repr__(self) -> str:
+        return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
+
+    @classmethod
+    def from_voxels(cls, u: Float[ndarray, "d *s"], grid: Grid) -> "Transform":
+        """Of a field in voxels, u[i] along axis i."""
+        return cls(np.einsum("ij,j...->i...", grid.to_world, u.astype(np.float64)), grid)
+
+    def in_voxels(self) -> Float[ndarray, "d *s"]:
+        """The displacements as a field in voxels of the grid, float32."""
+        return np.einsum("ij,j...->i...", np.linalg.inv(self.grid.to_world), self.displacement).astype(np.float32)
+
+    @cached_property
+    def itk(self) -> "sitk.Transform":
+        """As SimpleITK has it."""
+        import SimpleITK as sitk
+
+        return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
+
+    def check(self, d: int, what: str) -> None:
+        """BadInput unless what it is applied to has its dimension."""
+        if d != len(self.grid.shape):
+            raise BadInput(f"the transform is {len(self.grid.shape)}D and {what} {d}D: they do not belong together")
+
+    def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """Where points of fixed are in moving, in LPS millimetres."""
+        self.check(x.shape[1], "the points")
+        return np.array([self.itk.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
+
+    def apply(self, image: Image, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
+        """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
+
+        Outside the image it has the image's least value."""
+        import SimpleITK as sitk
+
+        self.check(image.array.ndim, image.name)
+        grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
+        source = to_sitk(image.array.astype(np.float32), image.grid)
+        return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
+
+    def apply_labels(self, labels: Image, reference: Grid | None = None, smooth: bool = False) -> Image:
+        """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
+
+        Outside the map it is 0; every value and type is kept."""
+        self.check(labels.array.ndim, labels.name)
+        return resample_labels(as_labels(labels), reference or self.grid, self.itk, smooth)
+
+    def on(self, grid: Grid) -> "Transform":
+        """The same displacements at the voxels of another grid."""
+        self.check(len(grid.shape), "the reference")
+        return self if grid == self.grid else sampled(self.itk, grid)
+
+    def compose(self, first: "Transform") -> "Transform":
+        """x ↦ self(first(x)), on the grid of `first`."""
+        import SimpleITK as sitk
+
+        return sampled(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
+
+    def inverse(self, grid: Grid | None = None) -> "Inverse":
+        """The transform from moving to fixed, on the grid given (that of moving, say) or on this one."""
+        here = self.on(grid or self.grid)
+        with torch.inference_mode():
+            w = invert(torch.from_numpy(here.in_voxels())[None]).field[0].numpy()
+        back = Transform.from_voxels(w, here.grid)
+        return Inverse(back, np.linalg.norm(self.compose(back).displacement, axis=0))
+
+    def jacobian(self) -> Float[ndarray, "*s"]:
+        """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
+        return determinant(jacobian(torch.from_numpy(self.in_voxels())[None]))[0].numpy()
+
+    def save(self, path: str | Path) -> None:
+        """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
+
+        Displacements are rounded to 1/8192 mm, which makes files a third as large."""
+        import SimpleITK as sitk
+
+        rounded = Transform(np.round(self.displacement * GRAIN) / GRAIN, self.grid)
+        if Path(path).suffix in ITK_TRANSFORMS:
+            with written_whole(Path(path)) as temporary:
+                sitk.WriteTransform(rounded.itk, str(temporary))
+        else:
+            write(to_sitk(rounded.displacement, self.grid, is_vector=True), Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, reference: Grid | None = None) -> "Transform":
+        """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
+        path = Path(path)
+        return load_itk(path, reference) if path.suffix in ITK_TRANSFORMS else load_field(path)
+
+
+class Inverse(NamedTuple):
+    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres."""
+
+    transform: Transform
+    residual: Float[ndarray, "*s"]
+
+
+def load_field(path: Path) -> Transform:
+    """A vector image, one component an axis."""
+    image = read_sitk(path)
+    components, d = image.GetNumberOfComponentsPerPixel(), image.GetDimension()
+    if components != d:
+        raise BadInput(
+            f"{path} is not a transform: it has {components} value(s) a voxel in {d} dimensions; give a displacement "
+            "field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
+        )
+    transform = of_vectors(image)
+    if not np.isfinite(transform.displacement).all():
+        raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
+    return transform
+
+
+def load_itk(path: Path, reference: Grid | None) -> Transform:
+    """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
+    import SimpleITK as sitk
+
+    if not path.exists():
+        raise BadInput(f"there is no {path}: check its name")
+    try:
+        transform = sitk.ReadTransform(str(path))
+    except RuntimeError as error:
+        raise BadInput(f"cannot read {path}: it is not an ITK transform, or damaged") from error
+    if transform.GetTransformEnum() == sitk.sitkDisplacementField:
+        return of_vectors(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+    if reference is None or len(reference.shape) != transform.GetDimension():
+        raise BadInput(
+            f"{path} is {transform.GetDimension()}D and has no grid of its own: give a reference of its kind"
+        )
+    return sampled(transform, reference)
+
+
+def sampled(transform: "sitk.Transform", grid: Grid) -> Transform:
+    """Any ITK transform as displacements on a grid."""
+    import SimpleITK as sitk
+
+    place = grid.shape, grid.origin, grid.spacing, grid.direction
+    return of_vectors(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
+
+
+def of_vectors(image: "sitk.Image") -> Transform:
+    """A vector image as a transform; SimpleITK's arrays have their axes reversed and components last."""
+    import SimpleITK as sitk
+
+    return Transform(sitk.GetArrayFromImage(image).T.astype(np.float64), grid_of(image))

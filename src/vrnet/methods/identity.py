@@ -1,0 +1,23 @@
+"""No registration: the row that others are measured against."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vrnet.fields import zeros
+from vrnet.variational.cascade import Initializer, Spacing
+
+
+@dataclass(frozen=True)
+class Identity:
+    """u = 0."""
+
+    def __str__(self) -> str:
+        return "identity"
+
+    def build(self) -> Initializer:
+        return no_motion
+
+
+def no_motion(I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
+    return zeros(I0)

@@ -1,0 +1,114 @@
+"""The measures of metrics.json as rows to read: before the registration, and after it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+NAMES = {
+    "dice": "Dice",
+    "hausdorff_mm": "Hausdorff distance, contours (mm)",
+    "hausdorff95_mm": "Hausdorff distance, 95 % (mm)",
+    "surface_hausdorff_mm": "Hausdorff distance, surfaces (mm)",
+    "mean_surface_distance_mm": "Mean surface distance (mm)",
+    "target_registration_error_mm": "Target registration error (mm)",
+    "mae": "Mean absolute difference",
+    "ncc": "Normalised cross-correlation",
+    "folding_percent": "Folded, central differences (%)",
+    "folding_strict_percent": "Folded, any one-sided difference (%)",
+    "jacobian_gradient": "Mean |∇ det|",
+    "inverse_residual_mm": "Residual of the inverse (mm)",
+}
+NOT_MEASURES = {"seconds"}
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measure, or a structure within one, as text."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """A measure that each structure has."""
+
+    name: str
+    rows: list[Row]
+
+
+def number(value: Any) -> str:
+    """Three digits, and no more than three after the point; a dash for what could not be measured."""
+    if not isinstance(value, (int, float)) or not isfinite(value):
+        return NONE
+    size = abs(value)
+    if 0 < size < 1e-3:
+        return f"{value:.2g}"
+    return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
+
+
+def title(key: str) -> str:
+    """The name of a measure; of one unknown here, its key in words."""
+    words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
+    return NAMES.get(key, words[:1].upper() + words[1:])
+
+
+def is_before_after(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() >= {"before", "after"}
+
+
+def summary(metrics: Mapping[str, Any]) -> list[Row]:
+    """One row a measure: over all structures, where it has them. What concerns the field has no before."""
+    rows = [row for key, value in metrics.items() if key not in NOT_MEASURES for row in rows_of(key, value)]
+    order = [*NAMES.values()]
+    return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
+
+
+def rows_of(key: str, value: Any) -> Iterator[Row]:
+    """A plain number, {"before", "after"}, or a group of numbers, some of them in pairs x_before and x_after."""
+    if isinstance(value, (int, float)):
+        yield Row(title(key), NONE, number(value))
+    elif is_before_after(value):
+        before, after = (number(overall(value[when])) for when in ("before", "after"))
+        yield Row(title(key), before, after)
+    elif isinstance(value, Mapping):
+        for name in value:
+            stem = name.removesuffix("_after")
+            if not (name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value):
+                yield Row(title(stem), number(value.get(f"{stem}_before")), number(value[name]))
+
+
+def overall(value: Any) -> Any:
+    """The mean over structures, of a measure that has them."""
+    return value.get("mean") if isinstance(value, Mapping) else value
+
+
+def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
+    """The measures that each structure has, one row a structure."""
+    pairs = {key: (value["before"], value["after"]) for key, value in metrics.items() if is_before_after(value)}
+    structured = {key: pair for key, pair in pairs.items() if all(isinstance(part, Mapping) for part in pair)}
+    return [Block(title(key), list(structure_rows(*pair))) for key, pair in structured.items()]
+
+
+def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
+    for label in after:
+        if label != "mean":
+            yield Row(label, number(before.get(label)), number(after[label]))
+
+
+def headline(metrics: Mapping[str, Any]) -> list[Row]:
+    """The few figures that say how it went, with their units."""
+    dice, distance = (metrics.get(key) for key in ("dice", "hausdorff_mm"))
+    similarity = metrics.get("similarity", {})
+    found = [
+        ("Mean Dice", "", dice and (overall(dice.get("before")), overall(dice.get("after")))),
+        ("Mean Hausdorff", " mm", distance and (overall(distance.get("before")), overall(distance.get("after")))),
+        ("Mean |difference|", "", (similarity.get("mae_before"), similarity.get("mae_after"))),
+        ("Folded", " %", (None, metrics.get("folding_strict_percent"))),
+        ("Time", " s", (None, metrics.get("seconds"))),
+    ]
+    rows = [(Row(name, *map(number, values)), unit) for name, unit, values in found if values]
+    return [replace(row, after=row.after + unit) for row, unit in rows if row.after != NONE]

@@ -1,0 +1,121 @@
+"""A registered pair, and how to hold it: volumes as radiologists view them, slice by slice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import permutations
+from math import isclose
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Integer
+from numpy import ndarray
+
+from vrnet.fields import determinant, jacobian, stencil_determinants
+from vrnet.images.grid import Grid
+
+# What runs across the picture and what down it, as (axis of LPS, sign), where slices lie across x, y or z.
+VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A registered pair on the fixed grid, ready to be shown: images in the intensities of the files, field in voxels.
+
+    `moving` is moving brought to the fixed grid by its header: what there was before the registration."""
+
+    fixed: Float[ndarray, "*s"]
+    moving: Float[ndarray, "*s"]
+    warped: Float[ndarray, "*s"]
+    field: Float[ndarray, "d *s"]
+    grid: Grid
+    fixed_labels: Integer[ndarray, "*s"] | None = None
+    moving_labels: Integer[ndarray, "*s"] | None = None
+    warped_labels: Integer[ndarray, "*s"] | None = None
+
+    def mapped(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
+        """The pair with its last d axes changed: those of the images, the labels and each component of the field."""
+        arrays = {name: change(array) for name, array in vars(self).items() if isinstance(array, ndarray)}
+        return replace(self, **arrays, grid=grid)
+
+    def cut(self, k: int) -> "Pair":
+        """Slice k across the last axis of a volume, with the motion within it."""
+        flat = self.mapped(lambda array: array[..., k], Grid.plain(self.grid.shape[:2], self.grid.spacing[:2]))
+        return replace(flat, field=flat.field[:2])
+
+    def main_slice(self) -> int:
+        """The slice of a volume with the largest labelled area; without labels, the middle one."""
+        if self.fixed_labels is None or not self.fixed_labels.any():
+            return self.fixed.shape[2] // 2
+        return int(np.argmax(np.count_nonzero(self.fixed_labels, axis=(0, 1))))
+
+
+def upright(pair: Pair) -> Pair:
+    """The pair as radiologists view it: axis 0 across the picture, axis 1 down it, slices along the last.
+
+    Slices lie across the axis of widest spacing, and keep the order of the file. Axial ones have anterior on top and
+    patient left on the right, coronal ones superior on top and patient left on the right, sagittal ones superior on
+    top and anterior on the left. A 2D image has no anatomical axes: it is shown as it is."""
+    if pair.fixed.ndim == 2:
+        return pair
+    order, signs = view(pair.grid)
+    turned = pair.mapped(lambda array: turn(array, order, signs), turned_grid(pair.grid, order, signs))
+    return replace(turned, field=turned.field[list(order)] * np.reshape(signs, (3, 1, 1, 1)).astype(pair.field.dtype))
+
+
+def view(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order in which the axes of a volume are shown, and the sign of each: -1 is flipped."""
+    world, D = closest(grid), np.reshape(grid.direction, (3, 3))
+    shown = VIEWS[world[through_plane(grid)]]
+    across, down = (world.index(axis) for axis, _ in shown)
+    signs = [sign if D[axis, world.index(axis)] >= 0 else -sign for axis, sign in shown]
+    return (across, down, 3 - across - down), (*signs, 1)
+
+
+def closest(grid: Grid) -> tuple[int, ...]:
+    """The axis of LPS that each voxel axis runs along, or nearest to, each taken once."""
+    D = np.abs(np.reshape(grid.direction, (3, 3)))
+    return max(permutations(range(3)), key=lambda world: sum(D[axis, i] for i, axis in enumerate(world)))
+
+
+def through_plane(grid: Grid) -> int:
+    """The axis that slices lie across: a single voxel, or the widest spacing, or the closest to superior-inferior."""
+    widest = max(grid.spacing)
+
+    def rank(i: int) -> tuple[bool, bool, float]:
+        is_widest = isclose(grid.spacing[i], widest, rel_tol=1e-3)
+        return grid.shape[i] == 1, is_widest, abs(grid.direction[6 + i])
+
+    return max(range(3), key=rank)
+
+
+def turn(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:
+    """The array with its last three axes in another order, then those of sign -1 flipped."""
+    leading = array.ndim - 3
+    turned = array.transpose(*range(leading), *(leading + i for i in order))
+    return turned[(..., *(slice(None, None, sign) for sign in signs))]
+
+
+def turned_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
+    """Where the voxels of a turned array are: every one stays where it was."""
+    shape, spacing = (tuple(values[i] for i in order) for values in (grid.shape, grid.spacing))
+    first = [n - 1 if sign < 0 else 0 for n, sign in zip(shape, signs, strict=True)]
+    origin = np.asarray(grid.origin) + grid.to_world[:, list(order)] @ first
+    direction = np.reshape(grid.direction, (3, 3))[:, list(order)] * signs
+    return Grid(shape, spacing, tuple(origin.tolist()), tuple(direction.ravel().tolist()))
+
+
+class Deformation(NamedTuple):
+    """det(I + ∇u) by central differences, and where any of the forward/backward determinants is ≤ 0."""
+
+    det: Float[ndarray, "w h"]
+    folded: Bool[ndarray, "w h"]
+
+
+def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
+    """How a 2D field, or slice k across the last axis of a 3D one, deforms. Both neighbours of the slice take part."""
+    low = max(k - 1, 0)
+    near = field if field.ndim == 3 else field[..., low : k + 2]
+    u = torch.from_numpy(np.ascontiguousarray(near))[None]
+    maps = determinant(jacobian(u))[0], (stencil_determinants(u) <= 0).any(1)[0]
+    return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))

@@ -1,0 +1,127 @@
+// The controls, the keys and the pointer.
+const element = (id) => document.getElementById(id);
+const named = (name) => [...document.querySelectorAll(`input[name="${name}"]`)];
+const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
+let beat = null;
+
+function showSlice(k) {
+  state.k = Math.max(0, Math.min(report.slices.length - 1, k));
+  element("slice").value = state.k;
+  element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+  drawAll();
+}
+
+function showFade(fade) {
+  state.fade = fade;
+  element("fade").value = Math.round(100 * fade);
+  draw("main");
+}
+
+function showOther(other) {
+  state.other = other;
+  named("other").forEach((input) => (input.checked = input.value === other));
+  document.querySelectorAll("[data-other]").forEach((text) => (text.textContent = other));
+  draw("main");
+}
+
+function showMode(mode) {
+  state.mode = mode;
+  named("mode").forEach((input) => (input.checked = input.value === mode));
+  element("fade").disabled = mode !== "fade";
+  draw("main");
+}
+
+function showOption(name, on) {
+  if (!element(name)) return;
+  state[name] = element(name).checked = on;
+  drawAll();
+}
+
+const swap = () => showFade(state.fade > 0.5 ? 0 : 1);
+function stopFlicker() {
+  clearInterval(beat);
+  beat = null;
+  element("flicker").setAttribute("aria-pressed", "false");
+}
+
+// From fixed to the other and back, once a second; where less motion is wished, one change a press.
+function flicker() {
+  if (beat) return stopFlicker();
+  showMode("fade");
+  swap();
+  if (isCalm.matches) return;
+  beat = setInterval(swap, 500);
+  element("flicker").setAttribute("aria-pressed", "true");
+}
+
+element("slice")?.addEventListener("input", (event) => showSlice(Number(event.target.value)));
+element("fade").addEventListener("input", (event) => {
+  stopFlicker();
+  showFade(event.target.value / 100);
+});
+element("flicker").addEventListener("click", flicker);
+named("other").forEach((input) => input.addEventListener("change", () => showOther(input.value)));
+named("mode").forEach((input) => input.addEventListener("change", () => showMode(input.value)));
+for (const name of ["outlines", "zoom"]) element(name)?.addEventListener("change", (e) => showOption(name, e.target.checked));
+
+const KEYS = {
+  ArrowLeft: () => element("slice") && showSlice(state.k - 1),
+  ArrowRight: () => element("slice") && showSlice(state.k + 1),
+  " ": flicker,
+  c: () => showMode(state.mode === "fade" ? "checkerboard" : "fade"),
+  m: () => showOther(state.other === "warped" ? "moving" : "warped"),
+  o: () => showOption("outlines", !state.outlines),
+  z: () => showOption("zoom", !state.zoom),
+};
+document.addEventListener("keydown", (event) => {
+  const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  const isNative = event.key.length > 1 || event.key === " ";
+  if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isNative && event.target.closest("input, button, summary")) return;
+  event.preventDefault();
+  action();
+});
+
+// A turn of the wheel belongs to where it began: a page being scrolled is not stopped by a picture that passes by.
+let lastTurn = 0, isOverPicture = false, turned = 0;
+function wheel(event) {
+  if (event.timeStamp - lastTurn > 300) [isOverPicture, turned] = [event.target.tagName === "CANVAS", 0];
+  lastTurn = event.timeStamp;
+  if (!isOverPicture || event.ctrlKey) return;
+  event.preventDefault();
+  turned += event.deltaY * (event.deltaMode ? 40 : 1);
+  if (Math.abs(turned) < 40) return;
+  showSlice(state.k + Math.sign(turned));
+  turned = 0;
+}
+if (element("slice")) document.addEventListener("wheel", wheel, { passive: false });
+
+const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+function values(x, y) {
+  const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];
+  const u = report.largest.map((_, axis) => fixed(motion(s, axis, i) * report.spacing[axis], 1));
+  const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
+  const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(s[name][i]).toPrecision(3)}`);
+  return `${grey.join(" · ")} · u (${u.join(", ")}) mm · det ${fixed(determinant(s, i), 2)}${label}`;
+}
+
+// The same point in every picture; in the grid, which lies in moving, the point it moves to.
+function point(event) {
+  const area = event.target.getBoundingClientRect(), [left, top, w, h] = view();
+  const at = [left + ((event.clientX - area.left) / area.width) * w, top + ((event.clientY - area.top) / area.height) * h];
+  const [x, y] = [Math.min(width - 1, Math.max(0, Math.floor(at[0]))), Math.min(height - 1, Math.max(0, Math.floor(at[1])))];
+  element("readout").textContent = values(x, y);
+  for (const [name, canvas] of canvases) {
+    const i = y * width + x, u = name === "grid" ? [0, 1].map((axis) => motion(slice(state.k), axis, i)) : [0, 0];
+    const cross = canvas.nextElementSibling;
+    cross.hidden = false;
+    cross.style.left = `${canvas.offsetLeft + ((at[0] + u[0] - left) / w) * canvas.offsetWidth}px`;
+    cross.style.top = `${canvas.offsetTop + ((at[1] + u[1] - top) / h) * canvas.offsetHeight}px`;
+  }
+}
+for (const canvas of canvases.values()) {
+  for (const kind of ["pointermove", "pointerdown"]) canvas.addEventListener(kind, point);
+  canvas.addEventListener("pointerleave", () => document.querySelectorAll(".cross").forEach((cross) => (cross.hidden = true)));
+}
+
+new ResizeObserver(drawAll).observe(document.querySelector("main"));

@@ -1,0 +1,119 @@
+// From arrays to colours and lines. A colour is one 32-bit number, as the memory of a canvas holds it.
+const packed = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const mixed = (a, b, t) => a.map((value, c) => Math.round(value + (b[c] - value) * t));
+
+// 256 colours along equally spaced stops.
+function ramp(stops) {
+  const colour = stops.map(channels);
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const at = (i / 255) * (stops.length - 1), n = Math.min(Math.floor(at), stops.length - 2);
+    return packed(...mixed(colour[n], colour[n + 1], at - n));
+  });
+}
+const grey = Uint32Array.from({ length: 256 }, (_, i) => packed(i, i, i));
+const inferno = ramp(colours.difference), diverging = ramp(colours.jacobian), fold = packed(...channels(colours.fold));
+const labelColours = report.labels.map((label) => channels(label.colour));
+
+// A picture, pixel by pixel.
+function raster(colour) {
+  const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < pixels.length; i++) pixels[i] = colour(i);
+  const canvas = blank();
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}
+
+// Half of the window is the brightest difference.
+const difference = (a, b) => raster((i) => inferno[Math.min(255, 2 * Math.abs(a[i] - b[i]))]);
+
+function jacobian(s) {
+  const [low, high] = colours.range;
+  const shade = (det) => diverging[Math.max(0, Math.min(255, Math.round((255 * (det - low)) / (high - low))))];
+  return raster((i) => (s.folded[i] ? fold : shade(determinant(s, i))));
+}
+
+// Direction is hue, right red and then clockwise; length up to the scale is saturation.
+function hsv(across, down) {
+  const hue = (Math.atan2(down, across) / (2 * Math.PI)) * 6 + 6;
+  const saturation = Math.min(1, Math.hypot(across, down) / report.scale);
+  const channel = (n) => {
+    const k = (n + hue) % 6;
+    return Math.round(255 * (1 - saturation * Math.max(0, Math.min(k, 4 - k, 1))));
+  };
+  return packed(channel(5), channel(3), channel(1));
+}
+const motionRaster = (s) =>
+  raster((i) => hsv(motion(s, 0, i) * report.spacing[0], motion(s, 1, i) * report.spacing[1]));
+
+function tinted(image, labels) {
+  return raster((i) => {
+    const shade = [image[i], image[i], image[i]];
+    return packed(...(labels[i] ? mixed(shade, labelColours[labels[i] - 1], 0.5) : shade));
+  });
+}
+
+// Where the outline of a label enters and leaves a cell of four pixels, by which of them (1 2 / 8 4) have the label:
+// through its left, top, right or bottom side, with the label always on the same hand, so that ends meet beginnings.
+const SIDES = { L: [0, 1], T: [1, 0], R: [2, 1], B: [1, 2] };
+const CROSSINGS = ["", "LT", "TR", "LR", "RB", "LTRB", "TB", "LB", "BL", "BT", "TRBL", "BR", "RL", "RT", "TL", ""];
+
+// For each label, the next half-pixel point of its outline after each. Outside the picture there is no label.
+function links(labels) {
+  const at = (x, y) => (x < 0 || y < 0 || x >= width || y >= height ? 0 : labels[y * width + x]);
+  const all = new Map(), stride = 2 * width + 3;
+  const point = (x, y, side) => (2 * y + 2 + SIDES[side][1]) * stride + 2 * x + 2 + SIDES[side][0];
+  for (let y = -1; y < height; y++) {
+    for (let x = -1; x < width; x++) {
+      const corners = [at(x, y), at(x + 1, y), at(x + 1, y + 1), at(x, y + 1)];
+      if (corners.every((label) => label === corners[0])) continue;
+      for (const label of new Set(corners)) {
+        if (!label) continue;
+        if (!all.has(label)) all.set(label, new Map());
+        const sides = CROSSINGS[corners.reduce((bits, other, n) => bits | ((other === label) << n), 0)];
+        for (let n = 0; n < sides.length; n += 2) all.get(label).set(point(x, y, sides[n]), point(x, y, sides[n + 1]));
+      }
+    }
+  }
+  return all;
+}
+
+// Closed outlines of one label, in pixels, from the links between their points.
+function traced(next) {
+  const path = new Path2D(), stride = 2 * width + 3;
+  for (const first of next.keys()) {
+    for (let key = first, pen = "moveTo"; next.has(key); pen = "lineTo") {
+      path[pen]((key % stride) / 2 - 0.5, Math.floor(key / stride) / 2 - 0.5);
+      const following = next.get(key);
+      next.delete(key);
+      key = following;
+    }
+    path.closePath();
+  }
+  return path;
+}
+
+// The outlines of every label of a map, as [label, path].
+function outlines(s, name) {
+  if (!s.paths.has(name)) s.paths.set(name, [...links(s[name])].map(([label, next]) => [label, traced(next)]));
+  return s.paths.get(name);
+}
+
+// Lines of the fixed grid as they lie in moving, x + u(x): all of them, and the parts that fold.
+function gridLines(s) {
+  const step = Math.max(2, Math.round(Math.max(width, height) / 40));
+  const all = new Path2D(), folded = new Path2D();
+  const place = (i) => [(i % width) + 0.5 + motion(s, 0, i), Math.floor(i / width) + 0.5 + motion(s, 1, i)];
+  const line = (first, n, stride) => {
+    all.moveTo(...place(first));
+    for (let i = first, m = 1; m < n; m++, i += stride) {
+      all.lineTo(...place(i + stride));
+      if (!s.folded[i]) continue;
+      folded.moveTo(...place(i));
+      folded.lineTo(...place(i + stride));
+    }
+  };
+  for (let x = Math.floor(step / 2); x < width; x += step) line(x, height, width);
+  for (let y = Math.floor(step / 2); y < height; y += step) line(y * width, width, 1);
+  return [all, folded];
+}

@@ -1,0 +1,192 @@
+"""Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vrnet.checking import named
+from vrnet.errors import BadInput
+from vrnet.evaluation.evaluate import json_ready, overlap, regularity, similarity, target_registration_error
+from vrnet.images.image import Image, as_labels
+from vrnet.images.io import read_image, write_image, written_whole
+from vrnet.images.points import Points
+from vrnet.images.resample import brought, brought_labels
+from vrnet.images.transform import Transform
+from vrnet.methods.names import Method
+from vrnet.registration import ImageRegistration, Slices, check_pair, register_images
+from vrnet.report.figures import overview, save
+from vrnet.report.page import write_report
+from vrnet.report.pair import Pair
+
+Stage = Callable[[str], Callable[[float], None]]
+OUTPUTS = ("warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json", "report.html", "overview.png")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two images, and the labels of either, each on its image's grid."""
+
+    fixed: Image
+    moving: Image
+    fixed_labels: Image | None = None
+    moving_labels: Image | None = None
+
+    def __post_init__(self) -> None:
+        check_pair(self.fixed, self.moving)
+        for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
+            if labels is not None and not labels.grid.matches(image.grid):
+                raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
+
+
+def read_case(fixed: Path, moving: Path, fixed_labels: Path | None = None, moving_labels: Path | None = None) -> Case:
+    """The images and labels of these files."""
+    labels = [None if path is None else as_labels(read_image(path)) for path in (fixed_labels, moving_labels)]
+    return Case(read_image(fixed), read_image(moving), *labels)
+
+
+def run(
+    stage: Stage,
+    case: Case,
+    method: Method,
+    folder: Path,
+    *,
+    slices: Slices = "auto",
+    device: str = "auto",
+    report: bool = False,
+) -> tuple["Outcome", list[Path]]:
+    """Register a case and write what became of it in the folder; `stage` is told what is being done."""
+    tick = stage(f"registering with {method}")
+    found = register_images(case.fixed, case.moving, method, slices=slices, device=device, progress=tick)
+    stage("measuring")
+    done = outcome(case, found.transform, found)
+    stage("writing")
+    written = write_outcome(done, folder)
+    if report:
+        written += write_pages(done, folder, found.energies.tolist(), described(case, method, found))
+    return done, written
+
+
+def transform_of(
+    stage: Stage, method: str, case: Case, slices: Slices, device: str
+) -> tuple[Transform, ImageRegistration | None]:
+    """The transform in a file of this name; or that which the method of this name finds, with the registration."""
+    if Path(method).suffix and Path(method).exists():
+        return Transform.load(method, case.fixed.grid), None
+    chosen = named(method)
+    tick = stage(f"registering with {chosen}")
+    found = register_images(case.fixed, case.moving, chosen, slices=slices, device=device, progress=tick)
+    return found.transform, found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case, the transform found or given, what it does to moving, and how good that is."""
+
+    case: Case
+    transform: Transform
+    warped: Image
+    warped_labels: Image | None
+    pair: Pair
+    metrics: dict[str, Any]
+
+
+def outcome(case: Case, transform: Transform, found: ImageRegistration | None = None, name: str = "") -> Outcome:
+    """What a transform does to moving, and how good that is; `found` is the registration, where one was made."""
+    grid, labels = case.fixed.grid, case.moving_labels
+    before = found.before if found else brought(case.moving, grid)
+    warped = found.warped if found else transform.apply(case.moving, grid)
+    warped_labels = None if labels is None else transform.apply_labels(labels, grid)
+    pair = Pair(
+        fixed=case.fixed.array.astype(np.float32),
+        moving=before.array,
+        warped=warped.array,
+        field=transform.on(grid).in_voxels(),
+        grid=grid,
+        fixed_labels=None if case.fixed_labels is None else case.fixed_labels.array,
+        moving_labels=None if labels is None else brought_labels(labels, grid).array,
+        warped_labels=None if warped_labels is None else warped_labels.array,
+    )
+    return Outcome(case, transform, warped, warped_labels, pair, {**how(found, name), **measured(pair)})
+
+
+def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
+    """The part of metrics.json that says what was run; a transform given by file took no time here."""
+    if found is None:
+        return {"method": name, "device": None, "seconds": None, "slice_by_slice": None}
+    ran = {"method": found.method, "device": found.device, "seconds": found.seconds}
+    return {**ran, "slice_by_slice": found.slice_axis is not None}
+
+
+def measured(pair: Pair) -> dict[str, Any]:
+    """The part of metrics.json that says how good it is."""
+    measures = {
+        "shape": list(pair.grid.shape),
+        "spacing_mm": list(pair.grid.spacing),
+        "similarity": similarity(pair.fixed, pair.moving, pair.warped),
+        **regularity(pair.field),
+    }
+    if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
+        return measures
+    return measures | overlap(pair.fixed_labels, pair.moving_labels, pair.warped_labels, pair.grid.spacing)
+
+
+def point_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
+    """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
+    if fixed.lps.shape != moving.lps.shape:
+        raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
+    mapped = transform.points(fixed.lps)
+    return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
+
+
+def write_outcome(done: Outcome, folder: Path) -> list[Path]:
+    """The files that others read; what an earlier run left in the folder under their names is gone."""
+    for name in OUTPUTS:
+        (folder / name).unlink(missing_ok=True)
+    write_image(done.warped, folder / "warped.nii.gz")
+    done.transform.save(folder / "transform.nii.gz")
+    written = ["warped.nii.gz", "transform.nii.gz", "metrics.json"]
+    if done.warped_labels is not None:
+        write_image(done.warped_labels, folder / "warped_labels.nii.gz")
+        written.append("warped_labels.nii.gz")
+    write_json(done.metrics, folder / "metrics.json")
+    return [folder / name for name in written]
+
+
+def write_json(metrics: dict[str, Any], path: Path) -> None:
+    """Strict JSON: a measure that has no value is null."""
+    with written_whole(path) as temporary:
+        temporary.write_text(json.dumps(json_ready(metrics), indent=2, allow_nan=False) + "\n")
+
+
+def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Mapping[str, str]) -> list[Path]:
+    """The page to look at, and the picture to show."""
+    write_report(folder / "report.html", done.pair, done.metrics, energies, run)
+    dice = done.metrics.get("dice")
+    gain = f": mean Dice {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
+    save(overview(done.pair, f"{done.metrics['method']}{gain}"), folder / "overview.png")
+    return [folder / "report.html", folder / "overview.png"]
+
+
+def described(case: Case, method: Method, found: ImageRegistration) -> dict[str, str]:
+    """What was run, for the page."""
+    import torch
+
+    from vrnet import __version__
+
+    slices = "each by itself" if found.slice_axis is not None else "together"
+    parameters = ", ".join(f"{name} {value}" for name, value in vars(method).items())
+    return {
+        "fixed": case.fixed.name,
+        "moving": case.moving.name,
+        "method": found.method,
+        "parameters": parameters,
+        **({"slices": slices} if len(case.fixed.grid.shape) == 3 else {}),
+        "device": found.device,
+        "versions": f"vrnet {__version__}, PyTorch {torch.__version__}, NumPy {np.__version__}",
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    }
