@@ -10,9 +10,11 @@ from scipy import ndimage
 
 import vrnet
 from vrnet import BadInput, fields, parse, register
-from vrnet.checking import named
+from vrnet.checking import checked, named
+from vrnet.methods.variational import PRESETS
 from vrnet.variational.energy import Energy, total_variation
 
+SOLVERS = [str(solver) for solver in PRESETS]
 SIZES = {2: (40, 36), 3: (24, 22, 20)}
 SHIFT = (2, -1, 1)
 
@@ -150,7 +152,7 @@ def test_mirroring_an_axis_negates_its_component(d, axis):
     assert np.abs(mirrored - registered(d).field).mean() < 0.02
 
 
-@pytest.mark.parametrize("method", vrnet.names())
+@pytest.mark.parametrize("method", SOLVERS)
 def test_no_motion_gives_exactly_zero(d, method):
     _, image = pair(d)
     result = vrnet.register(image, image.copy(), method)
@@ -205,7 +207,6 @@ BAD = {
     "complex": (image(), image(dtype=np.complex64), "complex64.*floating point"),
     "a list": (image().tolist(), image(), "fixed is a list"),
     "nothing": (image(), None, "moving is a NoneType"),
-    "an axis of length 1": (image((12, 1)), image((12, 1)), "at least 2 voxels"),
     "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),
 }
 
@@ -214,7 +215,7 @@ BAD = {
 def test_bad_input_is_answered_in_one_line(case):
     fixed, moving, words = BAD[case]
     with pytest.raises(vrnet.BadInput, match=words) as raised:
-        vrnet.register(fixed, moving)
+        checked(fixed, moving)
     assert len(str(raised.value).splitlines()) == 1
 
 
@@ -250,7 +251,7 @@ def test_a_method_of_another_kind_is_refused():
         named(None)
 
 
-@pytest.mark.parametrize("method", vrnet.names())
+@pytest.mark.parametrize("method", SOLVERS)
 def test_one_bright_voxel_does_not_drag_the_field_along(method):
     fixed, moving = (image.copy() for image in pair(2))
     fixed[20, 20] = 1e4
@@ -274,3 +275,70 @@ def test_label_arrays_of_any_type_and_layout_are_carried(dtype):
     carried = registered(2).warp_labels(labels)
     assert carried.dtype == labels.dtype.newbyteorder("=")
     assert_allclose(carried, registered(2).warp_labels(np.ascontiguousarray(labels).astype(np.int32)))
+
+
+def test_the_unit_of_the_spacing_does_not_matter(d):
+    h = (2.0, 1.0, 3.0)[:d]
+    one, two = (vrnet.register(*pair(d), spacing=tuple(k * edge for edge in h)).field for k in (1, 10))
+    assert_allclose(one, two, atol=1e-5)
+
+
+def test_without_spacing_voxels_are_cubes(d):
+    assert np.array_equal(vrnet.register(*pair(d), spacing=(2.5,) * d).field, registered(d).field)
+
+
+def test_slices_are_registered_as_images_of_their_own():
+    fixed, moving = pair(3)
+    for axis in range(3):
+        field = vrnet.register(fixed, moving, slice_axis=axis).field
+        assert not field[axis].any(), "no motion across slices"
+        within = [i for i in range(3) if i != axis]
+        low, high = np.percentile(np.stack([fixed, moving]), (1, 99))
+        scaled = [torch.tensor(np.clip((I - low) / (high - low), 0, 1)) for I in (fixed, moving)]
+        for k in (0, 7):
+            alone = [I.select(axis, k)[None, None] for I in scaled]
+            with torch.inference_mode():
+                expected = parse("TV-L1").build()(*alone)[0]
+            assert_allclose(field.take(k, 1 + axis)[within], expected, atol=1e-4)
+
+
+def test_slices_have_the_spacing_within_them():
+    fixed, moving = (image[..., :1] for image in pair(3))
+    flat = vrnet.register(fixed[..., 0], moving[..., 0], spacing=(1.0, 2.0))
+    stack = vrnet.register(fixed, moving, spacing=(1.0, 2.0, 9.0), slice_axis=2)
+    assert_allclose(stack.field[:2, ..., 0], flat.field, atol=1e-5)
+    assert_allclose(stack.energies, flat.energies, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"spacing": (1.0, 0.0)}, {"slice_axis": 3}, {"spacing": (1.0,)}, {"spacing": (1.0, np.nan)}, {"slice_axis": 0}, {"device": "gpu"}],
+)
+def test_impossible_options_are_answered_in_one_line(wrong):
+    with pytest.raises(BadInput) as raised:
+        vrnet.register(*pair(2), **wrong)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_cuda_where_there_is_none_is_bad_input():
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with pytest.raises(BadInput, match="no CUDA"):
+        vrnet.register(*pair(2), device="cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_finds_what_the_processor_finds(d):
+    assert_allclose(vrnet.register(*pair(d), device="cuda").field, registered(d).field, atol=1e-2)
+
+
+def test_no_registration_is_a_method_too(d):
+    result = vrnet.register(*pair(d), "identity")
+    assert not result.field.any()
+    assert result.energies.shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(12, 1), (1, 12, 12)])
+def test_an_axis_of_one_voxel_shows_no_motion(shape):
+    with pytest.raises(BadInput, match="at least 2 voxels"):
+        vrnet.register(image(shape), image(shape))

@@ -1,14 +1,36 @@
 """Deformable image registration: a variational solver, and the networks unrolled from it.
 
-result = vrnet.register(fixed, moving)      # moving(x + result.field(x)) ≈ fixed(x)
+result = vrnet.register(fixed, moving)                      # arrays: moving(x + result.field(x)) ≈ fixed(x)
+
+fixed, moving = vrnet.read_image("ed.nii.gz"), vrnet.read_image("es.nii.gz")
+result = vrnet.register_images(fixed, moving)               # images in space: result.transform, result.warped
+result.transform.save("transform.nii.gz")                   # as ITK, ANTs and 3D Slicer read it
 
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
 from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.io import read_image, write_image
+from vrnet.images.transform import Transform
 from vrnet.methods.names import names, parse
 from vrnet.methods.variational import Variational
-from vrnet.registration import Registration, register
+from vrnet.registration import ImageRegistration, Registration, register, register_images
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "Registration", "Variational", "names", "parse", "register"]
+__all__ = [
+    "BadInput",
+    "Grid",
+    "Image",
+    "ImageRegistration",
+    "Registration",
+    "Transform",
+    "Variational",
+    "names",
+    "parse",
+    "read_image",
+    "register",
+    "register_images",
+    "write_image",
+]

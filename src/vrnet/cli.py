@@ -12,21 +12,22 @@ from vrnet.console import errors, metrics_table, say, screen, stages
 from vrnet.errors import BadInput
 
 app = tyro.extras.SubcommandApp()
-File = Annotated[Path, tyro.conf.Positional]
-Name = Annotated[str, tyro.conf.Positional]
 Device = Literal["auto", "cpu", "cuda"]
 Slices = Literal["auto", "each", "together"]
 Space = Literal["LPS", "RAS"]
+File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
 
 @app.command
 def register(
-    fixed: File,
-    moving: File,
-    out: Path,
-    method: str = "TV-L1",
-    fixed_labels: Path | None = None,
-    moving_labels: Path | None = None,
+    fixed: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")],
+    moving: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")],
+    out: Folder,
+    method: str = "default",
+    fixed_labels: Maybe = None,
+    moving_labels: Maybe = None,
     slices: Slices = "auto",
     device: Device = "auto",
     report: bool = False,
@@ -65,7 +66,7 @@ def register(
 
 
 @app.command
-def demo(out: Path = Path("demo"), method: str = "TV-L1", seed: int = 7) -> None:
+def demo(out: Folder = Path("demo"), method: str = "default", seed: int = 7) -> None:
     """Register a made-up beating heart, and show how well that went.
 
     A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
@@ -95,10 +96,10 @@ def demo(out: Path = Path("demo"), method: str = "TV-L1", seed: int = 7) -> None
 
 @app.command
 def apply(
-    transform: File,
-    moving: File,
-    reference: Path,
-    out: Path,
+    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
+    moving: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")],
+    reference: File,
+    out: File,
     labels: bool = False,
     smooth: bool = False,
     interpolation: Literal["linear", "bspline"] = "linear",
@@ -126,7 +127,11 @@ def apply(
 
 
 @app.command
-def invert(transform: File, out: Path, reference: Path | None = None) -> None:
+def invert(
+    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
+    out: File,
+    reference: Maybe = None,
+) -> None:
     """Write the transform from MOVING to FIXED, and say how exact it is.
 
     Where the transform folds it has no inverse; the distance left there tells.
@@ -150,12 +155,17 @@ def invert(transform: File, out: Path, reference: Path | None = None) -> None:
     median, most, worst = np.percentile(residual, (50, 95, 100))
     say(f"Wrote {out}.")
     say(
-        f"There and back, half of the points end within {median:.4f} mm, 95 % within {most:.4f}, all within {worst:.2f}."
+        f"There and back, half of the points end within {median:.4f} mm, 95 % within {most:.4f}, all within {worst:.2f}"
     )
 
 
 @app.command
-def points(transform: File, points: File, out: Path, space: Space = "LPS") -> None:
+def points(
+    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
+    points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")],
+    out: File,
+    space: Space = "LPS",
+) -> None:
     """Take points of FIXED to where they are in MOVING.
 
     Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Other columns of the table are kept.
@@ -179,17 +189,17 @@ def points(transform: File, points: File, out: Path, space: Space = "LPS") -> No
 
 @app.command
 def evaluate(
-    method: Name,
-    fixed: Path,
-    moving: Path,
-    fixed_labels: Path | None = None,
-    moving_labels: Path | None = None,
-    fixed_points: Path | None = None,
-    moving_points: Path | None = None,
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
+    fixed: File,
+    moving: File,
+    fixed_labels: Maybe = None,
+    moving_labels: Maybe = None,
+    fixed_points: Maybe = None,
+    moving_points: Maybe = None,
     space: Space = "LPS",
     slices: Slices = "auto",
     device: Device = "auto",
-    out: Path | None = None,
+    out: Maybe = None,
 ) -> None:
     """Measure a method, or a transform by any tool, on a pair.
 
@@ -230,12 +240,12 @@ def evaluate(
 
 @app.command
 def methods() -> None:
-    """List every method by its name."""
-    from vrnet.methods.names import names
+    """List every method by its name, with what it is and whether what it needs is installed."""
+    from vrnet.methods.names import missing, names
 
-    table = Table("name", "what it is", box=None)
+    table = Table("name", "what it is", "ready", box=None)
     for name, line in names().items():
-        table.add_row(name, line)
+        table.add_row(name, line, f"no: pip install {missing(name)}" if missing(name) else "yes")
     screen.print(table)
 
 

@@ -70,7 +70,7 @@ class Registration(Generic[Array]):
 def register(
     fixed: Array,
     moving: Array,
-    method: str | Method = "TV-L1",
+    method: str | Method = "default",
     *,
     spacing: tuple[float, ...] | None = None,
     slice_axis: int | None = None,
@@ -174,7 +174,7 @@ class ImageRegistration:
 def register_images(
     fixed: Image,
     moving: Image,
-    method: str | Method = "TV-L1",
+    method: str | Method = "default",
     *,
     slices: Slices = "auto",
     device: str = "auto",
@@ -182,25 +182,32 @@ def register_images(
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, each on its own grid in the world.
 
-    `slices`: "each" registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes
+    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each" registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes
     them one by one where they are at least three times as far apart as the voxels within them."""
     start = perf_counter()
     check_pair(fixed, moving)
     there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
-    before = brought(moving, fixed.grid)
+    before, backward = brought(moving, fixed.grid), fixed.grid.backward
     found = register(
-        fixed.array.astype(np.float32),
-        before.array,
+        np.flip(fixed.array.astype(np.float32), backward),
+        np.flip(before.array, backward),
         method,
         spacing=fixed.grid.spacing,
         slice_axis=axis,
         device=there.type,
         progress=progress,
     )
-    transform = Transform.from_voxels(found.field, fixed.grid)
+    transform = Transform.from_voxels(mirrored(found.field, backward), fixed.grid)
     warped = transform.apply(moving)
     seconds = perf_counter() - start
     return ImageRegistration(transform, warped, before, found.energies, found.method, there.type, axis, seconds)
+
+
+def mirrored(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    """The field that mirror images along these axes have."""
+    out = np.flip(u, [1 + axis for axis in axes]).copy()
+    out[list(axes)] *= -1
+    return out
 
 
 def check_pair(fixed: Image, moving: Image) -> None:

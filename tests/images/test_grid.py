@@ -1,24 +1,94 @@
+from dataclasses import replace
+
 import numpy as np
-import SimpleITK as sitk
+import pytest
 from numpy.testing import assert_allclose
-from scipy.spatial.transform import Rotation
 
 from tests.conftest import SHAPES
+from tests.images.conftest import indices, placed, turn
 from vrnet.images.grid import Grid
+from vrnet.images.io import to_sitk
 
 
-def test_to_world_takes_a_voxel_where_simpleitk_says_it_is(d):
-    R = Rotation.from_euler("zyx", [0.4, 0.0 if d == 2 else 0.3, 0.0 if d == 2 else -0.7]).as_matrix()[:d, :d]
-    grid = Grid(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], tuple(R.ravel().tolist()))
-    image = sitk.Image(grid.shape, sitk.sitkUInt8)
-    image.SetSpacing(grid.spacing)
-    image.SetOrigin(grid.origin)
-    image.SetDirection(grid.direction)
-    for index in [(0,) * d, (1, 2, 3)[:d], (7, 0, 5)[:d]]:
-        assert_allclose(grid.origin + grid.to_world @ index, image.TransformIndexToPhysicalPoint(index))
+def test_a_voxel_is_where_simpleitk_says_it_is(grid):
+    image = to_sitk(np.zeros(grid.shape), grid)
+    index = np.vstack([indices(grid.shape)[::17], indices(grid.shape)[::23] + 0.3])
+    world = [image.TransformContinuousIndexToPhysicalPoint(x) for x in index.tolist()]
+    assert_allclose(grid.points(index), world, atol=1e-9)
+    assert_allclose(grid.index(np.array(world)), index, atol=1e-9)
+
+
+def test_to_world_takes_a_displacement_in_voxels_to_one_in_millimetres(grid):
+    step = np.array([[1.0, -2.0, 0.5][: len(grid.shape)]])
+    start = np.full_like(step, 3)
+    assert_allclose(grid.points(start + step) - grid.points(start), step @ grid.to_world.T, atol=1e-9)
+    assert_allclose(np.linalg.norm(grid.to_world, axis=0), grid.spacing)
 
 
 def test_the_plain_grid_only_scales(d):
     grid = Grid.plain(SHAPES[d], (1.5, 0.5, 4.0)[:d])
     assert_allclose(grid.to_world, np.diag(grid.spacing))
     assert not any(grid.origin)
+
+
+def test_a_grid_matches_itself_and_what_differs_by_rounding(grid):
+    rounded = Grid(
+        grid.shape, *(tuple(np.float32(part).tolist()) for part in (grid.spacing, grid.origin)), grid.direction
+    )
+    assert grid.matches(grid)
+    assert grid.matches(rounded)
+    assert rounded.matches(grid)
+
+
+@pytest.mark.parametrize("part", ["shape", "spacing", "origin", "direction"])
+def test_a_grid_does_not_match_one_that_differs_anywhere(grid, part):
+    d = len(grid.shape)
+    other = {
+        "shape": (grid.shape[0] + 1, *grid.shape[1:]),
+        "spacing": (*grid.spacing[:-1], grid.spacing[-1] * 1.01),
+        "origin": (grid.origin[0] + 0.05, *grid.origin[1:]),
+        "direction": tuple((turn(d, 0.02, 0, 0) @ grid.axes).ravel().tolist()),
+    }
+    assert not grid.matches(replace(grid, **{part: other[part]}))
+
+
+def test_a_grid_read_backwards_has_the_same_voxels_at_other_indices(grid):
+    last = grid.points(np.array([[grid.shape[0] - 1] + [0] * (len(grid.shape) - 1)], float))[0]
+    flip = np.diag([-1.0] + [1.0] * (len(grid.shape) - 1))
+    backwards = placed(grid.shape, grid.spacing, last, grid.axes @ flip)
+    assert_allclose(np.sort(backwards.points(indices(grid.shape)), 0), np.sort(grid.points(indices(grid.shape)), 0))
+    assert not grid.matches(backwards)
+
+
+@pytest.mark.parametrize(("shift", "does"), [(0.0, True), (0.9, True), (1.2, False)])
+def test_grids_overlap_while_they_are_less_than_their_extent_apart(grid, shift, does):
+    """Apart along any of the grid's own axes, counted in its extent."""
+    for axis in range(len(grid.shape)):
+        step = np.zeros((1, len(grid.shape)))
+        step[0, axis] = shift * grid.shape[axis]
+        other = replace(grid, origin=tuple(grid.points(step)[0].tolist()))
+        assert grid.overlaps(other) is does
+        assert other.overlaps(grid) is does
+
+
+def test_a_small_grid_anywhere_inside_a_large_one_overlaps_it(d):
+    large = Grid.plain((256,) * d, (1.0,) * d)
+    for place in (10.0, 40.0, 113.0):
+        small = placed((6,) * d, (1.0,) * d, (place,) * d, turn(d, 0.3, 0.2, 0.1))
+        assert large.overlaps(small)
+        assert small.overlaps(large)
+
+
+def test_overlap_minds_rotation_and_not_bounding_boxes():
+    """A thin diagonal strip passes a square beside the corner of its bounding box."""
+    strip = placed((100, 4), (1.0, 1.0), (0.0, 0.0), turn(2, np.pi / 4))
+    assert not strip.overlaps(placed((10, 10), (1.0, 1.0), (50.0, 5.0), np.eye(2)))
+    assert strip.overlaps(placed((10, 10), (1.0, 1.0), (30.0, 30.0), np.eye(2)))
+
+
+@pytest.mark.parametrize(
+    ("spacing", "axis"),
+    [((1.0, 1.0, 8.0), 2), ((8.0, 1.0, 1.0), 0), ((1.0, 3.0, 1.0), 1), ((1.0, 1.0, 1.0), 2), ((2.0, 1.0), 0)],
+)
+def test_across_is_the_axis_of_widest_spacing_the_last_of_several(spacing, axis):
+    assert Grid.plain((4,) * len(spacing), spacing).across == axis

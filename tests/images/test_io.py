@@ -1,54 +1,66 @@
+import gzip
+import os
+
 import nibabel
 import numpy as np
 import pytest
 import SimpleITK as sitk
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.spatial.transform import Rotation
+from PIL import Image as Picture
 
 from tests.conftest import SHAPES
+from tests.images.conftest import POSES, picture, placed
 from vrnet.errors import BadInput
-from vrnet.fields import warp
 from vrnet.images.grid import Grid
-from vrnet.images.io import made_folder, write_image, write_transform, written_whole
+from vrnet.images.image import Image
+from vrnet.images.io import WRITTEN, made_folder, read_image, to_sitk, writable, write_image, written_whole
 
-POSES = {
-    "plain": lambda d: np.eye(d),
-    "oblique": lambda d: Rotation.from_euler("zyx", [0.5, 0.3 * (d == 3), -0.8 * (d == 3)]).as_matrix()[:d, :d],
-    "flipped": lambda d: np.diag([1.0, -1.0, 1.0][:d]),
-    "oblique and flipped": lambda d: POSES["oblique"](d) @ np.diag([-1.0, 1.0, 1.0][:d]),
-    "axes exchanged": lambda d: np.roll(np.eye(d), 1, axis=0),
-}
+GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
+RAMP = np.arange(GRID.shape[0] * 80, dtype=np.float32).reshape(GRID.shape)
 
 
-@pytest.fixture(params=POSES)
-def grid(d, request):
-    """A grid with a different spacing along each axis, posed in the world in several ways."""
-    direction = POSES[request.param](d)
-    return Grid(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], tuple(direction.ravel().tolist()))
+def refusal(path):
+    """The message with which a file is refused: one line that names it."""
+    with pytest.raises(BadInput) as raised:
+        read_image(path)
+    message = str(raised.value)
+    assert len(message.splitlines()) == 1
+    assert str(path) in message
+    return message
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "image.nii.gz"
+def same_place(grid, other, atol=1e-5):
+    assert grid.shape == other.shape
+    for part in ("spacing", "origin", "direction"):
+        assert_allclose(getattr(grid, part), getattr(other, part), atol=atol)
 
 
-def test_an_image_keeps_its_place_and_its_values_in_simpleitk(grid, random, path):
+def nifti(path, array=RAMP, affine=None, **fields):
+    """A NIfTI file with some fields of its header overwritten, however wrong."""
+    image = nibabel.Nifti1Image(array, np.diag([1.0, 1.5, 2.0, 1.0]) if affine is None else affine)
+    nibabel.save(image, path)
+    raw = bytearray(path.read_bytes())
+    header = image.header_class(bytes(raw[:348]), check=False)
+    for name, value in fields.items():
+        header[name] = value
+    path.write_bytes(header.binaryblock + raw[348:])
+    return path
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_an_image_keeps_its_place_and_its_values_in_simpleitk(grid, random, tmp_path, suffix):
     array = random(*grid.shape).numpy()
-    write_image(array, grid, path)
-    image = sitk.ReadImage(str(path))
-    assert image.GetSize() == grid.shape
-    assert_allclose(image.GetSpacing(), grid.spacing, rtol=1e-6)
-    assert_allclose(image.GetOrigin(), grid.origin, rtol=1e-6)
-    assert_allclose(image.GetDirection(), grid.direction, atol=1e-6)
+    write_image(Image(array, grid), tmp_path / f"x{suffix}")
+    image = sitk.ReadImage(str(tmp_path / f"x{suffix}"))
+    same_place(grid, Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection()))
     for index in [(0,) * len(grid.shape), (5, 2, 7)[: len(grid.shape)]]:
         assert image[index] == array[index]
 
 
-def test_an_image_keeps_its_place_and_its_values_in_nibabel(grid, random, path):
+def test_an_image_keeps_its_place_and_its_values_in_nibabel(grid, random, tmp_path):
     """NIfTI counts from right to left and from back to front where ITK does the opposite: x and y change sign."""
-    array, d = random(*grid.shape).numpy(), len(grid.shape)
-    write_image(array, grid, path)
+    array, d, path = random(*grid.shape).numpy(), len(grid.shape), tmp_path / "x.nii.gz"
+    write_image(Image(array, grid), path)
     image = nibabel.load(path)
     assert_array_equal(np.asarray(image.dataobj).reshape(grid.shape), array)
     to_ras = np.diag([-1.0, -1.0, 1.0])[:d, :d]
@@ -56,80 +68,267 @@ def test_an_image_keeps_its_place_and_its_values_in_nibabel(grid, random, path):
     assert_allclose(image.affine[:d, 3], to_ras @ grid.origin, atol=1e-5)
 
 
-@pytest.mark.parametrize("suffix", [".nii.gz", ".mha"])
-def test_simpleitk_resamples_with_the_transform_as_we_warp(grid, smooth_image, tmp_path, suffix):
-    """The convention of the whole package, told by an outsider."""
-    d, path = len(grid.shape), tmp_path / f"transform{suffix}"
-    moving = smooth_image(grid.shape, 1.5)
-    u = 3 * torch.cat([smooth_image(grid.shape, 3, seed) - 0.5 for seed in range(1, d + 1)], dim=1)
-    write_image(moving[0, 0].numpy(), grid, tmp_path / f"moving{suffix}")
-    write_transform(u[0].numpy(), grid, path)
-    image = sitk.ReadImage(str(tmp_path / f"moving{suffix}"))
-    transform = sitk.DisplacementFieldTransform(sitk.Cast(sitk.ReadImage(str(path)), sitk.sitkVectorFloat64))
-    resampled = sitk.GetArrayFromImage(sitk.Resample(image, image, transform)).T
-    inside = (slice(2, -2),) * d
-    assert_allclose(resampled[inside], warp(moving, u)[0, 0].numpy()[inside], atol=1e-3)
-    assert (warp(moving, u) - moving).abs()[0, 0][inside].max() > 0.1  # it did move
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_an_image_reads_as_it_was_written_in_every_format(grid, tmp_path, suffix):
+    image = picture(grid)
+    write_image(image, tmp_path / f"x{suffix}")
+    read = read_image(tmp_path / f"x{suffix}")
+    assert_array_equal(read.array, image.array)
+    assert read.array.dtype == image.array.dtype
+    assert read.name == str(tmp_path / f"x{suffix}")
+    same_place(read.grid, grid)
 
 
-def test_a_transform_file_of_itk_is_read_as_one(d, random, tmp_path):
-    """An .h5 file holds an ITK transform: it moves a point without any image around it."""
-    grid, u = Grid.plain(SHAPES[d], (2.0,) * d), random(d, *SHAPES[d]).numpy()
-    write_transform(u, grid, tmp_path / "transform.h5")
-    transform = sitk.ReadTransform(str(tmp_path / "transform.h5"))
-    x = np.full(d, 4)
-    assert_allclose(transform.TransformPoint(2.0 * x), 2.0 * (x + u[(slice(None), *x)]))
+@pytest.mark.parametrize("kind", ["int16", "scaled", "big-endian"])
+def test_an_image_by_nibabel_reads_as_nibabel_reads_it(oblique, tmp_path, kind):
+    affine = np.eye(4)
+    d, path = len(oblique.shape), tmp_path / "x.nii.gz"
+    affine[:d, :d], affine[:d, 3] = oblique.to_world, oblique.origin
+    array = (1000 * picture(oblique).array).astype(np.int16)
+    header = nibabel.Nifti1Header(endianness=">" if kind == "big-endian" else "<")
+    image = nibabel.Nifti1Image(array, affine, header)
+    if kind == "scaled":
+        image.header.set_slope_inter(0.5, -3.0)
+    nibabel.save(image, path)
+    read, theirs = read_image(path), nibabel.load(path)
+    assert_allclose(read.array, theirs.get_fdata(), rtol=1e-6)
+    to_lps = np.diag([-1.0, -1.0, 1.0])[:d, :d]
+    assert_allclose(read.grid.to_world, to_lps @ theirs.affine[:d, :d], atol=1e-5)
+    assert_allclose(read.grid.origin, to_lps @ theirs.affine[:d, 3], atol=1e-5)
 
 
-def test_a_transform_says_that_it_is_one(d, path):
-    """NIfTI intent 1007 is a vector at each voxel, on a fifth axis: what ANTs and Slicer look for."""
-    write_transform(np.zeros((d, *SHAPES[d]), np.float32), Grid.plain(SHAPES[d], (1.0,) * d), path)
-    header = nibabel.load(path).header
-    assert header["intent_code"] == 1007
-    assert header["dim"][5] == d
-
-
-def test_a_displacement_is_written_in_millimetres_of_the_world(d, path):
-    """One voxel along an axis that runs backwards, 2.5 mm apart."""
-    direction = -np.eye(d)
-    grid = Grid(SHAPES[d], (2.5,) * d, (0.0,) * d, tuple(direction.ravel().tolist()))
-    u = np.zeros((d, *SHAPES[d]))
-    u[0] = 1
-    write_transform(u, grid, path)
-    assert_allclose(sitk.ReadImage(str(path))[(3,) * d], [-2.5] + [0.0] * (d - 1))
-
-
+@pytest.mark.parametrize("suffix", WRITTEN)
 @pytest.mark.parametrize(
-    "dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "float32", "float64"]
+    "dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q", ">i2", ">u8", "f4", "f8", ">f8"]
 )
-def test_the_number_type_and_every_value_are_kept(d, dtype, path):
-    extremes = np.iinfo(dtype) if "int" in dtype else np.finfo(dtype)
+def test_the_number_type_and_every_value_are_kept(d, dtype, suffix, tmp_path):
+    extremes = np.finfo(dtype) if "f" in dtype else np.iinfo(dtype)
     array = np.zeros(SHAPES[d], dtype)
     array.flat[:4] = [extremes.min, extremes.max, 1, 3]
-    write_image(array, Grid.plain(SHAPES[d], (1.0,) * d), path)
-    read = sitk.GetArrayFromImage(sitk.ReadImage(str(path))).T
-    assert read.dtype == array.dtype
+    write_image(Image(array, Grid.plain(SHAPES[d], (1.0,) * d)), tmp_path / f"x{suffix}")
+    read = read_image(tmp_path / f"x{suffix}").array
+    assert read.dtype == array.dtype.newbyteorder("=")
     assert_array_equal(read, array)
 
 
-def test_any_memory_layout_is_written_by_its_indices(d, random, path):
-    array = random(*SHAPES[d]).numpy()
-    odd = np.asfortranarray(array)[::-1, ::2]
-    write_image(odd, Grid.plain(odd.shape, (1.0,) * d), path)
-    assert_array_equal(sitk.GetArrayFromImage(sitk.ReadImage(str(path))).T, odd)
+@pytest.mark.parametrize(("dtype", "kept"), [("?", "u1"), ("e", "f4"), (">e", "f4"), ("g", "f8")])
+def test_a_number_type_that_files_lack_becomes_the_nearest_that_they_have(dtype, kept, tmp_path):
+    array = (RAMP % 2).astype(dtype)
+    write_image(Image(array, GRID), tmp_path / "x.nii")
+    read = read_image(tmp_path / "x.nii").array
+    assert read.dtype == kept
+    assert_array_equal(read, array)
 
 
-def test_a_failed_writing_leaves_nothing_behind_and_keeps_the_old_file(tmp_path):
+def test_any_memory_layout_is_written_by_its_indices(d, random, tmp_path):
+    odd = np.asfortranarray(random(*SHAPES[d]).numpy())[::-1, ::2]
+    write_image(Image(odd, Grid.plain(odd.shape, (1.0,) * d)), tmp_path / "x.nii.gz")
+    assert_array_equal(read_image(tmp_path / "x.nii.gz").array, odd)
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_the_same_image_is_written_as_the_same_bytes(oblique, tmp_path, suffix, monkeypatch):
+    files = [tmp_path / part / f"x{suffix}" for part in "ab"]
+    for year, file in enumerate(files, start=30):
+        monkeypatch.setattr("time.time", lambda year=year: year * 3.2e7)
+        write_image(picture(oblique), file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
+    """A long-axis view is one oblique slice: no 2D image, or it would lose its pose."""
+    grid = placed((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
+    for suffix in WRITTEN:
+        write_image(picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}")
+        same_place(read_image(tmp_path / f"x{suffix}").grid, grid)
+
+
+def series(folder, grid, array, uid="1.2.3"):
+    """A DICOM series, a file a slice, whose names say nothing of their order."""
+    folder.mkdir(exist_ok=True)
+    image, writer = to_sitk(array, grid), sitk.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    orientation = "\\".join(f"{x:.10f}" for x in grid.axes[:, :2].T.ravel())
+    for k in range(grid.shape[2]):
+        part = image[:, :, k : k + 1]
+        position = "\\".join(f"{x:.8f}" for x in image.TransformIndexToPhysicalPoint((0, 0, k)))
+        tags = {"0008|0060": "MR", "0020|000d": "1.2", "0020|000e": uid, "0020|0052": "1.2.9", "0020|0013": str(k)}
+        tags |= {"0008|0018": f"{uid}.{k + 1}", "0020|0032": position, "0020|0037": orientation}
+        tags |= {"0018|0050": str(grid.spacing[2]), "0018|0088": str(grid.spacing[2])}
+        for tag, value in tags.items():
+            part.SetMetaData(tag, value)
+        writer.SetFileName(str(folder / f"{(7 * k) % 11:02d}-{uid}.dcm"))
+        writer.Execute(part)
+    return folder
+
+
+def test_a_dicom_series_reads_like_the_volume(tmp_path):
+    grid = placed((12, 10, 6), (1.3, 0.7, 2.5), (10.0, -20.0, 5.0), POSES["oblique"](3))
+    array = np.arange(720, dtype=np.int16).reshape(grid.shape)
+    folder = series(tmp_path / "scan", grid, array)
+    (folder / "notes.txt").write_text("not DICOM")
+    read = read_image(folder)
+    assert_array_equal(read.array, array)
+    same_place(read.grid, grid, atol=1e-4)
+    one = read_image(folder / "07-1.2.3.dcm")
+    assert_array_equal(one.array, array[:, :, 1:2])
+
+
+def test_a_folder_with_no_series_or_several_is_refused_without_a_word_from_itk(tmp_path, capfd):
+    (tmp_path / "empty").mkdir()
+    assert "holds no DICOM series" in refusal(tmp_path / "empty")
+    assert not capfd.readouterr().err
+    for uid in ("1.2.3", "1.2.4"):
+        series(tmp_path / "two", GRID, RAMP.astype(np.int16), uid)
+    assert "holds 2 DICOM series" in refusal(tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix"),
+    [("L", ".png"), ("RGB", ".png"), ("RGBA", ".png"), ("P", ".png"), ("L", ".jpg"), ("RGB", ".jpg")],
+)
+def test_a_grey_picture_is_an_image_also_if_saved_in_colour(tmp_path, mode, suffix):
+    """A picture's rows are the image's second axis, as in ITK."""
+    rows = (255 * picture(Grid.plain((24, 20), (1.0, 1.0)), 4).array).astype(np.uint8)
+    Picture.fromarray(rows).convert(mode).save(tmp_path / f"x{suffix}")
+    read = read_image(tmp_path / f"x{suffix}")
+    assert read.grid == Grid.plain((20, 24), (1.0, 1.0))
+    assert_allclose(read.array.T.astype(int), rows, atol=0 if suffix == ".png" else 4)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.jpg"])
+def test_a_colour_picture_is_refused(tmp_path, name):
+    Picture.fromarray(np.random.default_rng(0).integers(0, 255, (24, 20, 3)).astype(np.uint8)).save(tmp_path / name)
+    assert "colours" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x.nii.gz", "x.mha", "x.nrrd"])
+def test_a_volume_of_colours_or_of_vectors_is_refused(tmp_path, name):
+    image = to_sitk(np.zeros((3, *GRID.shape), np.uint8), GRID, is_vector=True)
+    sitk.WriteImage(image, str(tmp_path / name))
+    assert "3 values a voxel" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_a_sequence_is_refused_and_one_frame_of_it_is_a_volume(tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    for frames in (1, 3):
+        frame = sitk.Image((5, 4, 3, frames), sitk.sitkInt16)
+        frame.SetSpacing((1.0, 2.0, 3.0, 1.0))
+        sitk.WriteImage(frame, str(path))
+        if frames == 1:
+            assert read_image(path).grid == Grid.plain((5, 4, 3), (1.0, 2.0, 3.0))
+        else:
+            assert "4 dimensions: give one 2D or 3D image" in refusal(path)
+
+
+def test_a_zipped_image_beside_a_different_one_has_its_own_voxels(oblique, tmp_path):
+    """ITK would take the voxels of x.nii for those of x.nii.gz."""
+    for seed, name in enumerate(["x.nii", "x.nii.gz"]):
+        write_image(picture(oblique, seed=seed), tmp_path / name)
+    for seed, name in enumerate(["x.nii", "x.nii.gz"]):
+        assert_array_equal(read_image(tmp_path / name).array, picture(oblique, seed=seed).array)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.6, 0.95])
+@pytest.mark.parametrize("suffix", [*WRITTEN, ".raw.mha", ".png"])
+def test_a_file_cut_short_is_refused(tmp_path, suffix, share, random):
+    path = tmp_path / f"x{suffix}"
+    if suffix in WRITTEN:
+        write_image(Image(random(*GRID.shape).numpy(), GRID), path)
+    else:
+        part = RAMP if suffix == ".raw.mha" else (50 * random(12, 10).abs()).numpy().astype(np.uint8)
+        sitk.WriteImage(sitk.GetImageFromArray(part), str(path), useCompression=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    assert "cannot read" in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", [*WRITTEN, ".png", ".unknown", ""])
+def test_text_is_no_image_whatever_its_name(tmp_path, suffix):
+    (tmp_path / f"x{suffix}").write_text("a letter, not an image\n" * 50)
+    assert "cannot read" in refusal(tmp_path / f"x{suffix}")
+
+
+def test_what_is_not_there_is_refused(tmp_path):
+    assert "there is no" in refusal(tmp_path / "x.nii.gz")
+
+
+@pytest.mark.parametrize("place", [40, 70, 108, 112, 344])
+def test_a_damaged_nifti_header_is_refused_or_read_but_breaks_nothing(tmp_path, place):
+    """Bytes of the header that nibabel and ITK check in many different ways."""
+    whole = nifti(tmp_path / "whole.nii").read_bytes()
+    for value in (b"\xff\xff", b"\x00\x80", b"\x09\x00"):
+        (tmp_path / "x.nii").write_bytes(whole[:place] + value + whole[place + 2 :])
+        try:
+            read_image(tmp_path / "x.nii")
+        except BadInput as error:
+            assert len(str(error).splitlines()) == 1  # noqa: PT017 (either outcome is right)
+
+
+@pytest.mark.parametrize("width", [0.0, -1.5, np.nan])
+@pytest.mark.parametrize("is_zipped", [False, True])
+def test_a_nifti_spacing_that_is_not_positive_is_refused_in_one_line(tmp_path, width, is_zipped, capfd):
+    path = nifti(tmp_path / "x.nii", pixdim=[1, 1, width, 2, 0, 0, 0, 0])
+    if is_zipped:
+        path = tmp_path / "y.nii.gz"
+        path.write_bytes(gzip.compress((tmp_path / "x.nii").read_bytes()))
+    assert "spacing that is not positive" in refusal(path)
+    assert not capfd.readouterr().err
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["x.nii", "x.nii.gz"])
+def test_nan_in_a_nifti_image_is_refused_where_itk_reads_0(tmp_path, name, value):
+    write_image(Image(np.where(RAMP == 7, value, RAMP), GRID), tmp_path / name)
+    assert sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / name))).T[RAMP == 7] == 0
+    assert "contains NaN or infinite values" in refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("row", [[0, 0, 0, 0], [0, 1.5, 0, 0], [1, 0.7, 0, 0], [np.nan, 0, 0, 0]], ids=str)
+def test_a_sheared_or_singular_nifti_pose_is_refused(tmp_path, row):
+    assert "axes are sheared or coincide" in refusal(nifti(tmp_path / "x.nii", srow_x=row))
+
+
+def test_a_flat_nifti_slice_with_an_oblique_pose_is_refused(tmp_path):
+    """Seen from above its axes are sheared: as a 2D image it has no true lengths."""
+    affine = np.eye(4)
+    affine[:3, :3] = POSES["oblique"](3)
+    assert "axes are sheared" in refusal(nifti(tmp_path / "x.nii", RAMP[..., 0], affine))
+    assert read_image(nifti(tmp_path / "y.nii", RAMP[..., :1], affine)).grid.shape == (12, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "why"),
+    [
+        ("ElementSpacing = 1 1.5 2", "ElementSpacing = 1 0 2", "spacing that is not positive"),
+        ("TransformMatrix = 1 0 0 0 1 0 0 0 1", "TransformMatrix = 1 0 0 1 0 0 0 0 1", "sheared or coincide"),
+        ("TransformMatrix = 1 0 0 0 1 0 0 0 1", "TransformMatrix = 1 0 0 .7 1 0 0 0 1", "sheared or coincide"),
+        ("DimSize = 12 10 8", "DimSize = 12 10 9", "damaged or incomplete"),
+    ],
+)
+def test_a_wrong_mha_header_is_refused(tmp_path, line, wrong, why):
+    path = tmp_path / "x.mha"
+    sitk.WriteImage(to_sitk(RAMP, GRID), str(path), useCompression=False)
+    assert line.encode() in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(line.encode(), wrong.encode()))
+    assert why in refusal(path)
+
+
+def fail_at_writing(path, error):
+    with written_whole(path) as temporary:
+        temporary.write_text("half of the n")
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(RuntimeError("stop"), RuntimeError), (OSError(28, "disk full"), BadInput)]
+)
+def test_a_failed_writing_leaves_nothing_behind_and_keeps_the_old_file(tmp_path, error, raised):
     path = tmp_path / "metrics.json"
     path.write_text("old")
-
-    def fail():
-        with written_whole(path) as temporary:
-            temporary.write_text("half of the n")
-            raise RuntimeError("disk full")
-
-    with pytest.raises(RuntimeError, match="disk full"):
-        fail()
+    with pytest.raises(raised):
+        fail_at_writing(path, error)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -144,10 +343,57 @@ def test_a_successful_writing_takes_the_old_file_s_place(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_image_that_cannot_be_written_leaves_nothing_behind(tmp_path, d):
-    with pytest.raises(RuntimeError):
-        write_image(np.zeros(SHAPES[d]), Grid.plain(SHAPES[d], (1.0,) * d), tmp_path / "image.unknown")
+def test_what_cannot_be_written_at_all_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    for path, reason in ((tmp_path / "none" / "x", "No such file"), (tmp_path / "file" / "x", "Not a directory")):
+        with (
+            pytest.raises(BadInput, match=f"cannot write .*{reason}.*: choose another place"),
+            written_whole(path) as part,
+        ):
+            part.write_text("new")
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_an_image_whose_writing_fails_leaves_nothing_behind(tmp_path, suffix, monkeypatch):
+    def disk_full(image, name, **_):
+        open(name, "wb").write(b"half")  # noqa: PTH123, SIM115
+        raise RuntimeError("Exception thrown in SimpleITK WriteImage\nover several lines")
+
+    monkeypatch.setattr(sitk, "WriteImage", disk_full)
+    with pytest.raises(BadInput, match=r"cannot write .*: is the disk full\?$"):
+        write_image(picture(GRID), tmp_path / f"x{suffix}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("x.unknown", "has no ending that can be written: choose one of"),
+        ("x", "has no ending that can be written"),
+        ("folder.nii.gz", "is a folder: name a file"),
+        ("file/x.nii.gz", "cannot write to .*: choose another folder"),
+    ],
+)
+def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_path, name, why):
+    (tmp_path / "folder.nii.gz").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match=why):
+        writable(tmp_path / name, WRITTEN)
+    with pytest.raises(BadInput, match=why):
+        write_image(picture(GRID), tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.nii.gz"]
+
+
+def test_a_writable_path_has_its_folder_made_and_nothing_in_it(tmp_path):
+    assert writable(tmp_path / "a" / "b" / "x.nii.gz", WRITTEN) == tmp_path / "a" / "b" / "x.nii.gz"
+    assert not list((tmp_path / "a" / "b").iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_without_permission_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(BadInput, match=r"cannot write to .*Permission denied"):
+        writable(tmp_path / "x.nii.gz", WRITTEN)
 
 
 def test_made_folder_makes_it_with_its_parents_and_leaves_it_empty(tmp_path):

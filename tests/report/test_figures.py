@@ -1,38 +1,50 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import hsv_to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.conftest import SHAPES
+from vrnet.images.grid import Grid
+from vrnet.report.colours import FOLD, LABELS
 from vrnet.report.figures import (
-    GRID_STEP,
-    LABEL_COLOURS,
-    Pair,
+    grid_step,
     overview,
     save,
     show_difference,
     show_grid,
     show_image,
     show_jacobian,
+    show_motion,
+    show_outlines,
 )
+from vrnet.report.pair import Deformation, Pair, deformation
+
+SPACING = {2: (1.5, 2.0), 3: (1.5, 2.0, 8.0)}
+MAIN = 7  # the slice with the most labels
 
 
 @pytest.fixture
 def pair(d, random):
-    """Random images and a small random field, with labels 1 and 2 side by side."""
+    """Random images and a small random field, with labels 1 and 2 side by side; axes of the world, thick slices."""
     shape = SHAPES[d]
     labels = np.zeros(shape, np.uint8)
     labels[3:6, 3:8], labels[6:9, 3:8] = 1, 2
-    images = dict(zip(("fixed", "moving", "warped"), random(3, *shape).numpy(), strict=True))
-    return Pair(
-        field=random(d, *shape).numpy(),
-        fixed_labels=labels,
-        moving_labels=np.roll(labels, 2, 1),
-        warped_labels=labels,
-        **images,
-    )
+    if d == 3:
+        labels[:4, :4, :MAIN], labels[:4, :4, MAIN + 1 :] = 0, 0
+    fixed, moving, warped = random(3, *shape).numpy()
+    grid = Grid.plain(shape, SPACING[d])
+    return Pair(fixed, moving, warped, random(d, *shape).numpy(), grid, labels, np.roll(labels, 2, 1), labels)
+
+
+@pytest.fixture
+def flat(pair, d):
+    """What is shown of it."""
+    return pair if d == 2 else pair.cut(MAIN)
 
 
 @pytest.fixture
@@ -45,22 +57,44 @@ def drawn(ax, layer=0):
     return ax.images[layer].get_array().T
 
 
-def test_the_overview_is_a_picture_of_eight_panels(pair, tmp_path):
-    figure = overview(pair, "a title")
-    save(figure, tmp_path / "overview.png")
-    height, width, _ = imread(tmp_path / "overview.png").shape
-    assert 1500 < width < 2000
-    assert 800 < height < 1200
-    assert figure.get_suptitle() == "a title"
-    assert len([ax for ax in figure.axes if ax.get_title()]) == 8
+def titled(figure):
+    """The axes with a title: the panels, row by row."""
+    return [ax for ax in figure.axes if ax.get_title()]
+
+
+def test_the_overview_is_a_picture_of_ten_panels_or_eight_without_labels(pair, tmp_path):
+    bare = replace(pair, fixed_labels=None, moving_labels=None, warped_labels=None)
+    for shown, panels in ((pair, 10), (bare, 8)):
+        figure = overview(shown, "a title")
+        save(figure, tmp_path / "overview.png")
+        height, width, _ = imread(tmp_path / "overview.png").shape
+        assert 1500 < width < 2200
+        assert 800 < height < 1200
+        assert figure.get_suptitle() == "a title"
+        assert len(titled(figure)) == panels
     assert [path.name for path in tmp_path.iterdir()] == ["overview.png"]
 
 
-def test_the_overview_of_a_volume_shows_its_middle_slice(pair, d):
-    k = () if d == 2 else (slice(None), slice(None), SHAPES[3][2] // 2)
-    fixed, moving, warped, *_ = overview(pair, "").axes
-    for ax, image in ((fixed, pair.fixed), (moving, pair.moving), (warped, pair.warped)):
-        assert_array_equal(drawn(ax), image[k])
+def test_the_overview_of_a_volume_shows_the_slice_with_the_most_labels(pair, flat):
+    for ax, image in zip(titled(overview(pair, "")), (flat.fixed, flat.moving, flat.warped), strict=False):
+        assert_array_equal(drawn(ax), image)
+
+
+@pytest.mark.parametrize("d", [3])
+def test_a_volume_is_shown_upright(pair):
+    """A volume whose axes run to S, A and R is shown as the same one whose axes run to L, P and S."""
+    turned = pair.mapped(lambda array: np.moveaxis(array, -1, -3)[..., ::-1, ::-1].swapaxes(-1, -2), pair.grid)
+    turned = replace(turned, field=turned.field[[2, 1, 0]] * np.reshape((1, -1, -1), (3, 1, 1, 1)))
+    shape, spacing = (tuple(getattr(pair.grid, name)[i] for i in (2, 1, 0)) for name in ("shape", "spacing"))
+    direction = (0.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0, 0.0, 0.0)
+    turned = replace(turned, grid=Grid(shape, spacing, (0.0, 0.0, 0.0), direction))
+    for found, expected in zip(titled(overview(turned, "")), titled(overview(pair, "")), strict=True):
+        if found.images:
+            assert_allclose(found.images[0].get_array(), expected.images[0].get_array())
+
+
+def test_voxels_have_the_shape_of_the_grid(pair):
+    assert {ax.get_aspect() for ax in titled(overview(pair, ""))} == {2.0 / 1.5}
 
 
 def test_axis_0_runs_across_and_axis_1_down(ax):
@@ -80,13 +114,11 @@ def test_axis_0_runs_across_and_axis_1_down(ax):
 
 
 def test_all_images_share_one_grey_scale(pair):
-    limits = {ax.images[0].get_clim() for ax in overview(pair, "").axes[:4]}
-    assert len(limits) == 1
+    assert len({ax.images[0].get_clim() for ax in titled(overview(pair, ""))[:5]}) == 1
 
 
-def test_differences_carry_their_mean(pair):
-    before, after = overview(pair, "").axes[4:6]
-    flat = pair.in_plane()
+def test_differences_carry_their_mean(pair, flat):
+    before, after = titled(overview(pair, ""))[5:7]
     for ax, image in ((before, flat.moving), (after, flat.warped)):
         assert f"(mean {np.abs(image - flat.fixed).mean():.3g})" in ax.get_title()
         assert_allclose(drawn(ax), np.abs(image - flat.fixed))
@@ -100,50 +132,76 @@ def test_the_mean_in_a_title_is_that_of_the_picture(ax):
     assert ax.get_title() == "name (mean 2.5)"
 
 
-def test_grid_lines_pass_through_x_plus_u(ax, random):
-    u = random(2, 9, 13).numpy()
+@pytest.mark.parametrize("shape", [(9, 13), (90, 70)])
+def test_grid_lines_pass_through_x_plus_u(ax, random, shape):
+    u, step = random(2, *shape).numpy(), grid_step(shape)
     show_grid(ax, u)
     lines = [line.get_xydata() for line in ax.lines]
-    expected = [[(i + u[0, i, j], j + u[1, i, j]) for j in range(13)] for i in range(0, 9, GRID_STEP)]
-    expected += [[(i + u[0, i, j], j + u[1, i, j]) for i in range(9)] for j in range(0, 13, GRID_STEP)]
+    w, h = shape
+    expected = [[(i + u[0, i, j], j + u[1, i, j]) for j in range(h)] for i in range(0, w, step)]
+    expected += [[(i + u[0, i, j], j + u[1, i, j]) for i in range(w)] for j in range(0, h, step)]
     assert len(lines) == len(expected)
     for line, points in zip(lines, expected, strict=True):
         assert_allclose(line, points)
     assert ax.yaxis_inverted()  # as in the images beside it
 
 
-def test_folds_are_green_where_the_determinant_is_negative_and_nowhere_else(ax, random):
+def test_motion_is_shown_in_mm_with_its_wheel(ax):
+    """Four voxels right is 2 mm, one voxel down is 3 mm: the longer one is saturated."""
+    u = np.zeros((2, 2, 3))
+    u[0, 0, 0], u[1, 1, 2] = 4, 1
+    show_motion(ax, u, (0.5, 3.0))
+    shown = ax.images[0].get_array().swapaxes(0, 1)
+    assert_allclose(shown[0, 0], hsv_to_rgb((0.0, 2 / 3, 1.0)))
+    assert_allclose(shown[1, 2], hsv_to_rgb((0.25, 1.0, 1.0)), atol=1e-12)
+    assert_allclose(shown[0, 1], 1.0)
+    assert "3 mm" in ax.get_title()
+    (wheel,) = ax.child_axes
+    rim = wheel.images[0].get_array()
+    assert_allclose(rim[50, 100], (*hsv_to_rgb((0.0, 1.0, 1.0)), 1.0))  # right
+    assert_allclose(rim[100, 50], (*hsv_to_rgb((0.25, 1.0, 1.0)), 1.0), atol=1e-12)  # below
+    assert rim[0, 0, 3] == 0
+
+
+def test_folds_are_green_where_they_are_and_nowhere_else(ax, random):
     det = random(7, 9).numpy()
-    show_jacobian(ax, det)
+    folded = random(7, 9).numpy() > 1
+    show_jacobian(ax, Deformation(det, folded))
     assert_array_equal(drawn(ax), det)
     overlay = ax.images[1]
-    assert_array_equal(np.ma.filled(drawn(ax, 1), np.nan) == 1, det < 0)
     colours = overlay.cmap(overlay.norm(overlay.get_array()))
-    assert_array_equal(colours[(det < 0).T], np.tile([0.0, 1.0, 0.0, 1.0], (np.sum(det < 0), 1)))
-    assert not colours[(det >= 0).T][:, 3].any()  # transparent
+    assert_allclose(colours[folded.T], np.tile(to_rgba(FOLD), (folded.sum(), 1)))
+    assert not colours[~folded.T][:, 3].any()  # transparent
 
 
 def test_the_overview_folds_where_the_map_does(pair, d):
     """In a volume the determinant is that of the whole motion, not of the slice's."""
-    J = np.stack([np.gradient(component) for component in pair.field]) + np.eye(d).reshape(d, d, *[1] * d)
-    det = np.linalg.det(np.moveaxis(J, (0, 1), (-2, -1)))
-    if d == 3:
-        det = det[..., SHAPES[3][2] // 2]
-    shown = drawn(overview(pair, "").axes[7], layer=1)
-    assert (det < 0).any()
-    assert_array_equal(np.ma.filled(shown, np.nan) == 1, det < 0)
+    expected = deformation(pair.field, MAIN if d == 3 else 0)
+    jacobian = titled(overview(pair, ""))[-1]
+    assert expected.folded.any()
+    assert_allclose(drawn(jacobian), expected.det)
+    assert_array_equal(np.ma.filled(drawn(jacobian, layer=1), np.nan) == 1, expected.folded)
 
 
-def test_outlines_run_between_a_label_and_its_neighbours_in_the_label_s_colour(pair):
+def test_outlines_run_between_a_label_and_its_neighbours_in_the_label_s_colour(ax):
     """The contour at one half lies half a voxel outside the voxels 3..5 (label 1) and 6..8 (label 2)."""
-    ax = overview(pair, "").axes[3]
+    labels = np.zeros((12, 10), int)
+    labels[3:6, 3:8], labels[6:9, 3:8] = 1, 2
+    show_outlines(ax, labels, labels)
     fixed_1, fixed_2, warped_1, warped_2 = ax.collections
     for contour, across in ((fixed_1, (2.5, 5.5)), (fixed_2, (5.5, 8.5))):
         (path,) = contour.get_paths()
         assert_allclose((path.vertices[:, 0].min(), path.vertices[:, 0].max()), across)
         assert_allclose((path.vertices[:, 1].min(), path.vertices[:, 1].max()), (2.5, 7.5))
-    from matplotlib.colors import to_rgba
-
-    for contour, colour in zip(ax.collections, LABEL_COLOURS[:2] * 2, strict=True):
+    for contour, colour in zip(ax.collections, LABELS[:2] * 2, strict=True):
         assert_allclose(contour.get_edgecolor()[0], to_rgba(colour))
     assert fixed_1.get_linestyle() == fixed_2.get_linestyle() != warped_1.get_linestyle() == warped_2.get_linestyle()
+
+
+def test_the_legend_names_the_labels_if_they_are_few(ax):
+    labels = np.repeat([[-7, 0, 1000]], 4, axis=0)
+    show_outlines(ax, labels, None)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-7", "1000"]
+    many = Figure().subplots()
+    show_outlines(many, np.arange(60).reshape(6, 10), None)
+    assert many.get_legend() is None

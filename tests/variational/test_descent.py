@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from vrnet.fields import warp
-from vrnet.methods.names import names, parse
+from vrnet.methods.names import parse
+from vrnet.methods.variational import PRESETS
+
+SOLVERS = [str(solver) for solver in PRESETS]
 
 
 def shifted(smooth_image, d, seed=0):
@@ -15,7 +18,7 @@ def shifted(smooth_image, d, seed=0):
     return warp(I1, u), I1
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", SOLVERS)
 def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
     I0, I1 = shifted(smooth_image, d)
     with torch.no_grad():
@@ -30,7 +33,7 @@ def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
 
 def test_no_motion_gives_exactly_zero(d, smooth_image):
     I = smooth_image((32,) * d, 2, dtype=torch.float32)
-    for name in names():
+    for name in SOLVERS:
         with torch.no_grad():
             assert not parse(name).build()(I, I).any()
 

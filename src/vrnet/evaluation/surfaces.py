@@ -50,8 +50,8 @@ def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s
 
 
 def filled(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """2D masks and their holes: whatever cannot be left through sides of voxels. (Labelling the background is several
-    times faster than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel.)"""
+    """2D masks and their holes: whatever cannot be left through sides of voxels. (Labelling the background takes
+    half the time of scipy.ndimage.binary_fill_holes, which spreads voxel by voxel.)"""
     from scipy import ndimage
 
     in_plane = np.zeros((3, 3, 3), bool)

@@ -37,6 +37,12 @@ class Grid:
         """The matrix that takes a displacement in voxels to one in millimetres."""
         return np.multiply(self.axes, self.spacing)
 
+    @property
+    def backward(self) -> tuple[int, ...]:
+        """The axes that run against the axis of the world that they are closest to."""
+        closest = np.abs(self.axes).argmax(0)
+        return tuple(i for i, w in enumerate(closest) if self.axes[w, i] < 0)
+
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where voxels are, given their (fractional) indices."""
         return index @ self.to_world.T + self.origin
@@ -53,7 +59,10 @@ class Grid:
         return bool(np.abs(other.index(self.points(corners)) - corners).max() < SAME)
 
     def overlaps(self, other: "Grid") -> bool:
-        """Whether a voxel of this grid, out of a lattice of them, lies inside the other."""
+        """Whether a voxel of either, out of a lattice of them, lies inside the other."""
+        return self.reaches(other) or other.reaches(self)
+
+    def reaches(self, other: "Grid") -> bool:
         lattice = np.array(list(product(*(np.linspace(0, n - 1, SAMPLES) for n in self.shape))))
         inside = other.index(self.points(lattice))
         return bool(((inside > -0.5) & (inside < np.array(other.shape) - 0.5)).all(1).any())

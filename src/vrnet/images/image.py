@@ -40,4 +40,5 @@ def as_labels(image: Image) -> Image:
         return image
     if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.round(array)).all()):
         raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
-    return image.with_array(array.astype(np.int32))
+    is_large = float(np.abs(array).max()) > np.iinfo(np.int32).max
+    return image.with_array(array.astype(np.int64 if is_large else np.int32))

@@ -2,9 +2,8 @@
 
 import gzip
 import shutil
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ PLAIN = {"?": np.uint8, "e": np.float32, "g": np.float64}
 REASONS = {
     "orthonormal": "its header's axes are sheared or coincide",
     "Bad direction": "its header's axes are sheared or coincide",
-    "spacing": "its header has a spacing of zero",
+    "spacing": "its header has a spacing that is not positive",
     "Unable to determine": "it is not an image, or of a kind that is not known",
 }
 
@@ -41,7 +40,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def made_folder(folder: Path) -> Path:
@@ -70,11 +70,16 @@ def read_image(path: str | Path) -> Image:
     image = read_sitk(path)
     if image.GetNumberOfComponentsPerPixel() > 1:
         image = grey(image, path)
+    if image.GetDimension() == 4 and image.GetSize()[3] == 1:
+        image = image[..., 0]
     if image.GetDimension() not in (2, 3):
         raise BadInput(f"{path} has {image.GetDimension()} dimensions: give one 2D or 3D image, such as one time frame")
     import SimpleITK as sitk
 
-    return Image(sitk.GetArrayFromImage(image).T, grid_of(image), name=str(path))
+    grid = grid_of(image)
+    if not np.allclose(grid.axes.T @ grid.axes, np.eye(len(grid.shape)), atol=1e-3):
+        raise BadInput(f"cannot read {path}: {REASONS['orthonormal']}")
+    return Image(sitk.GetArrayFromImage(image).T, grid, name=str(path))
 
 
 def read_sitk(path: Path) -> "sitk.Image":
@@ -103,27 +108,48 @@ def read_file(path: Path) -> "sitk.Image":
 
 
 def check_nifti(path: Path) -> None:
-    """BadInput where ITK says nothing: it takes missing voxels for zeros, and a spacing of zero for one."""
+    """BadInput where ITK says nothing: it takes missing voxels and NaN for 0, and mends or flips odd spacings."""
     import nibabel
 
     try:
-        image: Any = nibabel.load(path)
-        image.dataobj.get_unscaled()
-    except (nibabel.filebasedimages.ImageFileError, OSError, EOFError, ValueError, zlib.error) as error:
+        with quiet(), nibabel.openers.Opener(str(path)) as file:
+            image: Any = nibabel.load(path)
+            voxels = image.dataobj.get_unscaled()
+            pixdim = image.header_class.from_fileobj(file, check=False)["pixdim"]  # as it is, where load mends it
+    except Exception as error:  # a damaged header makes nibabel raise many kinds
         raise BadInput(f"cannot read {path}: it is not a NIfTI image, or damaged or incomplete") from error
-    if (image.header["pixdim"][1 : 1 + min(image.ndim, 3)] == 0).any():
+    if not (pixdim[1 : 1 + min(image.ndim, 3)] > 0).all():
         raise BadInput(f"cannot read {path}: {REASONS['spacing']}")
+    if voxels.dtype.kind in "fc" and not np.isfinite(voxels).all():
+        raise BadInput(f"{path} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
 
 
 def read_series(folder: Path) -> "sitk.Image":
     """The one DICOM series of a folder."""
     import SimpleITK as sitk
 
-    series = sitk.ImageSeriesReader.GetGDCMSeriesIDs(str(folder))
+    with quiet():
+        series = sitk.ImageSeriesReader.GetGDCMSeriesIDs(str(folder))
     if len(series) != 1:
         found = f"{len(series)} DICOM series" if series else "no DICOM series"
         raise BadInput(f"{folder} holds {found}: name a folder with one, or an image file")
     return sitk.ReadImage(sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder), series[0]))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The warnings of ITK and nibabel are not shown: what they are about ends in BadInput."""
+    import nibabel
+    import SimpleITK as sitk
+
+    shown, disabled = sitk.ProcessObject.GetGlobalWarningDisplay(), nibabel.imageglobals.logger.disabled
+    sitk.ProcessObject.SetGlobalWarningDisplay(False)
+    nibabel.imageglobals.logger.disabled = True
+    try:
+        yield
+    finally:
+        sitk.ProcessObject.SetGlobalWarningDisplay(shown)
+        nibabel.imageglobals.logger.disabled = disabled
 
 
 def grey(image: "sitk.Image", path: Path) -> "sitk.Image":
@@ -156,7 +182,7 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
 
 def write_image(image: Image, path: Path) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
-    write(to_sitk(image.array, image.grid), path)
+    write(to_sitk(image.array, image.grid), writable(path, WRITTEN))
 
 
 def write(image: "sitk.Image", path: Path) -> None:

@@ -38,8 +38,8 @@ def read_points(path: Path, space: Space) -> Points:
         raise BadInput(f"cannot read {path}: give a CSV file with a header x,y,z and a row a point") from error
     names = [name.strip().lower() for name in header]
     columns = [names.index(axis) for axis in "xyz" if axis in names]
-    if names.count("x") != 1 or names.count("y") != 1 or len(columns) < 2:
-        raise BadInput(f"{path} has no columns x and y: its first line must name them, such as x,y,z")
+    if names.count("x") != 1 or names.count("y") != 1 or names.count("z") > 1:
+        raise BadInput(f"{path} has no columns x and y, or one twice: its first line must name them, such as x,y,z")
     try:
         numbers = np.array([[float(row[column]) for column in columns] for row in rows]).reshape(-1, len(columns))
     except (ValueError, IndexError) as error:

@@ -3,7 +3,7 @@
 Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,7 +17,7 @@ from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI, grid_of, read_sitk, to_sitk, write, written_whole
+from vrnet.images.io import NIFTI, grid_of, read_sitk, to_sitk, writable, write, written_whole
 from vrnet.images.resample import resample, resample_labels
 
 if TYPE_CHECKING:
@@ -110,20 +110,22 @@ class Transform:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
         Displacements are rounded to 1/8192 mm, which makes files a third as large."""
-        import SimpleITK as sitk
-
-        rounded = Transform(np.round(self.displacement * GRAIN) / GRAIN, self.grid)
-        if Path(path).suffix in ITK_TRANSFORMS:
-            with written_whole(Path(path)) as temporary:
-                sitk.WriteTransform(rounded.itk, str(temporary))
+        path = writable(Path(path), TRANSFORMS_WRITTEN)
+        rounded = Transform(np.round(self.displacement.astype(np.float64) * GRAIN) / GRAIN, self.grid)
+        if path.suffix in ITK_TRANSFORMS:
+            write_itk(rounded.itk, path)
         else:
-            write(to_sitk(rounded.displacement, self.grid, is_vector=True), Path(path))
+            written = doubled(rounded) if path.name.endswith(NIFTI) and self.grid.shape[2:] == (1,) else rounded
+            write(to_sitk(written.displacement, written.grid, is_vector=True), path)
 
     @classmethod
     def load(cls, path: str | Path, reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
-        return load_itk(path, reference) if path.suffix in ITK_TRANSFORMS else load_field(path)
+        transform = load_itk(path, reference) if path.suffix in ITK_TRANSFORMS else load_field(path)
+        if not np.isfinite(transform.displacement).all():
+            raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
+        return transform
 
 
 class Inverse(NamedTuple):
@@ -131,6 +133,22 @@ class Inverse(NamedTuple):
 
     transform: Transform
     residual: Float[ndarray, "*s"]
+
+
+def doubled(transform: Transform) -> Transform:
+    """One slice twice: ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
+    shape = (*transform.grid.shape[:2], 2)
+    return Transform(np.repeat(transform.displacement, 2, axis=3), replace(transform.grid, shape=shape))
+
+
+def write_itk(transform: "sitk.Transform", path: Path) -> None:
+    import SimpleITK as sitk
+
+    with written_whole(path) as temporary:
+        try:
+            sitk.WriteTransform(transform, str(temporary))
+        except RuntimeError as error:
+            raise BadInput(f"cannot write {path}: is the disk full?") from error
 
 
 def load_field(path: Path) -> Transform:
@@ -142,10 +160,7 @@ def load_field(path: Path) -> Transform:
             f"{path} is not a transform: it has {components} value(s) a voxel in {d} dimensions; give a displacement "
             "field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
         )
-    transform = of_vectors(image)
-    if not np.isfinite(transform.displacement).all():
-        raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
-    return transform
+    return of_vectors(image)
 
 
 def load_itk(path: Path, reference: Grid | None) -> Transform:

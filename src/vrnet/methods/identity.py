@@ -1,6 +1,7 @@
 """No registration: the row that others are measured against."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,6 +12,8 @@ from vrnet.variational.cascade import Initializer, Spacing
 @dataclass(frozen=True)
 class Identity:
     """u = 0."""
+
+    what: ClassVar = "no registration: what there was before"
 
     def __str__(self) -> str:
         return "identity"

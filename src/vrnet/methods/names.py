@@ -4,36 +4,32 @@ from difflib import get_close_matches
 
 from vrnet.errors import BadInput
 from vrnet.methods.identity import Identity
+from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.variational import PRESETS, Variational
 
-Method = Variational | Identity
+Method = Variational | FFD | Demons | SyN | Identity
+METHODS: tuple[Method, ...] = (*PRESETS, FFD(), Demons(), SyN(), Identity())
 DEFAULT = PRESETS[0]
 
 
 def names() -> dict[str, str]:
     """Every name, with a line on what it is."""
-    solvers = {str(m): f"iterative: {DATA_WORDS[m.data]}, {REGULARIZER_WORDS[m.regularizer]}" for m in PRESETS}
-    return solvers | {
-        "identity": "no registration: what there was before",
-        "default": f"what is used where none is named: {DEFAULT}",
+    return {str(method): method.what for method in METHODS} | {
+        "default": f"what is used where none is named: {DEFAULT}"
     }
-
-
-DATA_WORDS = {"L1": "absolute differences", "L2": "squared differences"}
-REGULARIZER_WORDS = {
-    "TV": "total variation (keeps motion discontinuities)",
-    "Diffusion": "diffusion (smooth motion)",
-    "Bending": "bending energy (very smooth motion, free of affine bias)",
-    "Gaussian": "Gaussian smoothing (as demons)",
-}
 
 
 def parse(name: str) -> Method:
     """The method of that name, with its tuned parameters."""
-    known: dict[str, Method] = {str(preset).casefold(): preset for preset in (*PRESETS, Identity())}
-    known["default"] = DEFAULT
+    known = {str(method).casefold(): method for method in METHODS} | {"default": DEFAULT}
     if name.casefold() in known:
         return known[name.casefold()]
     close = get_close_matches(name.casefold(), known, n=1)
     hint = f'did you mean "{known[close[0]]}"?' if close else f"choose one of {', '.join(names())}"
     raise BadInput(f'no method is called "{name}": {hint}')
+
+
+def missing(name: str) -> str | None:
+    """The package that the method of this name needs and that is not installed, if there is one."""
+    package = getattr(parse(name), "package", None)
+    return None if package is None or is_installed(package) else package

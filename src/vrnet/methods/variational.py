@@ -50,6 +50,10 @@ class Variational:
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}"
 
+    @property
+    def what(self) -> str:
+        return f"iterative: {DATA_WORDS[self.data]}, {REGULARIZER_WORDS[self.regularizer]}"
+
     def build(self) -> Solver:
         """The same cascade at every level, each one the initialiser of the next; the finest is watched."""
         steps = [[self._step(theta)] * self.iterations for theta in self._thetas()]
@@ -78,6 +82,13 @@ class Variational:
 
 DATA_STEPS = {"L1": l1_step, "L2": l2_step}
 DENSITIES = {"TV": total_variation, "Diffusion": diffusion, "Bending": bending, "Gaussian": None}
+DATA_WORDS = {"L1": "absolute differences", "L2": "squared differences"}
+REGULARIZER_WORDS = {
+    "TV": "total variation (keeps motion discontinuities)",
+    "Diffusion": "diffusion (smooth motion)",
+    "Bending": "bending energy (very smooth motion, free of affine bias)",
+    "Gaussian": "Gaussian smoothing (as demons)",
+}
 # Tuned on the validation subjects of ACDC: TV-L1 by benchmarks/acdc.py --tune, the others by a coarse grid likewise.
 PRESETS = (
     Variational("TV", "L1"),

@@ -7,8 +7,14 @@ from jaxtyping import Float
 from numpy import ndarray
 
 # Equally spaced stops of matplotlib's inferno and RdBu_r.
-DIFFERENCE = "#000004 #160b39 #420a68 #6a176e #932667 #bc3754 #dd513a #f37819 #fca50a #f6d746 #fcffa4".split()
-JACOBIAN = "#053061 #2065ab #4393c3 #90c4dd #d1e5f0 #f7f6f6 #fddbc7 #f3a481 #d6604d #b1182b #67001f".split()
+DIFFERENCE = (
+    "#000004", "#160b39", "#420a68", "#6a176e", "#932667", "#bc3754",
+    "#dd513a", "#f37819", "#fca50a", "#f6d746", "#fcffa4",
+)  # fmt: skip
+JACOBIAN = (
+    "#053061", "#2065ab", "#4393c3", "#90c4dd", "#d1e5f0", "#f7f6f6",
+    "#fddbc7", "#f3a481", "#d6604d", "#b1182b", "#67001f",
+)  # fmt: skip
 JACOBIAN_RANGE = (0.0, 2.0)
 FOLD = "#00d000"  # no mixture of blue, white and red comes near it
 GRID = "#5fb3ff"

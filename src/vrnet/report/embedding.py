@@ -25,6 +25,7 @@ def embedded(pair: Pair) -> dict[str, Any]:
     return {
         "tiles": tiles(part),
         "spacing": part.spacing,
+        "factors": part.factors,
         "window": (low, high),
         "largest": largest,
         "scale": motion_scale(part),
@@ -45,12 +46,12 @@ def coded(
     images = {name: quantised(image, *window) for name, image in part.images.items()}
     motion = {f"u{i}": rooted(u, m) for i, (u, m) in enumerate(zip(part.motion, largest, strict=True))}
     maps = {name: ranked(map_, labels) for name, map_ in part.labels.items()}
-    return {**images, **motion, **maps, "det": quantised(part.det, -1, -1 + 255 / 64), "folded": part.folded}
+    return {**images, **motion, **maps, "det": quantised(part.det, -1.0, -1 + 255 / 64), "folded": part.folded}
 
 
 def rooted(u: Float[ndarray, "*s"], largest: float) -> UInt8[ndarray, "*s"]:
     """128 + 127 √(u/largest), signed: where motion is small its steps are finest, and straight grids stay straight."""
-    return quantised(np.sign(u) * np.sqrt(np.abs(u) / largest), -128 / 127, 1)
+    return quantised(np.sign(u) * np.sqrt(np.abs(u) / largest), -128 / 127, 1.0)
 
 
 def tiles(part: Shown) -> dict[str, int]:

@@ -51,14 +51,14 @@ def show_images(axes: list["Axes"], pair: Pair) -> None:
 
 
 def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
-    """Differences before and after, grid, Jacobian determinant; and, if there is room, the motion."""
+    """Differences before and after, grid, motion if there is room, and Jacobian determinant."""
     low, high = grey_scale(pair)
     show_difference(axes[0], pair.fixed, pair.moving, "|moving − fixed|, before", high - low)
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
     show_grid(axes[2], pair.field)
-    show_jacobian(axes[3], deformed)
-    for ax in axes[4:]:
+    for ax in axes[3:-1]:
         show_motion(ax, pair.field, pair.grid.spacing)
+    show_jacobian(axes[-1], deformed)
 
 
 def grey_scale(pair: Pair) -> tuple[float, float]:

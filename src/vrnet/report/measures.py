@@ -1,8 +1,9 @@
 """The measures of metrics.json as rows to read: before the registration, and after it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 NAMES = {
@@ -19,7 +20,6 @@ NAMES = {
     "jacobian_gradient": "Mean |∇ det|",
     "inverse_residual_mm": "Residual of the inverse (mm)",
 }
-NOT_MEASURES = {"seconds"}
 NONE = "–"
 
 
@@ -42,7 +42,7 @@ class Block:
 
 def number(value: Any) -> str:
     """Three digits, and no more than three after the point; a dash for what could not be measured."""
-    if not isinstance(value, (int, float)) or not isfinite(value):
+    if not is_number(value) or not isfinite(value):
         return NONE
     size = abs(value)
     if 0 < size < 1e-3:
@@ -56,24 +56,28 @@ def title(key: str) -> str:
     return NAMES.get(key, words[:1].upper() + words[1:])
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def is_before_after(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() >= {"before", "after"}
 
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
     """One row a measure: over all structures, where it has them. What concerns the field has no before."""
-    rows = [row for key, value in metrics.items() if key not in NOT_MEASURES for row in rows_of(key, value)]
+    measured = {key: value for key, value in metrics.items() if key != "seconds"}
+    rows = [row for key, value in measured.items() for row in rows_of(key, value)]
     order = [*NAMES.values()]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
 
 
 def rows_of(key: str, value: Any) -> Iterator[Row]:
     """A plain number, {"before", "after"}, or a group of numbers, some of them in pairs x_before and x_after."""
-    if isinstance(value, (int, float)):
+    if is_number(value):
         yield Row(title(key), NONE, number(value))
     elif is_before_after(value):
-        before, after = (number(overall(value[when])) for when in ("before", "after"))
-        yield Row(title(key), before, after)
+        yield Row(title(key), *map(number, before_after(value)))
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
@@ -81,9 +85,11 @@ def rows_of(key: str, value: Any) -> Iterator[Row]:
                 yield Row(title(stem), number(value.get(f"{stem}_before")), number(value[name]))
 
 
-def overall(value: Any) -> Any:
-    """The mean over structures, of a measure that has them."""
-    return value.get("mean") if isinstance(value, Mapping) else value
+def before_after(value: Any) -> tuple[Any, Any]:
+    """The two numbers of a measure: over all structures, where it has them."""
+    parts = (value["before"], value["after"]) if is_before_after(value) else (None, None)
+    before, after = (part.get("mean") if isinstance(part, Mapping) else part for part in parts)
+    return before, after
 
 
 def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
@@ -101,14 +107,14 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
 
 def headline(metrics: Mapping[str, Any]) -> list[Row]:
     """The few figures that say how it went, with their units."""
-    dice, distance = (metrics.get(key) for key in ("dice", "hausdorff_mm"))
-    similarity = metrics.get("similarity", {})
+    similarity = metrics.get("similarity") or {}
     found = [
-        ("Mean Dice", "", dice and (overall(dice.get("before")), overall(dice.get("after")))),
-        ("Mean Hausdorff", " mm", distance and (overall(distance.get("before")), overall(distance.get("after")))),
-        ("Mean |difference|", "", (similarity.get("mae_before"), similarity.get("mae_after"))),
-        ("Folded", " %", (None, metrics.get("folding_strict_percent"))),
-        ("Time", " s", (None, metrics.get("seconds"))),
+        ("Mean Dice", "", *before_after(metrics.get("dice"))),
+        ("Mean Hausdorff", " mm", *before_after(metrics.get("hausdorff_mm"))),
+        ("Mean |difference|", "", similarity.get("mae_before"), similarity.get("mae_after")),
+        ("Folded", " %", None, metrics.get("folding_strict_percent")),
+        ("Time", " s", None, metrics.get("seconds")),
     ]
-    rows = [(Row(name, *map(number, values)), unit) for name, unit, values in found if values]
-    return [replace(row, after=row.after + unit) for row, unit in rows if row.after != NONE]
+    return [
+        Row(name, number(before), number(after) + unit) for name, unit, before, after in found if number(after) != NONE
+    ]

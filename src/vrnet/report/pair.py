@@ -98,7 +98,7 @@ def turn(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:
 
 def turned_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
     """Where the voxels of a turned array are: every one stays where it was."""
-    shape, spacing = (tuple(values[i] for i in order) for values in (grid.shape, grid.spacing))
+    shape, spacing = tuple(grid.shape[i] for i in order), tuple(grid.spacing[i] for i in order)
     first = [n - 1 if sign < 0 else 0 for n, sign in zip(shape, signs, strict=True)]
     origin = np.asarray(grid.origin) + grid.to_world[:, list(order)] @ first
     direction = np.reshape(grid.direction, (3, 3))[:, list(order)] * signs

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped, UInt8
 from numpy import ndarray
 
+from vrnet.registration import few_threads
 from vrnet.report.pair import Pair, deformation
 
 SLICES, SIDE = 64, 384
@@ -35,6 +36,8 @@ class Shown:
     """Of shown pixels, in mm, along the axes of the motion."""
     slices: list[int]
     """The numbers of the slices in the volume, from 0."""
+    factors: tuple[int, ...]
+    """How many voxels across and down make a shown pixel."""
 
 
 def shown(pair: Pair) -> Shown:
@@ -44,8 +47,9 @@ def shown(pair: Pair) -> Shown:
     per_axis = (*factors, 1)[: pair.fixed.ndim]
     images = {name: reduced(getattr(pair, name), slices, factors) for name in ("fixed", "moving", "warped")}
     names = [name for name in ("fixed_labels", "moving_labels", "warped_labels") if getattr(pair, name) is not None]
-    maps = zip(*(deformation(pair.field, k) for k in slices), strict=True)
-    det, folded = (np.stack(list(map_), axis=-1) for map_ in maps)
+    with few_threads(1):  # the work on one slice is too little to be shared
+        maps = zip(*(deformation(pair.field, k) for k in slices), strict=True)
+    det, folded = (np.stack(map_, axis=-1) for map_ in maps)
     return Shown(
         images=images,
         labels={name: thinned(getattr(pair, name), slices, factors) for name in names},
@@ -54,6 +58,7 @@ def shown(pair: Pair) -> Shown:
         folded=blocks(np.maximum, folded.astype(np.uint8), factors),
         spacing=tuple(h * f for h, f in zip(pair.grid.spacing, per_axis, strict=True)),
         slices=slices,
+        factors=factors,
     )
 
 
@@ -95,7 +100,8 @@ def thinned(labels: Integer[ndarray, "*s"], slices: list[int], factors: tuple[in
 
 def most_common(maps: Iterable[Integer[ndarray, "*s"]]) -> list[int]:
     """The labels in these maps, but for the background; only the largest, if they are more than 8 bits tell apart."""
-    labels, counts = np.unique(np.concatenate([labels[labels != 0] for labels in maps]), return_counts=True)
+    found = [labels[labels != 0].astype(np.int64) for labels in maps]
+    labels, counts = np.unique(np.concatenate(found), return_counts=True)
     return sorted(labels[np.argsort(counts)[-MANY:]].tolist())
 
 
@@ -103,7 +109,7 @@ def ranked(labels: Integer[ndarray, "*s"], values: list[int]) -> UInt8[ndarray, 
     """1 + the rank of each voxel's label among the values; 0 for any other."""
     if not values:
         return np.zeros(labels.shape, np.uint8)
-    rank = np.searchsorted(values, labels).clip(0, len(values) - 1)
+    rank = np.searchsorted(values, labels.astype(np.int64)).clip(0, len(values) - 1)
     return np.where(np.take(values, rank) == labels, rank + 1, 0).astype(np.uint8)
 
 

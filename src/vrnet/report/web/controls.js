@@ -62,7 +62,9 @@ element("fade").addEventListener("input", (event) => {
 element("flicker").addEventListener("click", flicker);
 named("other").forEach((input) => input.addEventListener("change", () => showOther(input.value)));
 named("mode").forEach((input) => input.addEventListener("change", () => showMode(input.value)));
-for (const name of ["outlines", "zoom"]) element(name)?.addEventListener("change", (e) => showOption(name, e.target.checked));
+for (const name of ["outlines", "zoom"]) {
+  element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
+}
 
 const KEYS = {
   ArrowLeft: () => element("slice") && showSlice(state.k - 1),
@@ -108,20 +110,29 @@ function values(x, y) {
 // The same point in every picture; in the grid, which lies in moving, the point it moves to.
 function point(event) {
   const area = event.target.getBoundingClientRect(), [left, top, w, h] = view();
-  const at = [left + ((event.clientX - area.left) / area.width) * w, top + ((event.clientY - area.top) / area.height) * h];
-  const [x, y] = [Math.min(width - 1, Math.max(0, Math.floor(at[0]))), Math.min(height - 1, Math.max(0, Math.floor(at[1])))];
+  const at = [
+    left + ((event.clientX - area.left) / area.width) * w,
+    top + ((event.clientY - area.top) / area.height) * h,
+  ];
+  const [x, y] = [width, height].map((size, axis) => Math.max(0, Math.min(size - 1, Math.floor(at[axis]))));
+  const u = [0, 1].map((axis) => motion(slice(state.k), axis, y * width + x));
   element("readout").textContent = values(x, y);
   for (const [name, canvas] of canvases) {
-    const i = y * width + x, u = name === "grid" ? [0, 1].map((axis) => motion(slice(state.k), axis, i)) : [0, 0];
+    const [across, down] = name === "grid" ? [at[0] + u[0], at[1] + u[1]] : at;
     const cross = canvas.nextElementSibling;
     cross.hidden = false;
-    cross.style.left = `${canvas.offsetLeft + ((at[0] + u[0] - left) / w) * canvas.offsetWidth}px`;
-    cross.style.top = `${canvas.offsetTop + ((at[1] + u[1] - top) / h) * canvas.offsetHeight}px`;
+    cross.style.left = `${canvas.offsetLeft + ((across - left) / w) * canvas.offsetWidth}px`;
+    cross.style.top = `${canvas.offsetTop + ((down - top) / h) * canvas.offsetHeight}px`;
   }
 }
+
+function hideCrosses() {
+  document.querySelectorAll(".cross").forEach((cross) => (cross.hidden = true));
+}
+
 for (const canvas of canvases.values()) {
   for (const kind of ["pointermove", "pointerdown"]) canvas.addEventListener(kind, point);
-  canvas.addEventListener("pointerleave", () => document.querySelectorAll(".cross").forEach((cross) => (cross.hidden = true)));
+  canvas.addEventListener("pointerleave", hideCrosses);
 }
 
 new ResizeObserver(drawAll).observe(document.querySelector("main"));

@@ -22,7 +22,8 @@ function grid(s) {
 const PANELS = {
   main: {
     raster: comparison,
-    lines: (s) => state.outlines ? [...labelLines(s, "fixed_labels"), ...labelLines(s, `${state.other}_labels`, [5, 4])] : [],
+    lines: (s) =>
+      state.outlines ? [...labelLines(s, "fixed_labels"), ...labelLines(s, `${state.other}_labels`, [5, 4])] : [],
   },
   warped: { raster: (s) => raster((i) => grey[s.warped[i]]) },
   "labels-before": { raster: (s) => tinted(s.moving, s.moving_labels), lines: (s) => labelLines(s, "fixed_labels") },
@@ -34,9 +35,8 @@ const PANELS = {
   "difference-after": { raster: (s) => difference(s.warped, s.fixed) },
 };
 
-const canvases = new Map(
-  [...document.querySelectorAll("[data-panel]")].map((figure) => [figure.dataset.panel, figure.querySelector("canvas")]),
-);
+const figures = [...document.querySelectorAll("[data-panel]")];
+const canvases = new Map(figures.map((figure) => [figure.dataset.panel, figure.querySelector("canvas")]));
 
 // The part of the slice in view: x, y, width and height in pixels.
 const view = () => (state.zoom && report.box) || [0, 0, width, height];

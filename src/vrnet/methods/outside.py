@@ -1,0 +1,191 @@
+"""Outside tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
+
+Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.errors import BadInput
+from vrnet.variational.cascade import Initializer, Spacing
+
+Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
+
+
+@dataclass(frozen=True)
+class Demons:
+    """Diffeomorphic demons, after histogram matching."""
+
+    package: ClassVar = "SimpleITK"
+    what: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
+    sigma: float = 2.0
+    """Standard deviation of the smoothing of the field, in voxels."""
+    step: float = 2.0
+    """The longest update, in voxels."""
+    iterations: tuple[int, ...] = (100, 100, 50)
+    """At each level, coarsest first."""
+
+    def __str__(self) -> str:
+        return "Demons"
+
+    def build(self) -> Initializer:
+        return each_pair(self.package, self._run)
+
+    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+        import SimpleITK as sitk
+
+        images = [volume(image, spacing) for image in (fixed, moving)]
+        images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
+        field: Any = None
+        for level, iterations in enumerate(self.iterations):
+            coarse = [shrunk(image, 2 ** (len(self.iterations) - 1 - level)) for image in images]
+            demons = sitk.DiffeomorphicDemonsRegistrationFilter()
+            demons.SetNumberOfIterations(iterations)
+            demons.SetStandardDeviations(self.sigma)
+            demons.SetSmoothDisplacementField(True)
+            demons.SetMaximumUpdateStepLength(self.step)
+            field = demons.Execute(*coarse, sitk.Resample(field, coarse[0])) if field else demons.Execute(*coarse)
+        return sitk.GetArrayFromImage(sitk.Resample(field, images[0])).T
+
+
+@dataclass(frozen=True)
+class SyN:
+    """Symmetric normalisation: mean squares in 2D, cross-correlation in 3D."""
+
+    package: ClassVar = "antspyx"
+    what: ClassVar = "outside tool: symmetric normalisation (ANTs)"
+    flow_sigma: float = 5.0
+    """Smoothing of the update field, in voxels."""
+    iterations: tuple[int, ...] = (100, 100, 50)
+    """At each level, coarsest first."""
+    radius: int = 4
+    """Of the windows of the cross-correlation."""
+
+    def __str__(self) -> str:
+        return "SyN"
+
+    def build(self) -> Initializer:
+        return each_pair(self.package, self._run)
+
+    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+        import ants
+
+        images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
+        metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
+        with TemporaryDirectory() as folder:
+            found = ants.registration(
+                *images,
+                type_of_transform="SyNOnly",
+                initial_transform="Identity",
+                flow_sigma=self.flow_sigma,
+                total_sigma=0,
+                reg_iterations=self.iterations,
+                outprefix=str(Path(folder) / "syn"),
+                **metric,
+            )
+            return np.moveaxis(ants.image_read(found["fwdtransforms"][0]).numpy(), -1, 0)
+
+
+@dataclass(frozen=True)
+class FFD:
+    """Free-form deformation: cubic B-splines, mean squared differences and bending energy, by elastix."""
+
+    package: ClassVar = "itk-elastix"
+    what: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    spacing: float = 8.0
+    """Between control points at the finest level, in mm."""
+    bending: float = 0.05
+    """Weight of the bending energy."""
+    levels: int = 3
+    samples: int = 2048
+    """Voxels drawn at random at each iteration."""
+    iterations: int = 200
+    """At each level."""
+
+    def __str__(self) -> str:
+        return "FFD"
+
+    def build(self) -> Initializer:
+        return each_pair(self.package, self._run)
+
+    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+        import itk
+
+        images = [itk.image_from_array(np.ascontiguousarray(image.T, dtype=np.float32)) for image in (fixed, moving)]
+        for image in images:
+            image.SetSpacing(spacing)
+        parameters = itk.ParameterObject.New()
+        parameters.AddParameterMap(self._parameters(parameters))
+        _, found = itk.elastix_registration_method(*images, parameter_object=parameters, log_to_console=False)
+        with TemporaryDirectory() as folder:  # or it leaves the field in the working directory
+            field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
+        return itk.array_from_image(field).T
+
+    def _parameters(self, defaults: Any) -> Any:
+        names = defaults.GetDefaultParameterMap("bspline", self.levels, self.spacing)
+        chosen = {
+            "Registration": ["MultiMetricMultiResolutionRegistration"],
+            "Metric": ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"],
+            "Metric0Weight": ["1"],
+            "Metric1Weight": [str(self.bending)],
+            "MaximumNumberOfIterations": [str(self.iterations)],
+            "NumberOfSpatialSamples": [str(self.samples)],
+            "ImageSampler": ["RandomCoordinate"],
+            "NewSamplesEveryIteration": ["true"],
+            "AutomaticTransformInitialization": ["false"],
+            "ResultImagePixelType": ["float"],
+            "RandomSeed": ["1"],
+        }
+        for name, value in chosen.items():
+            names[name] = value
+        return names
+
+
+def is_installed(package: str) -> bool:
+    """Whether the package is there; it is not loaded."""
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+def each_pair(package: str, run: Tool) -> Initializer:
+    """The tool as an initialiser: each pair in turn, millimetres to voxels; BadInput where it is absent."""
+    if not is_installed(package):
+        raise BadInput(f"this method needs {package}, which is not installed: pip install 'vrnet[baselines]'")
+
+    def find(I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b d *s"]:
+        h = spacing or (1.0,) * (I0.dim() - 2)
+        pairs = zip(I0[:, 0].cpu().numpy(), I1[:, 0].cpu().numpy(), strict=True)
+        mm = np.stack([run(fixed, moving, h) for fixed, moving in pairs]).astype(np.float32)
+        return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
+
+    return find
+
+
+def volume(image: ndarray, spacing: tuple[float, ...]) -> Any:
+    import SimpleITK as sitk
+
+    out = sitk.GetImageFromArray(image.T.astype(np.float32))
+    out.SetSpacing(spacing)
+    return out
+
+
+def shrunk(image: Any, factor: int) -> Any:
+    """Smoothed and sampled every `factor` voxels, along axes that have enough of them."""
+    import SimpleITK as sitk
+
+    if factor == 1:
+        return image
+    smooth = sitk.DiscreteGaussian(image, variance=(factor / 2) ** 2, useImageSpacing=False)
+    return sitk.Shrink(smooth, [factor if n >= 16 * factor else 1 for n in image.GetSize()])

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image, as_labels
+
+GRID = Grid.plain((3, 4), (1.5, 2.0))
+
+
+def labels(values, dtype):
+    return Image(np.resize(np.array(values, dtype), GRID.shape), GRID, "map.nii.gz")
+
+
+def test_an_array_and_its_grid_have_one_shape():
+    with pytest.raises(BadInput, match=r"scan is \(4, 3\) on a grid of \(3, 4\)"):
+        Image(np.zeros((4, 3)), GRID, "scan")
+
+
+def test_other_values_stay_at_the_same_place_under_the_same_name():
+    image = labels([0], np.uint8).with_array(np.ones(GRID.shape))
+    assert (image.grid, image.name, image.array.sum()) == (GRID, "map.nii.gz", 12)
+
+
+def test_an_image_says_its_name_shape_type_and_spacing():
+    assert repr(labels([0], np.uint8)) == "Image(map.nii.gz: (3, 4) uint8, 1.5 x 2 mm)"
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i2", ">u8"])
+def test_integers_are_a_label_map_as_they_are(dtype):
+    image = labels([0, 1, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)
+    assert as_labels(image) is image
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [([0, 1], "?"), ([0.0, 3.0, -2.0], "f4"), ([0.0, 255.0], "f8"), ([0.0, 3e9, 2.0**40], "f8"), ([0.0, 2.0], "f2")],
+)
+def test_truth_values_and_whole_floats_become_the_integers_they_are(values, dtype):
+    image = labels(values, dtype)
+    found = as_labels(image)
+    assert found.array.dtype.kind == "i"
+    assert_array_equal(found.array, image.array)
+
+
+@pytest.mark.parametrize("value", [0.5, np.nan, np.inf])
+def test_other_values_are_no_label_map(value):
+    with pytest.raises(BadInput, match=r"map\.nii\.gz holds values that are not whole numbers"):
+        as_labels(labels([0.0, value], np.float32))

@@ -1,0 +1,504 @@
+from dataclasses import replace
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import ndimage
+
+from tests.conftest import SHAPES
+from tests.images.conftest import POSES, around, blobs, finer, indices, motion, moved, picture, placed, turn
+from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.io import read_image, to_sitk, write_image
+from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+from vrnet.registration import register_images
+
+
+@pytest.fixture(scope="session")
+def ants():
+    return pytest.importorskip("ants", reason="ANTs is not installed: pip install antspyx")
+
+
+def as_simpleitk_reads(path):
+    """A transform from a file, as a user of SimpleITK would have it: no pixel type is forced."""
+    if path.suffix in (".h5", ".tfm"):
+        return sitk.ReadTransform(str(path))
+    return sitk.DisplacementFieldTransform(sitk.ReadImage(str(path)))
+
+
+def resampled(moving, grid, transform, method=sitk.sitkLinear):
+    """moving(transform(x)) on a grid by SimpleITK, 0 outside."""
+    source = to_sitk(moving.array, moving.grid)
+    return sitk.GetArrayFromImage(sitk.Resample(source, to_sitk(np.zeros(grid.shape), grid), transform, method)).T
+
+
+def inner(array, margin=2):
+    return array[(slice(margin, -margin),) * array.ndim]
+
+
+def inside(grid, margin=2.0, n=40):
+    """Points between the voxels of a grid."""
+    shape = np.array(grid.shape)
+    return grid.points(margin + np.random.default_rng(5).random((n, len(shape))) * (shape - 1 - 2 * margin))
+
+
+def everywhere(grid):
+    return grid.points(indices(grid.shape))
+
+
+def of_affine(A, grid):
+    """x ↦ c + A (x − c) in the world, about the centre of a grid."""
+    x = everywhere(grid)
+    v = (x - x.mean(0)) @ (A - np.eye(len(A))).T
+    return Transform(v.T.reshape(-1, *grid.shape), grid)
+
+
+# What a transform means
+
+
+def test_apply_takes_moving_at_x_plus_u_by_the_equation(grid):
+    """Computed by hand: voxel x of fixed, displaced by u voxels, in the world, in voxels of moving, by SciPy."""
+    moving, u = picture(around(grid)), motion(grid.shape)
+    index = moving.grid.index(grid.points(indices(grid.shape) + u.reshape(len(u), -1).T))
+    hand = ndimage.map_coordinates(moving.array, index.T, order=1, cval=np.nan).reshape(grid.shape)
+    warped = Transform.from_voxels(u, grid).apply(moving)
+    known = np.isfinite(hand)
+    assert known.mean() > 0.3
+    assert_allclose(warped.array[known], hand[known], atol=1e-5)
+    assert np.abs(warped.array - resampled(moving, grid, sitk.Transform()))[known].max() > 0.1  # it did move
+    assert warped.grid == grid
+    assert warped.array.dtype == np.float32
+
+
+def test_cubic_splines_are_those_of_scipy(oblique):
+    moving, transform = picture(around(oblique), 1.0), moved(oblique)
+    index = moving.grid.index(transform.points(everywhere(oblique)))
+    hand = ndimage.map_coordinates(moving.array, index.T, order=3, mode="mirror").reshape(oblique.shape)
+    known = ((index > 3) & (index < np.array(moving.array.shape) - 4)).all(1).reshape(oblique.shape)
+    assert known.sum() > 50
+    assert_allclose(transform.apply(moving, interpolation="bspline").array[known], hand[known], atol=1e-4)
+
+
+def test_outside_moving_is_its_least_value(oblique):
+    moving = picture(oblique)
+    moving = moving.with_array(moving.array - 3)
+    wide = replace(oblique, shape=tuple(n + 5 for n in oblique.shape))
+    assert_allclose(moved(oblique).apply(moving, wide).array[(-1,) * moving.array.ndim], moving.array.min())
+
+
+def test_a_displacement_is_in_millimetres_of_the_world(d):
+    """One voxel along an axis that runs backwards, 2.5 mm apart."""
+    grid = placed(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
+    u = np.zeros((d, *SHAPES[d]))
+    u[0] = 1
+    assert_allclose(Transform.from_voxels(u, grid).displacement[(slice(None), *(3,) * d)], [-2.5] + [0.0] * (d - 1))
+
+
+def test_voxels_and_millimetres_are_one_field(grid):
+    u = motion(grid.shape)
+    assert_allclose(Transform.from_voxels(u, grid).in_voxels(), u, atol=1e-6)
+
+
+def test_points_at_voxels_go_where_the_field_says(grid):
+    u = motion(grid.shape)
+    x = indices(grid.shape)
+    expected = grid.points(x + u.reshape(len(u), -1).T)
+    assert_allclose(Transform.from_voxels(u, grid).points(grid.points(x)), expected, atol=1e-4)
+
+
+def test_points_outside_the_grid_do_not_move_and_none_are_none(grid):
+    d = len(grid.shape)
+    x = grid.points(np.vstack([np.full(d, -1.0), np.array(grid.shape) + 0.0, np.full(d, 1e4)]))
+    transform = Transform(np.full((d, *grid.shape), 3.0), grid)
+    assert_allclose(transform.points(x), x)
+    assert transform.points(np.zeros((0, d))).shape == (0, d)
+
+
+def test_what_has_another_dimension_is_refused(d):
+    transform, other = moved(Grid.plain(SHAPES[d], (1.0,) * d)), Grid.plain(SHAPES[5 - d], (1.0,) * (5 - d))
+    for use in (
+        lambda: transform.points(np.zeros((4, 5 - d))),
+        lambda: transform.apply(picture(other)),
+        lambda: transform.apply_labels(blobs(other)),
+        lambda: transform.on(other),
+        lambda: transform.inverse(other),
+    ):
+        with pytest.raises(BadInput, match=f"the transform is {d}D and .* {5 - d}D: they do not belong together"):
+            use()
+
+
+# Told by outsiders
+
+
+@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+def test_simpleitk_resamples_and_moves_points_with_a_saved_transform_as_we_do(grid, tmp_path, suffix):
+    """Moving has a size, spacing and pose of its own."""
+    moving, transform, path = picture(around(grid)), moved(grid), tmp_path / f"x{suffix}"
+    transform.save(path)
+    theirs = as_simpleitk_reads(path)
+    assert_allclose(inner(transform.apply(moving, grid).array), inner(resampled(moving, grid, theirs)), atol=1e-3)
+    x = inside(grid)
+    assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+    assert np.abs(transform.points(x) - x).max() > 0.5  # they did move
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
+def test_ants_resamples_and_moves_points_with_a_saved_transform_as_we_do(ants, grid, tmp_path, suffix):
+    pandas = pytest.importorskip("pandas")
+    moving, transform, d = picture(around(grid)), moved(grid), len(grid.shape)
+    files = [str(tmp_path / name) for name in ("fixed.nii.gz", "moving.nii.gz", f"x{suffix}")]
+    write_image(picture(grid), tmp_path / "fixed.nii.gz")
+    write_image(moving, tmp_path / "moving.nii.gz")
+    transform.save(files[2])
+    warped = ants.apply_transforms(*map(ants.image_read, files[:2]), transformlist=[files[2]]).numpy()
+    assert_allclose(inner(transform.apply(moving, grid).array), inner(warped), atol=1e-3)
+    x = inside(grid)
+    table = pandas.DataFrame(x, columns=list("xyz")[:d])
+    theirs = ants.apply_transforms_to_points(d, table, [files[2]]).to_numpy()[:, :d]
+    assert_allclose(transform.points(x), theirs, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["SyNOnly", "Affine"])
+def test_what_ants_finds_does_here_what_it_does_there(ants, oblique, tmp_path, kind):
+    """Its list of transforms, last one first, composed."""
+    moving = picture(oblique)
+    fixed = moved(oblique).apply(moving)
+    for name, image in (("fixed", fixed), ("moving", moving)):
+        write_image(image, tmp_path / f"{name}.nii.gz")
+    pair = [ants.image_read(str(tmp_path / f"{name}.nii.gz")) for name in ("fixed", "moving")]
+    found = ants.registration(*pair, type_of_transform=kind, outprefix=str(tmp_path / "x"), reg_iterations=(10, 10))
+    *rest, total = (Transform.load(path, oblique) for path in found["fwdtransforms"])
+    for transform in rest:
+        total = total.compose(transform)
+    theirs = found["warpedmovout"].numpy()
+    assert np.abs(inner(theirs - moving.array)).max() > 0.05
+    assert_allclose(inner(total.apply(moving).array, 3), inner(theirs, 3), atol=2e-3)
+
+
+def spline(grid):
+    """A B-spline transform over a grid."""
+    found = sitk.BSplineTransformInitializer(to_sitk(np.zeros(grid.shape), grid), [3] * len(grid.shape))
+    rng = np.random.default_rng(0)
+    found.SetParameters((2 * rng.standard_normal(len(found.GetParameters()))).tolist())
+    return found
+
+
+def affine(grid):
+    d = len(grid.shape)
+    A = turn(d, 0.1, 0.05, -0.08) @ np.diag([1.1, 0.95, 1.0][:d])
+    centre = everywhere(grid).mean(0).tolist()
+    return sitk.AffineTransform(A.ravel().tolist(), [1.0, -0.5, 0.3][:d], centre)
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".nrrd", ".h5", ".tfm"])
+@pytest.mark.parametrize("pixel", [sitk.sitkVectorFloat32, sitk.sitkVectorFloat64], ids=["float32", "float64"])
+def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffix, pixel):
+    theirs, reference, path = spline(grid), to_sitk(np.zeros(grid.shape), grid), tmp_path / f"x{suffix}"
+    place = grid.shape, grid.origin, grid.spacing, grid.direction
+    field = sitk.TransformToDisplacementField(theirs, pixel, *place)
+    if suffix in (".h5", ".tfm"):
+        sitk.WriteTransform(sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64)), str(path))
+    else:
+        sitk.WriteImage(field, str(path))
+    found, moving = Transform.load(path), picture(around(grid))
+    assert found.grid.matches(grid)
+    expected = sitk.GetArrayFromImage(sitk.Resample(to_sitk(moving.array, moving.grid), reference, theirs)).T
+    assert_allclose(inner(found.apply(moving).array), inner(expected), atol=1e-3)
+
+
+def test_the_field_of_a_demons_registration_does_here_what_it_does_there(oblique, tmp_path):
+    moving = picture(oblique)
+    fixed = moved(oblique).apply(moving)
+    demons = sitk.DemonsRegistrationFilter()
+    demons.SetNumberOfIterations(20)
+    field = demons.Execute(*(to_sitk(image.array, image.grid) for image in (fixed, moving)))
+    sitk.WriteImage(field, str(tmp_path / "x.nii.gz"))
+    found = Transform.load(tmp_path / "x.nii.gz")
+    theirs = sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
+    assert_allclose(inner(found.apply(moving).array), inner(resampled(moving, oblique, theirs)), atol=1e-3)
+    before, after = (np.abs(inner(image.array - fixed.array)).mean() for image in (moving, found.apply(moving)))
+    assert after < 0.5 * before
+
+
+@pytest.mark.parametrize("kind", [spline, affine])
+@pytest.mark.parametrize("suffix", [".tfm", ".txt", ".mat", ".h5"])
+def test_any_itk_transform_is_sampled_on_a_reference(grid, tmp_path, kind, suffix):
+    theirs, path = kind(grid), tmp_path / f"x{suffix}"
+    sitk.WriteTransform(theirs, str(path))
+    found, x = Transform.load(path, grid), everywhere(grid)
+    assert_allclose(found.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+    with pytest.raises(BadInput, match="has no grid of its own: give a reference"):
+        Transform.load(path)
+    with pytest.raises(BadInput, match="give a reference of its kind"):
+        Transform.load(path, Grid.plain((4,) * (5 - len(grid.shape)), (1.0,) * (5 - len(grid.shape))))
+
+
+@pytest.mark.parametrize(("intent", "signs"), [(1007, [1, 1, 1]), (1006, [-1, -1, 1])], ids=["vector", "displacement"])
+def test_a_nifti_vector_is_lps_and_a_nifti_displacement_ras_as_in_itk(d, tmp_path, intent, signs):
+    vectors = np.zeros((*SHAPES[d], *[1] * (4 - d), d), np.float32)
+    vectors[...] = [1.0, 2.0, 3.0][:d]
+    image = nibabel.Nifti1Image(vectors, np.diag([2.0, 2.0, 2.0, 1.0]))
+    image.header.set_intent(intent)
+    nibabel.save(image, tmp_path / "x.nii.gz")
+    found = Transform.load(tmp_path / "x.nii.gz").displacement[(slice(None), *(3,) * d)]
+    assert_allclose(found, np.multiply([1, 2, 3], signs)[:d])
+    assert_allclose(found, sitk.ReadImage(str(tmp_path / "x.nii.gz"))[(3,) * d])
+
+
+def test_a_saved_transform_says_that_it_is_one(d, tmp_path):
+    """NIfTI intent 1007 is a vector at each voxel, on a fifth axis: what ANTs and Slicer look for."""
+    moved(Grid.plain(SHAPES[d], (1.0,) * d)).save(tmp_path / "x.nii.gz")
+    header = nibabel.load(tmp_path / "x.nii.gz").header
+    assert header["intent_code"] == 1007
+    assert header["dim"][5] == d
+
+
+# On disk
+
+
+@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+def test_a_transform_is_the_same_again_from_its_file(grid, tmp_path, suffix):
+    transform, path = moved(grid), tmp_path / "new" / f"x{suffix}"
+    transform.save(path)
+    found = Transform.load(path)
+    assert found.grid.matches(grid)
+    assert np.abs(found.displacement - transform.displacement).max() < 1e-4
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_rounding_makes_files_much_smaller(tmp_path):
+    transform = moved(Grid.plain((32, 32, 32), (1.0, 1.0, 1.0)))
+    transform.save(tmp_path / "x.nii.gz")
+    sitk.WriteImage(to_sitk(transform.displacement, transform.grid, is_vector=True), str(tmp_path / "exact.nii.gz"))
+    assert (tmp_path / "x.nii.gz").stat().st_size < 0.6 * (tmp_path / "exact.nii.gz").stat().st_size
+
+
+@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(oblique, tmp_path, suffix):
+    transform = moved(oblique)
+    Transform(transform.displacement.astype(np.float32), oblique).save(tmp_path / f"x{suffix}")
+    x = inside(oblique)
+    theirs = as_simpleitk_reads(tmp_path / f"x{suffix}")
+    assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+
+
+@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("pose", POSES)
+def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pose):
+    """ITK takes a NIfTI field of one slice for a 2D one."""
+    grid = placed((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
+    u = np.concatenate([motion(grid.shape[:2])[..., None], np.zeros((1, *grid.shape))])
+    transform, moving, path = Transform.from_voxels(u, grid), picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}"
+    transform.save(path)
+    warped = transform.apply(moving)
+    assert_allclose(Transform.load(path).apply(moving, grid).array, warped.array, atol=1e-3)
+    theirs = resampled(moving, grid, as_simpleitk_reads(path))
+    assert_allclose(theirs[2:-2, 2:-2], warped.array[2:-2, 2:-2], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.mat", "x.xfm", "x.unknown", "file/x.h5", "file/x.nii.gz"])
+def test_a_transform_that_cannot_be_saved_says_so_and_leaves_nothing(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="choose"):
+        moved(Grid.plain((8, 8), (1.0, 1.0))).save(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5", ".tfm"])
+def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix, monkeypatch):
+    def disk_full(*_, **__):
+        raise RuntimeError("Exception thrown in SimpleITK\nover several lines")
+
+    path = tmp_path / f"x{suffix}"
+    path.write_text("old")
+    monkeypatch.setattr(sitk, "WriteImage", disk_full)
+    monkeypatch.setattr(sitk, "WriteTransform", disk_full)
+    with pytest.raises(BadInput, match=r"cannot write .*: is the disk full\?$"):
+        moved(Grid.plain((8, 8), (1.0, 1.0))).save(path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ((6, 5, 4), r"1 value\(s\) a voxel in 3 dimensions"),
+        ((6, 5, 4, 3), r"1 value\(s\) a voxel in 4 dimensions"),
+        ((6, 5, 4, 1, 3), r"1 value\(s\) a voxel in 5 dimensions"),
+    ],
+    ids=str,
+)
+def test_an_array_that_does_not_say_it_is_a_transform_is_refused(tmp_path, shape, why):
+    nibabel.save(nibabel.Nifti1Image(np.zeros(shape, np.float32), np.eye(4)), tmp_path / "x.nii.gz")
+    with pytest.raises(BadInput, match=f"is not a transform: it has {why}"):
+        Transform.load(tmp_path / "x.nii.gz")
+
+
+def test_vectors_of_another_length_than_the_space_are_refused(tmp_path):
+    image = to_sitk(np.zeros((2, 6, 5, 4)), Grid.plain((6, 5, 4), (1.0,) * 3), is_vector=True)
+    sitk.WriteImage(image, str(tmp_path / "x.mha"))
+    with pytest.raises(BadInput, match=r"2 value\(s\) a voxel in 3 dimensions"):
+        Transform.load(tmp_path / "x.mha")
+
+
+@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+def test_a_damaged_or_missing_transform_is_refused_in_one_line(d, tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    with pytest.raises(BadInput, match="there is no"):
+        Transform.load(path)
+    path.write_text("not a transform\n" * 50)
+    with pytest.raises(BadInput, match="cannot read") as raised:
+        Transform.load(path)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_transform_with_nan_or_infinity_is_refused(d, tmp_path, suffix, value):
+    displacement = np.zeros((d, *SHAPES[d]))
+    displacement.flat[7] = value
+    Transform(displacement, Grid.plain(SHAPES[d], (1.0,) * d)).save(tmp_path / f"x{suffix}")
+    with pytest.raises(BadInput, match="contains NaN or infinite"):
+        Transform.load(tmp_path / f"x{suffix}")
+
+
+# Labels
+
+
+def test_labels_are_those_of_the_nearest_voxel_as_in_simpleitk(grid):
+    labels, transform = blobs(around(grid), np.int16), moved(grid)
+    found = transform.apply_labels(labels, grid)
+    assert_array_equal(found.array, resampled(labels, grid, transform.itk, sitk.sitkNearestNeighbor))
+    assert found.array.dtype == np.int16
+    assert len(np.unique(found.array)) > 1
+
+
+def test_smooth_labels_are_those_of_greatest_weight_after_the_motion(grid):
+    labels, transform = blobs(around(grid)), moved(grid)
+    indicators = [labels.with_array((labels.array == label).astype(np.float64)) for label in range(4)]
+    weights = np.stack([resampled(indicator, grid, transform.itk) for indicator in indicators])
+    first, second = np.sort(weights, axis=0)[:-3:-1]
+    clear = first > second + 1e-6
+    assert clear.mean() > 0.5
+    assert_array_equal(transform.apply_labels(labels, smooth=True).array[clear], weights.argmax(0)[clear])
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float32])
+def test_labels_of_truth_values_and_floats_become_integers(oblique, dtype):
+    labels = blobs(oblique)
+    found = moved(oblique).apply_labels(labels.with_array(labels.array.astype(dtype))).array
+    expected = moved(oblique).apply_labels(labels.with_array(labels.array.astype(dtype).astype(np.uint8))).array
+    assert found.dtype.kind == "i"
+    assert_array_equal(found, expected)
+
+
+def test_an_image_is_no_label_map(oblique):
+    with pytest.raises(BadInput, match="not a label map"):
+        moved(oblique).apply_labels(picture(oblique))
+
+
+# Calculus
+
+
+def test_on_another_grid_a_transform_moves_its_voxels_alike(grid):
+    """And those outside its own grid not at all."""
+    transform, other = moved(grid), around(grid)
+    x = everywhere(other)
+    found = transform.on(other)
+    assert found.grid == other
+    assert_allclose(found.displacement.reshape(len(grid.shape), -1).T, transform.points(x) - x, atol=1e-6)
+    assert transform.on(grid) is transform
+
+
+def test_composing_is_moving_twice(grid):
+    first = moved(around(grid))
+    second = moved(grid, amplitude=-4.0, sigma=3.0)
+    x = everywhere(first.grid)
+    assert_allclose(second.compose(first).points(x), second.points(first.points(x)), atol=1e-4)
+    assert np.abs(second.compose(first).points(x) - first.compose(second).points(x)).max() > 0.5  # order matters
+
+
+def test_the_jacobian_of_an_affine_motion_is_its_determinant(grid):
+    d = len(grid.shape)
+    A = np.array([[1.1, 0.2, 0.0], [-0.1, 0.9, 0.1], [0.05, 0.0, 1.2]])[:d, :d]
+    assert_allclose(of_affine(A, grid).jacobian(), np.linalg.det(A), atol=1e-4)
+
+
+def test_the_jacobian_is_negative_where_a_motion_mirrors_and_below_1_where_it_shrinks(grid):
+    d = len(grid.shape)
+    assert (of_affine(np.diag([-1.0, 1.0, 1.0][:d]), grid).jacobian() < 0).all()
+    assert_allclose(of_affine(0.5 * np.eye(d), grid).jacobian(), 0.5**d, atol=1e-4)
+
+
+def test_the_inverse_of_an_affine_motion_is_the_affine_inverse(grid):
+    """Contracting, so that the inverse needs nothing from outside the grid near its middle."""
+    d = len(grid.shape)
+    A = turn(d, 0.1, 0.05, -0.03) * 1.05
+    back = of_affine(A, grid).inverse().transform
+    expected = of_affine(np.linalg.inv(A), grid).displacement
+    middle = (slice(None), *(slice(n // 3, n - n // 3) for n in grid.shape))
+    assert_allclose(back.displacement[middle], expected[middle], atol=5e-3)
+
+
+@pytest.mark.parametrize("where", ["its own grid", "that of moving", "a finer grid"])
+def test_there_and_back_is_home_on_any_grid(grid, where):
+    """Both ways round, for points of the middle, in millimetres."""
+    transform = moved(grid, amplitude=2.0)
+    target = {"its own grid": None, "that of moving": finer(around(grid)), "a finer grid": finer(grid)}[where]
+    back, residual = transform.inverse(target)
+    assert back.grid == (target or grid)
+    x = inside(grid, 3.0)
+    x = x[((y := back.grid.index(x)) > 2).all(1) & (y < np.array(back.grid.shape) - 3).all(1)]
+    assert len(x) > 8
+    assert np.linalg.norm(transform.points(x) - x, axis=1).mean() > 0.2
+    tolerance = 0.02 if where == "its own grid" else 0.1
+    assert np.linalg.norm(transform.points(back.points(x)) - x, axis=1).max() < tolerance
+    assert np.linalg.norm(back.points(transform.points(x)) - x, axis=1).max() < tolerance
+    assert np.median(residual) < 0.02
+
+
+@pytest.mark.parametrize("amplitude", [2.0, 25.0], ids=["smooth", "folding"])
+def test_the_residual_is_how_far_from_home_each_voxel_ends(grid, amplitude):
+    """Whatever the field: it is measured on the inverse as it is given."""
+    transform = moved(grid, amplitude=amplitude, sigma=3.0)
+    back, residual = transform.inverse()
+    y = everywhere(grid)
+    left = np.linalg.norm(transform.points(back.points(y)) - y, axis=1).reshape(grid.shape)
+    assert_allclose(residual, left, atol=1e-6)
+    folds = (transform.jacobian() < 0).any()
+    assert folds == (amplitude > 5)
+    assert inner(residual, 3).max() > 1 if folds else inner(residual, 3).max() < 0.02
+
+
+def test_what_nothing_reaches_is_far_from_home(grid):
+    """A motion that draws everything to the centre has no inverse, and the residual says so."""
+    transform = of_affine(np.zeros((len(grid.shape),) * 2), grid)
+    residual = transform.inverse().residual
+    y = everywhere(grid)
+    distance = np.linalg.norm(y - y.mean(0), axis=1).reshape(grid.shape)
+    assert (residual > 0.5 * distance).mean() > 0.9
+
+
+def test_a_transform_says_its_size(oblique):
+    assert repr(Transform(np.full((len(oblique.shape), *oblique.shape), 2.0), oblique)).startswith("Transform((")
+
+
+# Real images
+
+
+@pytest.mark.slow
+def test_on_real_hearts_there_and_back_is_home(data_root, tmp_path):
+    folder = next(path for path in sorted((data_root / "acdc").iterdir()) if path.is_dir())
+    fixed, moving = (read_image(folder / f"{folder.name}_frame0{k}.nii.gz") for k in (1, 2))
+    transform = register_images(fixed, moving).transform
+    transform.save(tmp_path / "x.nii.gz")
+    back = transform.inverse(moving.grid).transform
+    heart = read_image(folder / f"{folder.name}_frame01_gt.nii.gz").array > 0
+    x = fixed.grid.points(np.argwhere(heart)[::50].astype(float))
+    y = transform.points(x)
+    assert np.linalg.norm(y - x, axis=1).mean() > 1
+    assert np.median(np.linalg.norm(back.points(y) - x, axis=1)) < 0.1
+    theirs = as_simpleitk_reads(tmp_path / "x.nii.gz")
+    assert_allclose(y, [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)

@@ -1,0 +1,60 @@
+"""How tests use a page that a browser shows."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+# The colour of the middle of every pixel of the image, row by row.
+SAMPLE = """
+const canvas = document.querySelector(`[data-panel="${arguments[0]}"] canvas`), [w, h] = arguments[1];
+const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height), out = [];
+for (let y = 0; y < h; y++) for (let x = 0; x < w; x++) {
+  const column = Math.floor((x + 0.5) * canvas.width / w), row = Math.floor((y + 0.5) * canvas.height / h);
+  for (let c = 0; c < 3; c++) out.push(data[4 * (row * canvas.width + column) + c]);
+}
+return out;
+"""
+
+
+def tool(name):
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed: it shows the page to the tests")
+    return path
+
+
+def one(page, selector):
+    return page.find_element("css selector", selector)
+
+
+def press(page, key):
+    from selenium.webdriver import ActionChains
+
+    ActionChains(page).send_keys(key).perform()
+
+
+def set_range(page, identifier, value):
+    script = (
+        "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('input'))"
+    )
+    page.execute_script(script, identifier, value)
+
+
+def colours(page, panel, shape=(24, 20)):
+    """(across, down, RGB) of every pixel of the image, as the panel shows it."""
+    values = page.execute_script(SAMPLE, panel, shape[:2])
+    return np.array(values).reshape(shape[1], shape[0], 3).swapaxes(0, 1)
+
+
+def greys(image, pair):
+    """What an image should look like: the middle 99 % of both images, from black to white."""
+    low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
+    return (255 * (image - low) / (high - low)).clip(0, 255)
+
+
+def show_only(page, fade):
+    """The comparison without outlines, at a fade from 0 (fixed) to 100."""
+    if one(page, "#outlines").is_selected():
+        press(page, "o")
+    set_range(page, "fade", fade)

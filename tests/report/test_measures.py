@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from vrnet.report.measures import Row, by_structure, headline, number, summary
+
+METRICS = {
+    "method": "TV-L1",
+    "device": "cpu",
+    "seconds": 0.4,
+    "slice_by_slice": True,
+    "shape": [160, 160],
+    "similarity": {"mae_before": 12.345, "mae_after": 4.0, "ncc_before": 0.5, "ncc_after": None},
+    "folding_percent": 0.0,
+    "folding_strict_percent": 0.02,
+    "dice": {"before": {"1": 0.6, "30": None, "mean": 0.62}, "after": {"1": 0.9, "30": None, "mean": 0.881}},
+    "target_registration_error_mm": {"before": 8.0, "after": 2.5},
+    "a_new_measure_mm": 1.25,
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.6239, "0.624"), (0, "0.000"), (5.678, "5.68"), (12.345, "12.3"), (123.4, "123"), (98765.4, "98765"),
+     (0.00012345, "0.00012"), (-1.5, "-1.50"), (np.float32(2), "2.00"), (None, "–"), (np.nan, "–"), (np.inf, "–"),
+     (True, "–"), ("text", "–")],
+)  # fmt: skip
+def test_a_number_has_three_digits_and_what_is_none_a_dash(value, text):
+    assert number(value) == text
+
+
+def test_the_headline_says_how_it_went():
+    assert headline(METRICS) == [
+        Row("Mean Dice", "0.620", "0.881"),
+        Row("Mean |difference|", "12.3", "4.00"),
+        Row("Folded", "–", "0.020 %"),
+        Row("Time", "–", "0.400 s"),
+    ]
+
+
+def test_every_measure_has_a_row_and_nothing_else_has():
+    rows = {row.name: (row.before, row.after) for row in summary(METRICS)}
+    assert rows == {
+        "Dice": ("0.620", "0.881"),
+        "Target registration error (mm)": ("8.00", "2.50"),
+        "Mean absolute difference": ("12.3", "4.00"),
+        "Normalised cross-correlation": ("0.500", "–"),
+        "Folded, central differences (%)": ("–", "0.000"),
+        "Folded, any one-sided difference (%)": ("–", "0.020"),
+        "A new measure (mm)": ("–", "1.25"),
+    }
+    assert next(iter(rows)) == "Dice"
+
+
+def test_a_structure_that_is_absent_has_dashes():
+    (block,) = by_structure(METRICS)
+    assert block.name == "Dice"
+    assert block.rows == [Row("1", "0.600", "0.900"), Row("30", "–", "–")]
+
+
+def test_nothing_measured_is_nothing_to_say():
+    assert headline({}) == summary({}) == by_structure({}) == []

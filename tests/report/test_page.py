@@ -1,0 +1,98 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from tests.report.browsing import one
+from tests.report.conftest import HOSTILE, SCRIPT
+from vrnet.images.grid import Grid
+from vrnet.report.page import curve, write_report
+from vrnet.report.pair import Pair
+
+PAGES = ["volume", "single", "heart", "bare"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_opens_from_disk_without_errors_or_network(look, pages, name):
+    page = look(name)
+    assert page.current_url.startswith("file:")
+    assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert all(address.startswith("data:") for address in loaded)
+    assert not re.findall(r"(?:https?:)?//[a-z]+\.", (pages / f"{name}.html").read_text())
+
+
+def test_a_dark_screen_gets_a_dark_page(look):
+    def background(page):
+        return sum(
+            map(int, re.findall(r"\d+", page.execute_script("return getComputedStyle(document.body).backgroundColor")))
+        )
+
+    assert background(look("heart", color_scheme="light")) > 3 * 200
+    assert background(look("heart", color_scheme="dark")) < 3 * 60
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_wider_than_a_phone(look, name):
+    page = look(name, width=360, height=740)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+    overflowing = "return [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 360)"
+    assert page.execute_script(overflowing + ".map((e) => e.outerHTML)") == []
+
+
+def test_a_hostile_file_name_is_text(look):
+    page = look("bare")
+    assert HOSTILE in one(page, "h1").text
+    assert HOSTILE in page.title
+    assert SCRIPT in one(page, ".run").text
+    assert page.find_elements("css selector", "h1 *:not(.arrow), .run dd *") == []
+
+
+def test_measures_and_files_are_in_the_page(look):
+    page = look("volume")
+    assert one(page, "h1").text == "ED.nii ← ES.nii"
+    assert "0.500 → 0.750" in one(page, ".headline").text
+    cells = [
+        [cell.text for cell in row.find_elements("css selector", "th, td")]
+        for row in page.find_elements("css selector", ".blocks tbody tr")
+    ]
+    assert cells == [["7", "0.500", "0.750"], ["-2", "–", "–"]]
+    assert one(page, "svg polyline").is_displayed()
+
+
+def test_the_curve_falls_as_the_energies_do():
+    drawn = curve([4.0, 2.0, 1.0])
+    (x0, y0), (x1, y1), (x2, y2) = drawn.points
+    assert x1 - x0 == x2 - x1 > 0
+    assert y0 == 0  # the largest on top
+    assert_allclose((y1 - y0) / (y2 - y1), 2, rtol=0.01)
+    assert curve([1.0]) is None
+    assert curve([1.0, 1.0]).points[0][1] == 0
+
+
+def test_a_page_replaces_another_whole(tmp_path, heart):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    write_report(path, heart, {"method": None, "extra": {"deep": {"er": [1]}}, "seconds": None}, [np.nan, 1.0], {})
+    assert path.read_text().lstrip().startswith("<!doctype html>")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_what_is_left_out_is_said(tmp_path):
+    shape = (400, 4, 200)
+    image, u = np.zeros(shape), np.zeros((3, *shape))
+    write_report(tmp_path / "large.html", Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0))), {}, [], {})
+    text = (tmp_path / "large.html").read_text()
+    assert "one slice in 4 is shown" in text
+    assert "a pixel is 2 × 1 voxels" in text
+
+
+def test_a_page_of_a_stack_is_small(tmp_path, random):
+    """Ten slices of noise, which nothing compresses, below 3 MB."""
+    shape = (160, 160, 10)
+    images = random(3, *shape).numpy()
+    u = torch.nn.functional.interpolate(random(1, 3, 8, 8, 5), shape, mode="trilinear")[0].numpy()
+    write_report(tmp_path / "report.html", Pair(*images, u, Grid.plain(shape, (1.8, 1.8, 10.0))), {}, [], {})
+    assert (tmp_path / "report.html").stat().st_size < 3e6

@@ -1,0 +1,206 @@
+"""Registration in the world: headers, formats and orientations do not matter, only where tissue is."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
+from scipy.spatial.transform import Rotation
+
+import vrnet
+from vrnet import BadInput, Grid, Image, read_image, register_images, write_image
+from vrnet.data.phantom import phantom
+from vrnet.images.io import to_sitk
+from vrnet.images.resample import brought
+
+SIZES = {2: (96, 96), 3: (56, 48, 40)}
+SPACING = {2: (2.0, 2.0), 3: (3.0, 3.0, 3.0)}
+
+
+def oblique(d):
+    return Rotation.from_euler("zyx", [0.4, 0.3 * (d == 3), -0.5 * (d == 3)]).as_matrix()[:d, :d]
+
+
+@cache
+def heart(d):
+    """A phantom patient somewhere in the world, obliquely: (fixed, moving, labels of either)."""
+    patient = phantom(5, SIZES[d], SPACING[d][0])
+    pose = tuple(oblique(d).ravel().tolist())
+    grid = Grid(SIZES[d], SPACING[d], (-40.0, 25.0, 110.0)[:d], pose)
+    parts = patient.fixed, patient.moving, patient.fixed_labels, patient.moving_labels
+    return tuple(Image(part[0, 0].numpy(), grid) for part in parts)
+
+
+@cache
+def found(d):
+    return register_images(*heart(d)[:2])
+
+
+def median_difference(a, b, where):
+    """Median distance, in mm, between two transforms over the labelled voxels of an image."""
+    x = where.grid.points(np.argwhere(where.array > 0).astype(float)[::7])
+    return np.median(np.linalg.norm(a.points(x) - b.points(x), axis=1))
+
+
+def test_the_transform_takes_a_point_of_fixed_to_the_same_tissue_in_moving(d):
+    """Labels brought by it, in SimpleITK, cover those of fixed far better than before."""
+    fixed, moving, fixed_labels, moving_labels = heart(d)
+    warped = sitk.Resample(to_sitk(moving_labels.array, moving.grid), found(d).transform.itk, sitk.sitkNearestNeighbor)
+    scores = []
+    for other in (to_sitk(moving_labels.array, moving.grid), warped):
+        overlap = sitk.LabelOverlapMeasuresImageFilter()
+        overlap.Execute(to_sitk(fixed_labels.array, fixed.grid), sitk.Cast(other, sitk.sitkUInt8))
+        scores.append(overlap.GetDiceCoefficient())
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_warped_is_what_simpleitk_makes_of_moving_and_the_saved_transform(d, tmp_path):
+    fixed, moving = heart(d)[:2]
+    found(d).transform.save(tmp_path / "t.nii.gz")
+    transform = sitk.DisplacementFieldTransform(sitk.ReadImage(str(tmp_path / "t.nii.gz")))
+    expected = sitk.Resample(to_sitk(moving.array, moving.grid), to_sitk(fixed.array, fixed.grid), transform)
+    inside = (slice(4, -4),) * d
+    difference = np.abs(sitk.GetArrayFromImage(expected).T - found(d).warped.array)[inside]
+    assert difference.max() < 1e-3 * np.ptp(moving.array)
+
+
+@pytest.mark.parametrize("kind", [".nii", ".nii.gz", ".mha", ".nrrd"])
+def test_the_format_does_not_matter(d, kind, tmp_path):
+    for name, image in zip(("fixed", "moving"), heart(d)[:2], strict=True):
+        write_image(image, tmp_path / f"{name}{kind}")
+    result = register_images(*(read_image(tmp_path / f"{name}{kind}") for name in ("fixed", "moving")))
+    assert median_difference(result.transform, found(d).transform, heart(d)[2]) < 0.05
+
+
+def reoriented(image, order, flips):
+    """The same voxels at the same places, with axes permuted and turned round in the array and in the header."""
+    axes, d = image.grid.axes[:, order], len(order)
+    corner = [n - 1 if flip else 0 for n, flip in zip(np.array(image.grid.shape)[order], flips, strict=True)]
+    spacing = np.array(image.grid.spacing)[order]
+    origin = image.grid.origin + axes @ (spacing * corner)
+    signs = [-1.0 if flip else 1.0 for flip in flips]
+    array = np.flip(image.array.transpose(order), [i for i in range(d) if flips[i]]).copy()
+    grid = Grid(array.shape, tuple(spacing), tuple(origin), tuple((axes * signs).ravel()))
+    return Image(array, grid)
+
+
+@pytest.mark.parametrize("which", ["both", "moving alone"])
+@pytest.mark.parametrize(("order", "flips"), [((1, 0, 2), (True, False, True)), ((2, 0, 1), (False, True, True))])
+def test_the_orientation_of_the_arrays_does_not_matter(d, which, order, flips):
+    order = [axis for axis in order if axis < d]
+    fixed, moving, labels, _ = heart(d)
+    turned = reoriented(moving, order, flips[:d])
+    x = np.argwhere(moving.array > 0.5)[:5].astype(float)
+    assert_allclose(brought(turned, moving.grid).array, moving.array, atol=1e-4)
+    assert_allclose(turned.grid.index(moving.grid.points(x)).round(3) % 1, 0, atol=1e-3)
+    result = register_images(reoriented(fixed, order, flips[:d]) if which == "both" else fixed, turned)
+    assert median_difference(result.transform, found(d).transform, labels) < 0.05
+
+
+def test_moving_may_lie_on_a_grid_of_its_own(d):
+    """Moving resampled finely, turned and shifted in its header alone, gives the same motion."""
+    fixed, moving, labels, _ = heart(d)
+    spacing = tuple(0.6 * h for h in moving.grid.spacing)
+    shape = tuple(int(1.9 * n) for n in moving.grid.shape)
+    turned = oblique(d) @ oblique(d).T @ np.linalg.inv(oblique(d)).T
+    centre = moving.grid.points((np.array(moving.grid.shape)[None] - 1) / 2)[0]
+    origin = centre - turned @ (np.array(spacing) * (np.array(shape) - 1) / 2)
+    other = brought(moving, Grid(shape, spacing, tuple(origin), tuple(turned.ravel())))
+    result = register_images(fixed, other)
+    assert result.warped.grid == fixed.grid
+    assert median_difference(result.transform, found(d).transform, labels) < 0.35 * min(moving.grid.spacing)
+
+
+def thick(image, h):
+    """A volume, or a stack, in slices h apart."""
+    n = int((image.grid.shape[2] - 1) * image.grid.spacing[2] / h) + 1
+    return brought(image, Grid((*image.grid.shape[:2], n), (*image.grid.spacing[:2], h), image.grid.origin,
+                               image.grid.direction))  # fmt: skip
+
+
+def stack():
+    return [thick(image, 15.0) for image in heart(3)[:2]]
+
+
+@pytest.mark.parametrize("finer", [7.5, 5.0])
+def test_a_thick_stack_and_its_resampling_give_the_same_motion(finer):
+    """Slices 15 mm apart, and the same stack resampled more finely: far closer than if voxels were taken as cubes."""
+    labels, pairs = heart(3)[2], [[thick(image, h) for image in stack()] for h in (15.0, finer)]
+    known, ignored = (
+        [
+            vrnet.Transform.from_voxels(
+                vrnet.register(a.array, b.array, spacing=a.grid.spacing if spaced else None).field, a.grid
+            )
+            for a, b in pairs
+        ]
+        for spaced in (True, False)
+    )
+    still = vrnet.Transform(0 * known[0].displacement, known[0].grid)
+    assert median_difference(*known, labels) < 0.22 * median_difference(known[0], still, labels)
+    assert median_difference(*known, labels) < 0.65 * median_difference(*ignored, labels)
+
+
+def test_thick_slices_are_registered_each_unless_told_otherwise():
+    images = stack()
+    assert register_images(*images).slice_axis == 2
+    assert register_images(*images, slices="together").slice_axis is None
+    assert register_images(*heart(3)[:2], "identity").slice_axis is None
+    assert register_images(*heart(3)[:2], "identity", slices="each").slice_axis == 2
+    with pytest.raises(BadInput, match="no slices"):
+        register_images(*heart(2)[:2], slices="each")
+
+
+def test_motion_across_slices_is_none_in_the_world_either():
+    result = register_images(*stack())
+    across = result.transform.grid.axes[:, 2]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() < 1e-4
+    assert np.linalg.norm(result.transform.displacement, axis=0).max() > 1
+
+
+def test_a_single_slice_stored_as_a_volume_is_a_slice():
+    fixed, moving = (one_slice(image) for image in heart(3)[:2])
+    result = register_images(fixed, moving)
+    assert result.slice_axis == 2
+    flat = vrnet.register(fixed.array[..., 0], moving.array[..., 0], spacing=fixed.grid.spacing[:2])
+    assert_allclose(result.transform.in_voxels()[:2, ..., 0], flat.field, atol=1e-4)
+    assert_allclose(result.warped.array[5:-5, 5:-5, 0], flat.warped[5:-5, 5:-5], atol=2e-3)
+
+
+def one_slice(image):
+    grid = image.grid
+    return Image(image.array[..., 20:21], Grid((*grid.shape[:2], 1), grid.spacing, grid.origin, grid.direction))
+
+
+def test_integer_images_are_registered_as_their_values(d):
+    fixed, moving, labels, _ = heart(d)
+    coded = [image.with_array((1000 * image.array).round().astype(np.int16)) for image in (fixed, moving)]
+    assert median_difference(register_images(*coded).transform, found(d).transform, labels) < 0.1
+
+
+def test_images_far_apart_are_bad_input(d):
+    fixed, moving = heart(d)[:2]
+    away = Image(moving.array, Grid(moving.grid.shape, moving.grid.spacing, (9e3,) * d, moving.grid.direction))
+    with pytest.raises(BadInput, match="do not overlap"):
+        register_images(fixed, away)
+
+
+def test_an_image_and_a_volume_are_bad_input():
+    with pytest.raises(BadInput, match=r"2D and .* 3D"):
+        register_images(heart(2)[0], heart(3)[0])
+
+
+@pytest.mark.slow
+def test_the_uk_biobank_sample_registers_as_it_is(data_root):
+    folder = next(path for path in (data_root / "ukbb_sample").rglob("sa_ED.nii.gz")).parent
+    images = [read_image(folder / f"{name}.nii.gz") for name in ("sa_ED", "sa_ES", "label_sa_ED", "label_sa_ES")]
+    result = register_images(*images[:2])
+    warped = result.transform.apply_labels(images[3])
+    for label in (1, 2, 3):
+        before, after = (
+            2 * ((images[2].array == label) & (other.array == label)).sum()
+            / ((images[2].array == label).sum() + (other.array == label).sum())
+            for other in (images[3], warped)
+        )  # fmt: skip
+        assert after > before + 0.02
+    assert result.slice_axis == 2
