@@ -1,27 +1,32 @@
+import csv
 import json
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
 
-from vrnet import __version__, cli, names
+from vrnet import Grid, Image, Transform, __version__, cli, names, read_image, write_image
+from vrnet.data.phantom import phantom
 
-IMAGES = {"fixed", "moving", "warped", "fixed_labels", "moving_labels", "warped_labels", "transform"}
-FILES = {f"{name}.nii.gz" for name in IMAGES} | {"metrics.json", "overview.png"}
+RESULTS = {"warped.nii.gz", "transform.nii.gz", "metrics.json"}
+PAGES = {"report.html", "overview.png"}
 METRICS = {
     "method",
     "device",
     "seconds",
+    "slice_by_slice",
     "shape",
     "spacing_mm",
     "similarity",
     "folding_percent",
     "folding_strict_percent",
     "jacobian_gradient",
-    "dice",
-    "hausdorff_mm",
 }
+OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
 
 
 @pytest.fixture
@@ -40,6 +45,158 @@ def vrnet(monkeypatch, capsys):
     return run
 
 
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    """A folder with a phantom's images and labels, and a transform: fixed.nii.gz and so on."""
+    folder, patient = tmp_path_factory.mktemp("files"), phantom(3, (64, 64), 4.0)
+    grid = Grid((64, 64), (4.0, 4.0), (-50.0, 20.0), (0.8, -0.6, 0.6, 0.8))
+    for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
+        write_image(Image(getattr(patient, name)[0, 0].numpy(), grid), folder / f"{name}.nii.gz")
+    Transform.from_voxels(patient.field[0].numpy(), grid).save(folder / "true.nii.gz")
+    return folder
+
+
+@pytest.fixture
+def register(vrnet, files, tmp_path):
+    """register("--report") gives (folder, stdout) of a run on the files."""
+
+    def run(*words):
+        status, out, err = vrnet(
+            "register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out", *words
+        )
+        assert status == 0, err
+        return tmp_path / "out", out
+
+    return run
+
+
+def contents(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_register_writes_the_documented_files_and_no_other(register):
+    folder, out = register()
+    assert contents(folder) == RESULTS
+    assert set(json.loads((folder / "metrics.json").read_text())) == METRICS
+    assert all(name in out for name in RESULTS)
+
+
+def test_register_with_labels_and_a_report_writes_those_too(register, files):
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    folder, out = register(*labels, "--report")
+    assert contents(folder) == RESULTS | PAGES | {"warped_labels.nii.gz"}
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert set(metrics) == METRICS | OVERLAPS
+    assert set(metrics["similarity"]) == {"mae_before", "mae_after", "ncc_before", "ncc_after"}
+    for measure in OVERLAPS:
+        assert set(metrics[measure]) == {"before", "after"}
+        assert set(metrics[measure]["before"]) == set(metrics[measure]["after"]) == {"1", "2", "3", "mean"}
+    assert metrics["dice"]["after"]["mean"] > metrics["dice"]["before"]["mean"] + 0.1
+    assert f"{metrics['dice']['after']['mean']:.3f}" in out
+    assert (metrics["shape"], metrics["spacing_mm"]) == ([64, 64], pytest.approx([4, 4]))
+    assert read_image(folder / "warped_labels.nii.gz").array.dtype == read_image(labels[3]).array.dtype
+
+
+def test_what_an_earlier_run_left_is_gone(register, files):
+    folder, _ = register("--moving-labels", files / "moving_labels.nii.gz", "--report")
+    (folder / "mine.txt").write_text("kept")
+    register()
+    assert contents(folder) == RESULTS | {"mine.txt"}
+
+
+def test_a_label_that_cannot_be_measured_is_null(register, files, tmp_path):
+    labels = read_image(files / "fixed_labels.nii.gz")
+    write_image(labels.with_array(np.where(labels.array == 1, 9, labels.array)), tmp_path / "other.nii.gz")
+    folder, _ = register("--fixed-labels", tmp_path / "other.nii.gz", "--moving-labels", files / "moving_labels.nii.gz")
+    distances = json.loads((folder / "metrics.json").read_text())["hausdorff_mm"]["after"]
+    assert distances["1"] is None
+    assert distances["9"] is None
+    assert distances["mean"] > 0
+
+
+def test_evaluate_measures_what_register_measured(register, vrnet, files, tmp_path):
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    folder, _ = register(*labels)
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    ours = json.loads((folder / "metrics.json").read_text())
+    for what in (folder / "transform.nii.gz", "TV-L1"):
+        assert vrnet("evaluate", what, *pair, *labels, "--out", tmp_path / "m.json")[0] == 0
+        theirs = json.loads((tmp_path / "m.json").read_text())
+        for key in OVERLAPS | {"similarity"}:
+            flat = [part if isinstance(part, dict) else {"": part} for part in ours[key].values()]
+            other = [part if isinstance(part, dict) else {"": part} for part in theirs[key].values()]
+            for a, b in zip(flat, other, strict=True):
+                assert a == pytest.approx(b, abs=1e-3)
+    assert vrnet("evaluate", "identity", *pair, *labels, "--out", tmp_path / "m.json")[0] == 0
+    nothing = json.loads((tmp_path / "m.json").read_text())
+    assert nothing["dice"]["before"] == nothing["dice"]["after"] == pytest.approx(ours["dice"]["before"])
+
+
+def test_evaluate_measures_landmarks(vrnet, files, tmp_path):
+    """The true motion takes landmarks to their targets; no motion leaves them as far as they were."""
+    true, x = Transform.load(files / "true.nii.gz"), np.argwhere(read_image(files / "fixed_labels.nii.gz").array == 2)
+    x = true.grid.points(x[::20].astype(float))
+    for name, values in (("fixed", x), ("moving", true.points(x))):
+        rows = [["name", "X", "Y"], *([f"p{i}", *row] for i, row in enumerate(-values))]
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    points = "--fixed-points", tmp_path / "fixed.csv", "--moving-points", tmp_path / "moving.csv", "--space", "RAS"
+    status, out, err = vrnet("evaluate", files / "true.nii.gz", *pair, *points, "--out", tmp_path / "m.json")
+    assert status == 0, err
+    error = json.loads((tmp_path / "m.json").read_text())["target_registration_error_mm"]
+    assert_allclose(error["before"], np.linalg.norm(true.points(x) - x, axis=1).mean(), rtol=1e-5)
+    assert error["after"] < 1e-3 < 1 < error["before"]
+    assert "target registration error" in out
+
+
+def test_apply_brings_moving_and_its_labels_to_fixed(register, vrnet, files, tmp_path):
+    folder, _ = register("--moving-labels", files / "moving_labels.nii.gz")
+    for words, name in (((), "moving"), (("--labels",), "moving_labels")):
+        out = tmp_path / f"{name}.mha"
+        applied = "apply", folder / "transform.nii.gz", files / f"{name}.nii.gz"
+        assert vrnet(*applied, "--reference", files / "fixed.nii.gz", "--out", out, *words)[0] == 0
+        expected = read_image(folder / f"{name.replace('moving', 'warped')}.nii.gz").array
+        assert_allclose(read_image(out).array, expected, atol=1e-3)
+        assert read_image(out).array.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("words", [("--labels", "--smooth"), ("--interpolation", "bspline")])
+def test_apply_has_other_interpolations(vrnet, files, tmp_path, words):
+    moving = files / ("moving_labels.nii.gz" if "--labels" in words else "moving.nii.gz")
+    words = *words, "--reference", files / "fixed.nii.gz", "--out", tmp_path / "out.nrrd"
+    assert vrnet("apply", files / "true.nii.gz", moving, *words)[0] == 0
+    transform, image = Transform.load(files / "true.nii.gz"), read_image(moving)
+    expected = (
+        transform.apply_labels(image, smooth=True)
+        if "--labels" in words
+        else transform.apply(image, interpolation="bspline")
+    )
+    assert_allclose(read_image(tmp_path / "out.nrrd").array, expected.array, atol=1e-5)
+
+
+def test_invert_says_how_exact_it_is(vrnet, files, tmp_path):
+    status, out, _ = vrnet("invert", files / "true.nii.gz", "--out", tmp_path / "back.h5")
+    assert status == 0
+    there, back = Transform.load(files / "true.nii.gz"), Transform.load(tmp_path / "back.h5")
+    x = there.grid.points(np.argwhere(np.ones((40, 40))) + 12.0)
+    error = np.linalg.norm(there.points(back.points(x)) - x, axis=1)
+    assert np.median(error) < 0.1
+    assert "half of the points end within 0.0" in out
+
+
+def test_points_go_where_simpleitk_takes_them(vrnet, files, tmp_path):
+    (tmp_path / "in.csv").write_text("label,x,y\napex,-20,120\nbase,30.5,140\n")
+    status, out, _ = vrnet("points", files / "true.nii.gz", tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+    assert status == 0
+    assert "2 points in LPS" in out
+    transform = sitk.DisplacementFieldTransform(sitk.ReadImage(str(files / "true.nii.gz"), sitk.sitkVectorFloat64))
+    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    for row, point in zip(rows, [(-20.0, 120.0), (30.5, 140.0)], strict=True):
+        assert_allclose([float(row["x"]), float(row["y"])], transform.TransformPoint(point), atol=1e-3)
+    assert [row["label"] for row in rows] == ["apex", "base"]
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """(folder, process): `vrnet demo` as a process of its own, in an empty folder."""
@@ -50,23 +207,12 @@ def demo(tmp_path_factory):
     return folder / "out", process
 
 
-def test_demo_writes_the_documented_files_and_no_other(demo):
+def test_demo_writes_what_register_writes_and_the_images(demo):
     folder, _ = demo
-    assert {path.name for path in folder.iterdir()} == FILES
+    images = {"fixed.nii.gz", "moving.nii.gz", "fixed_labels.nii.gz", "moving_labels.nii.gz"}
+    assert contents(folder) == RESULTS | PAGES | images | {"warped_labels.nii.gz"}
     assert all(path.stat().st_size > 0 for path in folder.iterdir())
-    assert (folder / "overview.png").read_bytes().startswith(b"\x89PNG")
     assert list(folder.parent.iterdir()) == [folder]
-
-
-def test_demo_s_metrics_json_has_the_documented_keys(demo):
-    metrics = json.loads((demo[0] / "metrics.json").read_text())
-    assert set(metrics) == METRICS
-    assert set(metrics["similarity"]) == {"mae_before", "mae_after"}
-    for measure in ("dice", "hausdorff_mm"):
-        assert set(metrics[measure]) == {"before", "after"}
-        assert set(metrics[measure]["before"]) == set(metrics[measure]["after"]) == {"1", "2", "3", "mean"}
-    assert (metrics["method"], metrics["shape"], metrics["spacing_mm"]) == ("TV-L1", [160, 160], [1.8, 1.8])
-    assert metrics["dice"]["after"]["mean"] > 0.9 > metrics["dice"]["before"]["mean"]
 
 
 def test_demo_shows_its_progress_apart_from_its_results(demo):
@@ -77,54 +223,8 @@ def test_demo_shows_its_progress_apart_from_its_results(demo):
     for label, name in (("3", "LV"), ("2", "Myo"), ("1", "RV"), ("mean", "mean")):
         (line,) = [line for line in process.stdout.splitlines() if f"Dice {name} " in line]
         assert [f"{metrics['dice'][when][label]:.3f}" in line for when in ("before", "after")] == [True, True]
-    assert "Look at out/overview.png" in process.stdout
-
-
-def test_demo_s_folder_is_made_and_written_again(vrnet, tmp_path):
-    folder = tmp_path / "a" / "b"
-    for method in ("Gaussian-L1", "tv-l1"):
-        status, out, _ = vrnet("demo", "--out", folder, "--method", method, "--seed", "2")
-        assert status == 0
-        assert f"{method} on a phantom heart".casefold() in out.casefold()
-        assert {path.name for path in folder.iterdir()} == FILES
-    assert json.loads((folder / "metrics.json").read_text())["method"] == "TV-L1"
-
-
-def one_line(text):
-    """Whether this is one line for a reader, not the trace of a crash."""
-    return len(text.splitlines()) == 1 and text.startswith("vrnet: ") and "Traceback" not in text
-
-
-@pytest.mark.parametrize("method", ["SyNN", "TVL1", "", "[/TV]", "[bold]"])
-def test_an_unknown_method_ends_in_one_line_and_nothing_written(vrnet, tmp_path, method):
-    status, out, err = vrnet("demo", "--out", tmp_path / "out", "--method", method)
-    assert (status, out) == (2, "")
-    assert one_line(err)
-    assert f'no method is called "{method}"' in err
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_a_file_ends_in_one_line_and_keeps_it(vrnet, tmp_path):
-    file = tmp_path / "out"
-    file.write_text("mine")
-    status, out, err = vrnet("demo", "--out", file)
-    assert (status, out) == (2, "")
-    assert err.splitlines()[-1].startswith("vrnet: cannot write to")
-    assert one_line(err)
-    assert file.read_text() == "mine"
-
-
-def test_a_folder_with_brackets_in_its_name_is_named_as_it_is(vrnet, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    status, out, _ = vrnet("demo", "--out", "run[red]", "--method", "Gaussian-L1")
-    assert status == 0
-    assert "Look at run[red]/overview.png" in out
-
-
-def test_a_seed_too_large_ends_in_one_line(vrnet, tmp_path):
-    status, _, err = vrnet("demo", "--out", tmp_path / "out", "--seed", 10**30)
-    assert status == 2
-    assert "Traceback" not in err
+    assert "Look at out/report.html" in process.stdout
+    assert "Distance from the true motion" in process.stdout
 
 
 def test_methods_lists_every_name_with_what_it_is(vrnet):
@@ -138,18 +238,21 @@ def test_the_version_is_printed(vrnet):
     assert vrnet("--version") == (0, f"vrnet {__version__}\n", "")
 
 
+COMMANDS = ("register", "demo", "apply", "invert", "points", "evaluate", "methods")
+
+
 def test_help_names_the_commands(vrnet):
     status, out, _ = vrnet("--help")
     assert status == 0
-    assert "demo" in out
-    assert "methods" in out
+    assert all(command in out for command in COMMANDS)
 
 
-@pytest.mark.parametrize("option", ["--out", "--method", "--seed"])
-def test_help_of_a_command_explains_its_options(vrnet, option):
-    status, out, _ = vrnet("demo", "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_explains_its_options(vrnet, command):
+    status, out, _ = vrnet(command, "--help")
     assert status == 0
-    assert option in out
+    assert len(out.splitlines()) > 3
+    assert "None|" not in out
 
 
 @pytest.mark.parametrize("words", [(), ("regster",), ("demo", "--seed", "many"), ("demo", "--nonsense")])
@@ -159,3 +262,10 @@ def test_a_command_that_makes_no_sense_has_status_2(vrnet, words, tmp_path, monk
     assert status == 2
     assert err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_with_brackets_in_its_name_is_named_as_it_is(vrnet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, out, _ = vrnet("demo", "--out", "run[red]", "--method", "Gaussian-L1")
+    assert status == 0
+    assert "Look at run[red]/report.html" in out

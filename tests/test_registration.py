@@ -312,7 +312,14 @@ def test_slices_have_the_spacing_within_them():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"spacing": (1.0, 0.0)}, {"slice_axis": 3}, {"spacing": (1.0,)}, {"spacing": (1.0, np.nan)}, {"slice_axis": 0}, {"device": "gpu"}],
+    [
+        {"spacing": (1.0, 0.0)},
+        {"slice_axis": 3},
+        {"spacing": (1.0,)},
+        {"spacing": (1.0, np.nan)},
+        {"slice_axis": 0},
+        {"device": "gpu"},
+    ],
 )
 def test_impossible_options_are_answered_in_one_line(wrong):
     with pytest.raises(BadInput) as raised:

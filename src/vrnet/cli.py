@@ -52,15 +52,13 @@ def register(
         report: Write report.html and overview.png too.
     """
     from vrnet.checking import device_named, named
-    from vrnet.images.io import made_folder
     from vrnet.workflow import read_case, run
 
-    chosen = named(method)
-    device_named(device)
+    chosen, _ = named(method), device_named(device)
     with stages() as stage:
         stage("reading")
         case = read_case(fixed, moving, fixed_labels, moving_labels)
-        done, written = run(stage, case, chosen, made_folder(out), slices=slices, device=device, report=report)
+        done, written = run(stage, case, chosen, out, slices=slices, device=device, report=report)
     screen.print(metrics_table(done.metrics))
     say(f"Wrote {', '.join(path.name for path in written)} in {out}.")
 
@@ -80,13 +78,12 @@ def demo(out: Folder = Path("demo"), method: str = "default", seed: int = 7) -> 
     from vrnet import demo as demonstration
     from vrnet.checking import named
     from vrnet.data.phantom import phantom
-    from vrnet.images.io import made_folder
     from vrnet.workflow import run
 
     chosen, patient = named(method), phantom(seed)
     case = demonstration.phantom_case(patient)
     with stages() as stage:
-        done, _ = run(stage, case, chosen, made_folder(out), report=True)
+        done, _ = run(stage, case, chosen, out, report=True)
         demonstration.write_case(case, out)
     error = demonstration.end_point_error(patient, done.transform)
     screen.print(metrics_table(done.metrics, demonstration.STRUCTURES))

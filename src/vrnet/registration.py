@@ -182,11 +182,11 @@ def register_images(
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, each on its own grid in the world.
 
-    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each" registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes
-    them one by one where they are at least three times as far apart as the voxels within them."""
+    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
+    registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
+    where they are at least three times as far apart as the voxels within them."""
     start = perf_counter()
-    check_pair(fixed, moving)
-    there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
+    there, axis = planned(fixed, moving, method, slices, device)
     before, backward = brought(moving, fixed.grid), fixed.grid.backward
     found = register(
         np.flip(fixed.array.astype(np.float32), backward),
@@ -201,6 +201,17 @@ def register_images(
     warped = transform.apply(moving)
     seconds = perf_counter() - start
     return ImageRegistration(transform, warped, before, found.energies, found.method, there.type, axis, seconds)
+
+
+def planned(
+    fixed: Image, moving: Image, method: str | Method, slices: Slices, device: str
+) -> tuple[torch.device, int | None]:
+    """Where to compute, and across which axis slices are registered one by one; BadInput if anything is in the way."""
+    check_pair(fixed, moving)
+    there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
+    check_axes(fixed.grid.shape, axis)
+    named(method).build()
+    return there, axis
 
 
 def mirrored(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:

@@ -13,12 +13,12 @@ from vrnet.checking import named
 from vrnet.errors import BadInput
 from vrnet.evaluation.evaluate import json_ready, overlap, regularity, similarity, target_registration_error
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image, write_image, written_whole
+from vrnet.images.io import made_folder, read_image, write_image, written_whole
 from vrnet.images.points import Points
 from vrnet.images.resample import brought, brought_labels
 from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
-from vrnet.registration import ImageRegistration, Slices, check_pair, register_images
+from vrnet.registration import ImageRegistration, Slices, check_pair, planned, register_images
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -60,6 +60,8 @@ def run(
     report: bool = False,
 ) -> tuple["Outcome", list[Path]]:
     """Register a case and write what became of it in the folder; `stage` is told what is being done."""
+    planned(case.fixed, case.moving, method, slices, device)
+    made_folder(folder)
     tick = stage(f"registering with {method}")
     found = register_images(case.fixed, case.moving, method, slices=slices, device=device, progress=tick)
     stage("measuring")

@@ -44,10 +44,11 @@ class Pair:
         return replace(flat, field=flat.field[:2])
 
     def main_slice(self) -> int:
-        """The slice of a volume with the largest labelled area; without labels, the middle one."""
-        if self.fixed_labels is None or not self.fixed_labels.any():
+        """The slice of a volume where the labels of both images are largest; without labels, the middle one."""
+        maps = [labels for labels in (self.fixed_labels, self.moving_labels) if labels is not None and labels.any()]
+        if not maps:
             return self.fixed.shape[2] // 2
-        return int(np.argmax(np.count_nonzero(self.fixed_labels, axis=(0, 1))))
+        return int(np.argmax(np.min([np.count_nonzero(labels, axis=(0, 1)) for labels in maps], axis=0)))
 
 
 def upright(pair: Pair) -> Pair:

@@ -1,0 +1,202 @@
+"""Bad input ends with one line that says what is wrong, exit status 2, and nothing half-written."""
+
+import gzip
+import re
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+import torch
+
+from vrnet import Grid, Image, Transform, cli, write_image
+
+GRID = Grid.plain((20, 18, 8), (1.5, 1.5, 8.0))
+
+
+def noise(shape=GRID.shape, seed=0):
+    return np.random.default_rng(seed).random(shape).astype(np.float32)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A folder of good files; out is a folder that is not there yet."""
+    write_image(Image(noise(), GRID), tmp_path / "fixed.nii.gz")
+    write_image(Image(noise(seed=1), GRID), tmp_path / "moving.nii.gz")
+    write_image(Image((noise() > 0.5).astype(np.uint8), GRID), tmp_path / "labels.nii.gz")
+    Transform.from_voxels(np.zeros((3, *GRID.shape)), GRID).save(tmp_path / "transform.nii.gz")
+    (tmp_path / "points.csv").write_text("x,y,z\n1,2,3\n")
+    return tmp_path
+
+
+# What spoils files["moving.nii.gz"], or makes another file; and the words that the answer must have.
+def image(array, grid=GRID):
+    return lambda folder: write_image(Image(array, grid), folder / "moving.nii.gz")
+
+
+def cut(name, part):
+    def spoil(folder):
+        path = folder / name
+        write_image(Image(noise(seed=1), GRID), path)
+        path.write_bytes(path.read_bytes()[: int(part * path.stat().st_size)])
+
+    return spoil
+
+
+def text(name):
+    return lambda folder: (folder / name).write_text("this is not an image")
+
+
+def with_value(value):
+    array = noise(seed=1)
+    array[3, 4, 5] = value
+    return image(array)
+
+
+def nifti(array, **header):
+    def spoil(folder):
+        made = nibabel.Nifti1Image(array, np.diag([-1.0, -1.0, 1.0, 1.0]))
+        nibabel.save(made, folder / "moving.nii")
+        raw = bytearray((folder / "moving.nii").read_bytes())
+        for offset, values in header.items():
+            data = np.asarray(values, np.float32).tobytes()
+            raw[int(offset[1:]) : int(offset[1:]) + len(data)] = data
+        (folder / "moving.nii.gz").write_bytes(gzip.compress(raw))
+        (folder / "moving.nii").unlink()
+
+    return spoil
+
+
+def mha(old, new):
+    def spoil(folder):
+        sitk.WriteImage(sitk.GetImageFromArray(noise()), str(folder / "moving.mha"))
+        (folder / "moving.mha").write_bytes((folder / "moving.mha").read_bytes().replace(old, new))
+
+    return spoil
+
+
+def colour(folder):
+    picture = np.random.default_rng(0).integers(0, 255, (20, 18, 3)).astype(np.uint8)
+    sitk.WriteImage(sitk.GetImageFromArray(picture, isVector=True), str(folder / "moving.png"))
+
+
+def folder_named(name):
+    return lambda folder: (folder / name).mkdir()
+
+
+def nothing(folder):
+    pass
+
+
+def register(moving="moving.nii.gz", *words, out="out", fixed="fixed.nii.gz"):
+    return lambda folder: ["register", folder / fixed, folder / moving, "--out", folder / out, *words]
+
+
+def with_labels(name):
+    return lambda folder: [*register()(folder), "--moving-labels", folder / name]
+
+
+def apply(transform="transform.nii.gz", moving="moving.nii.gz", out="out.nii.gz", *words):
+    return lambda folder: ["apply", folder / transform, folder / moving, "--reference", folder / "fixed.nii.gz",
+                           "--out", folder / out, *words]  # fmt: skip
+
+
+def points(table="points.csv", transform="transform.nii.gz"):
+    return lambda folder: ["points", folder / transform, folder / table, "--out", folder / "out.csv"]
+
+
+AWAY = Grid(GRID.shape, GRID.spacing, (1e4, 0.0, 0.0), GRID.direction)
+OTHER = Grid((20, 18, 9), *[getattr(GRID, part) for part in ("spacing", "origin", "direction")])
+FLAT = Grid.plain((20, 18), (1.5, 1.5))
+BAD = {
+    "missing": (nothing, register("absent.nii.gz"), "there is no"),
+    "truncated .nii.gz": (cut("moving.nii.gz", 0.5), register(), "incomplete"),
+    "truncated .nii": (cut("short.nii", 0.5), register("short.nii"), "incomplete"),
+    "truncated .mha": (cut("short.mha", 0.5), register("short.mha"), "incomplete"),
+    "truncated .nrrd": (cut("short.nrrd", 0.5), register("short.nrrd"), "incomplete"),
+    "empty file": (lambda folder: (folder / "moving.nii.gz").write_bytes(b""), register(), "cannot read"),
+    "text named .nii": (text("text.nii"), register("text.nii"), "not a NIfTI image"),
+    "text named .mha": (text("text.mha"), register("text.mha"), "not an image"),
+    "NaN": (with_value(np.nan), register(), "NaN"),
+    "infinite": (with_value(-np.inf), register(), "infinite"),
+    "constant": (image(np.full(GRID.shape, 7.0, np.float32)), register(), r"constant \(7\)"),
+    "4D": (nifti(noise((20, 18, 8, 3))), register(), "4 dimensions"),
+    "RGB": (colour, register("moving.png"), "3 values a voxel"),
+    "2D and 3D": (image(noise((20, 18)), FLAT), register(), "3D and .* 2D"),
+    "one line of voxels": (image(noise((1, 18, 1)), Grid.plain((1, 18, 1), (1.0, 1.0, 1.0))),
+                           register("fixed.nii.gz", fixed="moving.nii.gz"), "2 voxels"),
+    "disjoint grids": (image(noise(), AWAY), register(), "do not overlap"),
+    "zero spacing in NIfTI": (nifti(noise(), _80=[0.0]), register(), "not positive"),
+    "zero spacing in MHA": (mha(b"ElementSpacing = 1 1 1", b"ElementSpacing = 1 1 0"), register("moving.mha"), "not positive"),
+    "singular direction in MHA": (mha(b"= 1 0 0 0 1 0 0 0 1", b"= 1 0 0 1 0 0 0 0 1"), register("moving.mha"), "axes"),
+    "singular sform": (nifti(noise(), _280=[1, 0, 0, 0], _296=[1, 0, 0, 0]), register(), "sheared or coincide"),
+    "sheared sform": (nifti(noise(), _284=[0.7]), register(), "sheared or coincide"),
+    "labels on another grid": (lambda folder: write_image(Image((noise(OTHER.shape) > 0.5).astype(np.uint8), OTHER),
+                               folder / "other.nii.gz"), with_labels("other.nii.gz"), "not on the grid"),
+    "labels that are not whole numbers": (nothing, with_labels("fixed.nii.gz"), "not whole numbers"),
+    "labels missing": (nothing, with_labels("absent.nii.gz"), "there is no"),
+    "out is a file": (text("out"), register(), "cannot write to"),
+    "no write permission": (nothing, lambda folder: [*register()(folder)[:3], "--out", "/proc/out"], "cannot write to"),
+    "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean "TV-L1"'),
+    "absent extra": (nothing, register("moving.nii.gz", "--method", "SyN"), "pip install"),
+    "no CUDA": (nothing, register("moving.nii.gz", "--device", "cuda"), "no CUDA"),
+    "slices of a picture": (image(noise((20, 18)), FLAT),
+                            register("moving.nii.gz", "--slices", "each", fixed="moving.nii.gz"), "no slices"),
+    "a folder without DICOM": (folder_named("empty"), register("empty"), "no DICOM series"),
+    "image for transform": (nothing, apply("moving.nii.gz", "transform.nii.gz"), "not a transform|give a grey image"),
+    "transform for moving": (nothing, register("transform.nii.gz"), "grey image"),
+    "plain 4D array for transform": (nifti(noise((20, 18, 8, 3))), apply("moving.nii.gz", "fixed.nii.gz"),
+                                     "not a transform"),
+    "text for transform": (text("t.tfm"), apply("t.tfm"), "not an ITK transform"),
+    "transform missing": (nothing, apply("absent.nii.gz"), "there is no"),
+    "apply into a folder": (folder_named("out.nii.gz"), apply(), "is a folder"),
+    "apply to an unknown format": (nothing, apply(out="out.xyz"), "no ending that can be written"),
+    "apply in 3D to 2D": (image(noise((20, 18)), FLAT), apply(), "2D"),
+    "apply an image as labels": (nothing, apply("transform.nii.gz", "moving.nii.gz", "out.nii.gz", "--labels"),
+                                 "not whole numbers"),
+    "invert an image": (nothing, lambda folder: ["invert", folder / "moving.nii.gz", "--out", folder / "out.nii.gz"],
+                        "not a transform"),
+    "points without columns": (lambda folder: (folder / "p.csv").write_text("a,b\n1,2\n"), points("p.csv"), "x and y"),
+    "points that are words": (lambda folder: (folder / "p.csv").write_text("x,y,z\n1,2,up\n"), points("p.csv"),
+                              "not a number"),
+    "2D points for a 3D transform": (lambda folder: (folder / "p.csv").write_text("x,y\n1,2\n"), points("p.csv"), "2D"),
+    "points of one image": (nothing, lambda folder: ["evaluate", "identity", "--fixed", folder / "fixed.nii.gz",
+                            "--moving", folder / "moving.nii.gz", "--fixed-points", folder / "points.csv"], "both"),
+    "evaluate nothing known": (nothing, lambda folder: ["evaluate", "absent.nii.gz", "--fixed", folder / "fixed.nii.gz",
+                               "--moving", folder / "moving.nii.gz"], "no method is called"),
+}  # fmt: skip
+
+
+def absent(package):
+    raise PackageNotFoundError(package)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_ends_with_one_line_and_nothing_written(case, files, monkeypatch, capsys):
+    if case == "no CUDA" and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    if case == "absent extra":
+        monkeypatch.setattr("vrnet.methods.outside.version", absent)
+    spoil, command, words = BAD[case]
+    spoil(files)
+    before = {path: path.read_bytes() if path.is_file() else None for path in files.rglob("*")}
+    monkeypatch.setattr(sys, "argv", ["vrnet", *map(str, command(files))])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    out, err = capsys.readouterr()
+    (line,) = [line for line in err.splitlines() if line.startswith("vrnet: ")]
+    assert stop.value.code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.rstrip().endswith(line)
+    assert re.search(words, line), line
+    after = {path: path.read_bytes() if path.is_file() else None for path in files.rglob("*")}
+    assert after == before
+
+
+def test_there_are_at_least_25_of_them():
+    assert len(BAD) >= 25
+    assert not Path("/proc/out").exists()

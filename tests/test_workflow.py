@@ -1,0 +1,88 @@
+import json
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
+
+from vrnet import BadInput, Image, demo, parse, write_image
+from vrnet.data.phantom import phantom
+from vrnet.images.points import Points
+from vrnet.workflow import Case, outcome, point_error, read_case, run, transform_of, write_json
+
+
+@pytest.fixture(scope="module")
+def case():
+    return demo.phantom_case(phantom(3))
+
+
+@pytest.fixture(scope="module")
+def done(case, tmp_path_factory):
+    """(outcome, folder, stages): a phantom registered, with a report."""
+    folder, stages = tmp_path_factory.mktemp("run") / "out", []
+
+    def stage(name):
+        stages.append(name)
+        return lambda part: None
+
+    result, written = run(stage, case, parse("TV-L1"), folder, report=True)
+    assert all(path.exists() for path in written)
+    return result, folder, stages
+
+
+def test_metrics_json_is_what_simpleitk_measures_on_the_files(case, done, tmp_path):
+    result, folder, _ = done
+    demo.write_case(case, tmp_path)
+    fixed, warped = (sitk.ReadImage(str(path)) for path in (tmp_path / "fixed.nii.gz", folder / "warped.nii.gz"))
+    labels = [tmp_path / "fixed_labels.nii.gz", folder / "warped_labels.nii.gz"]
+    metrics = json.loads((folder / "metrics.json").read_text())
+    overlap = sitk.LabelOverlapMeasuresImageFilter()
+    overlap.Execute(*(sitk.ReadImage(str(path)) for path in labels))
+    dice = [overlap.GetDiceCoefficient(label) for label in (1, 2, 3)]
+    assert_allclose([metrics["dice"]["after"][str(label)] for label in (1, 2, 3)], dice)
+    assert_allclose(metrics["dice"]["after"]["mean"], np.mean(dice))
+    difference = np.abs(sitk.GetArrayFromImage(warped) - sitk.GetArrayFromImage(fixed)).mean()
+    assert_allclose(metrics["similarity"]["mae_after"], difference, rtol=1e-5)
+    assert metrics == json.loads(json.dumps(result.metrics))
+
+
+def test_the_page_says_what_was_run_and_how_well(done):
+    result, folder, stages = done
+    page = (folder / "report.html").read_text()
+    assert "TV-L1" in page
+    assert "lam 0.075" in page
+    assert f"{result.metrics['dice']['after']['mean']:.3f}" in page
+    assert stages == ["registering with TV-L1", "measuring", "writing"]
+
+
+def test_labels_must_match_their_image(case):
+    with pytest.raises(BadInput, match="not on the grid of"):
+        Case(case.fixed, case.moving, fixed_labels=demo.phantom_case(phantom(3, (64, 64))).fixed_labels)
+
+
+def test_labels_of_one_image_alone_are_carried_but_not_measured(case):
+    alone = Case(case.fixed, case.moving, moving_labels=case.moving_labels)
+    transform, found = transform_of(lambda name: lambda part: None, "identity", alone, "auto", "cpu")
+    result = outcome(alone, transform, found)
+    assert "dice" not in result.metrics
+    assert np.array_equal(result.warped_labels.array, case.moving_labels.array)
+
+
+def test_points_must_come_in_pairs(case, done):
+    two, three = (Points(np.zeros((n, 2)), ["x", "y"], [["0", "0"]] * n, [0, 1]) for n in (2, 3))
+    with pytest.raises(BadInput, match="give pairs"):
+        point_error(done[0].transform, two, three)
+
+
+def test_a_case_is_read_with_labels_in_any_number_type(case, tmp_path):
+    demo.write_case(case, tmp_path)
+    floats = Image(case.fixed_labels.array.astype(np.float32), case.fixed.grid, "floats.nii.gz")
+    write_image(floats, tmp_path / "floats.nii.gz")
+    read = read_case(tmp_path / "fixed.nii.gz", tmp_path / "moving.nii.gz", tmp_path / "floats.nii.gz")
+    assert read.fixed_labels.array.dtype.kind == "i"
+    assert np.array_equal(read.fixed_labels.array, case.fixed_labels.array)
+
+
+def test_what_has_no_value_is_null(tmp_path):
+    write_json({"dice": {"1": float("nan"), "2": np.float32(0.5)}}, tmp_path / "m.json")
+    assert json.loads((tmp_path / "m.json").read_text()) == {"dice": {"1": None, "2": 0.5}}
