@@ -130,7 +130,7 @@ BAD = {
                            register("fixed.nii.gz", fixed="moving.nii.gz"), "2 voxels"),
     "disjoint grids": (image(noise(), AWAY), register(), "do not overlap"),
     "zero spacing in NIfTI": (nifti(noise(), _80=[0.0]), register(), "not positive"),
-    "zero spacing in MHA": (mha(b"ElementSpacing = 1 1 1", b"ElementSpacing = 1 1 0"), register("moving.mha"), "not positive"),
+    "zero spacing in MHA": (mha(b"Spacing = 1 1 1", b"Spacing = 1 1 0"), register("moving.mha"), "not positive"),
     "singular direction in MHA": (mha(b"= 1 0 0 0 1 0 0 0 1", b"= 1 0 0 1 0 0 0 0 1"), register("moving.mha"), "axes"),
     "singular sform": (nifti(noise(), _280=[1, 0, 0, 0], _296=[1, 0, 0, 0]), register(), "sheared or coincide"),
     "sheared sform": (nifti(noise(), _284=[0.7]), register(), "sheared or coincide"),

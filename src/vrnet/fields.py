@@ -10,11 +10,12 @@ from math import ceil
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Integer, Shaped
 from torch import Tensor
 from torch.nn import functional
 
 LINEAR = {2: "bilinear", 3: "trilinear"}
+STALLED = 1e-3
 Edges = tuple[float, ...]
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
@@ -47,24 +48,31 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
     """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
 
     (Gathering beats grid_sample here: the identity is exact in float32, and volumes take half the time on a CPU.)"""
-    corner: Tensor = torch.zeros(1, dtype=torch.long, device=u.device)
+    positions = [position(u, i).flatten(1) for i in range(u.shape[1])]
+    return sample(I, positions).view(I.shape)
+
+
+def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
+    """I at n points inside the grid, given along each axis in voxels, by linear interpolation."""
+    corner: Tensor = torch.zeros(1, dtype=torch.long, device=I.device)
     axes = []
-    for i, n in enumerate(I.shape[2:]):
+    for i, (n, x) in enumerate(zip(I.shape[2:], positions, strict=True)):
         if n > 1:
-            x, stride = position(u, i).flatten(1)[:, None], I.shape[i + 3 :].numel()
+            x, stride = x[:, None], I.shape[i + 3 :].numel()
             # A voxel at the far border belongs to the cell before it; a NaN gets some legal cell, and stays a NaN.
             cell = x.detach().long().clamp_(0, n - 2)
             axes.append((stride, (x - cell).to(I.dtype)))
             corner = corner + cell.mul_(stride)
-    return interpolate(I.flatten(2), corner, 0, axes).view(I.shape)
+    points = positions[0].shape[1]
+    return interpolate(I.flatten(2), corner.expand(*I.shape[:2], points), 0, axes)
 
 
 def interpolate(
-    I: Float[Tensor, "b c n"], corner: Tensor, offset: int, axes: list[tuple[int, Tensor]]
+    I: Float[Tensor, "b c m"], corner: Integer[Tensor, "b c n"], offset: int, axes: list[tuple[int, Tensor]]
 ) -> Float[Tensor, "b c n"]:
     """I inside the cells that start at flat index corner + offset; each axis has its stride and its fractions."""
     if not axes:
-        return I.gather(2, (corner + offset).expand_as(I))
+        return I.gather(2, corner + offset if offset else corner)
     (stride, fraction), *rest = axes
     near, far = (interpolate(I, corner, offset + step, rest) for step in (0, stride))
     return near.lerp(far, fraction)
@@ -178,21 +186,34 @@ class Inverse(NamedTuple):
 
 
 def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:
-    """Inverse of id + u by the fixed point w ← w - step · (w + u(x + w)), until no voxel is off by more than tolerance.
+    """Inverse of id + u by the fixed point w ← w - step · (w + u(x + w)), each voxel until it is within tolerance.
 
     The plain fixed point needs |∇u| < 1; halving a voxel's step whenever its residual would grow goes further. Where
     u folds, a point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
-    w, step = -u, torch.ones_like(u[:, :1])
+    found = [torch.cat(_invert_one(u[k : k + 1], tolerance, max_iterations)) for k in range(u.shape[0])]
+    both = torch.stack(found).view(u.shape[0], 2, *u.shape[1:])
+    return Inverse(both[:, 0], torch.linalg.vector_norm(both[:, 1], dim=1))
+
+
+def _invert_one(u: Tensor, tolerance: float, max_iterations: int) -> tuple[Tensor, Tensor]:
+    """(w, w + u(x + w)) of one field: after a few rounds only a few voxels are still being worked at."""
+    w = -u
     error = compose(u, w)
+    w, error = w.flatten(2)[0], error.flatten(2)[0]
+    x = torch.stack(torch.meshgrid(*(torch.arange(n, device=u.device) for n in u.shape[2:]), indexing="ij")).flatten(1)
+    step, limits = torch.ones_like(w[0]), [n - 1 for n in u.shape[2:]]
     for _ in range(max_iterations):
-        if error.square().sum(1).amax().sqrt() <= tolerance:
+        active = ((error.square().sum(0) > tolerance**2) & (step > STALLED)).nonzero()[:, 0]
+        if not len(active):
             break
-        w_next = w - step * error
-        error_next = compose(u, w_next)
-        better = error_next.square().sum(1, keepdim=True) < error.square().sum(1, keepdim=True)
-        w, error = torch.where(better, w_next, w), torch.where(better, error_next, error)
-        step = torch.where(better, step, step / 2)
-    return Inverse(w, torch.linalg.vector_norm(error, dim=1))
+        tried = w[:, active] - step[active] * error[:, active]
+        places = [(x_i[active] + t_i).clamp(0, n)[None] for x_i, t_i, n in zip(x, tried, limits, strict=True)]
+        left = tried + sample(u, places)[0]
+        better = left.square().sum(0) < error[:, active].square().sum(0)
+        gained = active[better]
+        w[:, gained], error[:, gained] = tried[:, better], left[:, better]
+        step[active[~better]] /= 2
+    return w, error
 
 
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import nibabel
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -29,6 +30,13 @@ def test_the_plain_grid_only_scales(d):
     grid = Grid.plain(SHAPES[d], (1.5, 0.5, 4.0)[:d])
     assert_allclose(grid.to_world, np.diag(grid.spacing))
     assert not any(grid.origin)
+
+
+def test_the_backward_axes_are_those_nibabel_would_flip(grid):
+    d, affine = len(grid.shape), np.eye(4)
+    affine[:d, :d] = grid.to_world
+    flips = nibabel.io_orientation(affine)[:d, 1]
+    assert grid.backward == tuple(np.flatnonzero(flips < 0).tolist())
 
 
 def test_a_grid_matches_itself_and_what_differs_by_rounding(grid):

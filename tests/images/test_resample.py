@@ -69,7 +69,7 @@ def coarser(grid, factors):
 
 def test_what_a_coarser_grid_cannot_hold_is_suppressed_not_aliased(d):
     """A checkerboard of single voxels is grey from afar; every third voxel of it is a checkerboard again."""
-    grid = placed((37,) * d, (1.0, 1.2, 1.5)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
+    grid = placed((37,) * d, (2.5, 3.0, 4.0)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
     board = Image((indices(grid.shape).sum(1) % 2).reshape(grid.shape).astype(np.float32), grid)
     target = coarser(grid, (3.0,) * d)
     assert np.nanstd(by_simpleitk(board, target)) > 0.4

@@ -168,12 +168,13 @@ def test_what_ants_finds_does_here_what_it_does_there(ants, oblique, tmp_path, k
     for name, image in (("fixed", fixed), ("moving", moving)):
         write_image(image, tmp_path / f"{name}.nii.gz")
     pair = [ants.image_read(str(tmp_path / f"{name}.nii.gz")) for name in ("fixed", "moving")]
-    found = ants.registration(*pair, type_of_transform=kind, outprefix=str(tmp_path / "x"), reg_iterations=(10, 10))
+    options = {"outprefix": str(tmp_path / "x"), "reg_iterations": (10, 10), "random_seed": 1}
+    found = ants.registration(*pair, type_of_transform=kind, **options)
     *rest, total = (Transform.load(path, oblique) for path in found["fwdtransforms"])
     for transform in rest:
         total = total.compose(transform)
     theirs = found["warpedmovout"].numpy()
-    assert np.abs(inner(theirs - moving.array)).max() > 0.05
+    assert np.abs(inner(theirs - moving.array)).max() > 0.01  # it did move
     assert_allclose(inner(total.apply(moving).array, 3), inner(theirs, 3), atol=2e-3)
 
 
