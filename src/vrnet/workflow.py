@@ -162,7 +162,7 @@ def write_outcome(done: Outcome, folder: Path) -> list[Path]:
 def write_json(metrics: dict[str, Any], path: Path) -> None:
     """Strict JSON: a measure that has no value is null."""
     with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(json_ready(metrics), indent=2, allow_nan=False) + "\n")
+        temporary.write_text(json.dumps(json_ready(metrics), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Mapping[str, str]) -> list[Path]:

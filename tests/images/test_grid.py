@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 
 import nibabel
 import numpy as np
@@ -34,9 +35,11 @@ def test_the_plain_grid_only_scales(d):
 
 def test_the_backward_axes_are_those_nibabel_would_flip(grid):
     d, affine = len(grid.shape), np.eye(4)
-    affine[:d, :d] = grid.to_world
-    flips = nibabel.io_orientation(affine)[:d, 1]
-    assert grid.backward == tuple(np.flatnonzero(flips < 0).tolist())
+    for signs in product([1.0, -1.0], repeat=d):
+        posed = placed(grid.shape, grid.spacing, grid.origin, grid.axes * signs)
+        affine[:d, :d] = posed.to_world
+        flips = nibabel.io_orientation(affine)[:d, 1]
+        assert posed.backward == tuple(np.flatnonzero(flips < 0).tolist())
 
 
 def test_a_grid_matches_itself_and_what_differs_by_rounding(grid):

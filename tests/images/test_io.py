@@ -1,4 +1,5 @@
 import gzip
+import locale
 import os
 
 import nibabel
@@ -13,7 +14,7 @@ from tests.images.conftest import POSES, picture, placed
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import WRITTEN, made_folder, read_image, to_sitk, writable, write_image, written_whole
+from vrnet.images.io import WRITTEN, locale_kept, made_folder, read_image, to_sitk, writable, write_image, written_whole
 
 GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
 RAMP = np.arange(GRID.shape[0] * 80, dtype=np.float32).reshape(GRID.shape)
@@ -158,7 +159,8 @@ def series(folder, grid, array, uid="1.2.3"):
         for tag, value in tags.items():
             part.SetMetaData(tag, value)
         writer.SetFileName(str(folder / f"{(7 * k) % 11:02d}-{uid}.dcm"))
-        writer.Execute(part)
+        with locale_kept():  # or every test after this one reads text as ASCII
+            writer.Execute(part)
     return folder
 
 
@@ -167,7 +169,9 @@ def test_a_dicom_series_reads_like_the_volume(tmp_path):
     array = np.arange(720, dtype=np.int16).reshape(grid.shape)
     folder = series(tmp_path / "scan", grid, array)
     (folder / "notes.txt").write_text("not DICOM")
+    encoding = locale.getencoding()
     read = read_image(folder)
+    assert locale.getencoding() == encoding, "the locale is as it was"
     assert_array_equal(read.array, array)
     same_place(read.grid, grid, atol=1e-4)
     one = read_image(folder / "07-1.2.3.dcm")

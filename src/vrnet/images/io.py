@@ -1,6 +1,7 @@
 """Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG. Nothing is left half-written."""
 
 import gzip
+import locale
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -87,7 +88,8 @@ def read_sitk(path: Path) -> "sitk.Image":
     if not path.exists():
         raise BadInput(f"there is no {path}: check its name")
     try:
-        return read_series(path) if path.is_dir() else read_file(path)
+        with locale_kept():
+            return read_series(path) if path.is_dir() else read_file(path)
     except (RuntimeError, OSError) as error:
         reason = next((text for words, text in REASONS.items() if words in str(error)), "it is damaged or incomplete")
         raise BadInput(f"cannot read {path}: {reason}") from error
@@ -134,6 +136,16 @@ def read_series(folder: Path) -> "sitk.Image":
         found = f"{len(series)} DICOM series" if series else "no DICOM series"
         raise BadInput(f"{folder} holds {found}: name a folder with one, or an image file")
     return sitk.ReadImage(sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder), series[0]))
+
+
+@contextmanager
+def locale_kept() -> Iterator[None]:
+    """Undo what ITK's DICOM reader does to the process: it sets the locale to C, and text files would be ASCII."""
+    kept = locale.setlocale(locale.LC_ALL)
+    try:
+        yield
+    finally:
+        locale.setlocale(locale.LC_ALL, kept)
 
 
 @contextmanager
