@@ -20,6 +20,7 @@ def problem(d, h, channels, random):
     shape = SHAPE[d]
     lin = Linearization(
         I0=random(2, channels, *shape),
+        I1=random(2, channels, *shape),
         I1w=random(2, channels, *shape),
         J=random(2, channels, d, *shape),
         at=random(2, d, *shape),
@@ -59,7 +60,7 @@ def test_l1_step_beats_every_point_of_a_brute_force_search(problem, theta):
 
 def test_scalar_l1_step_is_the_thresholding_formula(d, random):
     shape, h = SHAPE[d], (1.0,) * d
-    lin = Linearization(random(1, 1, *shape), random(1, 1, *shape), random(1, 1, d, *shape), random(1, d, *shape), h)
+    lin = Linearization(*(random(1, 1, *shape) for _ in range(3)), random(1, 1, d, *shape), random(1, d, *shape), h)
     v, theta = random(1, d, *shape), torch.tensor(0.2, dtype=torch.float64)
     J, rho = lin.J[:, 0], lin.rho(v)
     z = theta * rho / (J.square().sum(1, keepdim=True) + 1e-5)
@@ -69,7 +70,7 @@ def test_scalar_l1_step_is_the_thresholding_formula(d, random):
 def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, h, random):
     """Two copies of a channel double its data term, which is one channel with θ halved (L2) or J, ρ doubled (L1)."""
     shape, v = SHAPE[d], random(1, d, *SHAPE[d])
-    parts = random(1, 1, *shape), random(1, 1, *shape), random(1, 1, d, *shape)
+    parts = *(random(1, 1, *shape) for _ in range(3)), random(1, 1, d, *shape)
     one, at, theta = Linearization(*parts, v, h), v, torch.tensor(0.4, dtype=torch.float64)
     two = Linearization(*(part.repeat(1, 2, *[1] * (part.dim() - 2)) for part in parts), at, h)
     torch.testing.assert_close(l2_step(v, two, theta), l2_step(v, one, theta / 2))
@@ -80,7 +81,8 @@ def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, h, random):
 @pytest.mark.parametrize("step", [l1_step, l2_step])
 def test_without_image_gradient_nothing_moves(d, h, random, step):
     shape, v = SHAPE[d], random(1, d, *SHAPE[d])
-    flat = Linearization(random(1, 1, *shape), random(1, 1, *shape), torch.zeros(1, 1, d, *shape).double(), v, h)
+    images = (random(1, 1, *shape) for _ in range(3))
+    flat = Linearization(*images, torch.zeros(1, 1, d, *shape).double(), v, h)
     assert torch.equal(step(v, flat, torch.tensor(0.1)), v)
 
 
@@ -91,7 +93,7 @@ def test_gradients_flow_through_the_step_and_to_theta(d, h, channels, random, st
     log_theta = DataStep(step, theta=0.7).double().log_theta
 
     def through(v, I1w, J, log_theta):
-        return step(v, Linearization(I0, I1w, J, at, h), log_theta.exp())
+        return step(v, Linearization(I0, I0, I1w, J, at, h), log_theta.exp())
 
     inputs = random(1, d, *voxels), random(1, channels, *voxels), random(1, channels, d, *voxels), log_theta
     assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))
@@ -99,7 +101,7 @@ def test_gradients_flow_through_the_step_and_to_theta(d, h, channels, random, st
 
 def test_the_vector_l1_step_is_as_good_in_single_precision(d, random):
     shape, v, h = SHAPE[d], random(1, d, *SHAPE[d]), (1.0,) * d
-    parts = random(1, 9, *shape), random(1, 9, *shape), 5 * random(1, 9, d, *shape), v
+    parts = *(random(1, 9, *shape) for _ in range(3)), 5 * random(1, 9, d, *shape), v
     exact = l1_step(v, Linearization(*parts, h), torch.tensor(0.1))
     single = l1_step(v.float(), Linearization(*(part.float() for part in parts), h), torch.tensor(0.1))
     torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=1e-3)

@@ -46,6 +46,18 @@ class Step(nn.Module):
         return replace(state, v=self.denoise(u, state.lin))
 
 
+class ReleasedStep(nn.Module):
+    """v = denoise(v), u = data(v), in the order of the authors' released code: u is what goes on."""
+
+    def __init__(self, data: nn.Module, denoise: nn.Module) -> None:
+        super().__init__()
+        self.data, self.denoise = data, denoise
+
+    def forward(self, state: State) -> State:
+        v = self.denoise(state.v, state.lin)
+        return replace(state, v=self.data(v, state.lin))
+
+
 class DualStep(nn.Module):
     """The same with the TV denoiser, whose dual variable starts from where the last step left it."""
 

@@ -12,10 +12,11 @@ from vrnet.fields import Edges, gradient, scale, warp
 
 @dataclass(frozen=True)
 class Linearization:
-    """The pair as both half steps see it: I0, I1 warped by the field `at` (u^ω), J, the gradient of that, and the
+    """The pair as both half steps see it: I0, I1, I1 warped by the field `at` (u^ω), J, the gradient of that, and the
     edges h of a voxel, the shortest being 1, so that |u|² = Σ (h_i u_i)² is a length in space."""
 
     I0: Float[Tensor, "b c *s"]
+    I1: Float[Tensor, "b c *s"]
     I1w: Float[Tensor, "b c *s"]
     J: Float[Tensor, "b c d *s"]
     at: Float[Tensor, "b d *s"]
@@ -56,4 +57,4 @@ def linearize(
 ) -> Linearization:
     """Expand I1(x + u) at u, on voxels with edges h (cubes, if not given)."""
     I1w = warp(I1, u)
-    return Linearization(I0=I0, I1w=I1w, J=gradient(I1w), at=u, h=h or (1.0,) * u.shape[1])
+    return Linearization(I0=I0, I1=I1, I1w=I1w, J=gradient(I1w), at=u, h=h or (1.0,) * u.shape[1])

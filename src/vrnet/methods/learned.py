@@ -1,0 +1,156 @@
+"""The learned methods, by the paper's shorthand: R-L1-3x2, VoxelMorph, Siamese, 4xRC-Net.
+
+A network is a cascade like any other: VoxelMorph and Siamese are empty ones, RC-Net has no data step.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vrnet.errors import BadInput
+from vrnet.methods.identity import no_motion
+from vrnet.networks import siamese
+from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual
+from vrnet.networks.unet import unet
+from vrnet.variational.cascade import Cascade, Initializer, ReleasedStep, Spacing, Step
+from vrnet.variational.data_steps import DataStep, l1_step, l2_step
+
+WIDTHS = {2: 64, 3: 8}
+DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": Plain, "C": Recurse}
+DATA_STEPS = {"L1": l1_step, "L2": l2_step}
+STEPS = {"paper": Step, "released": ReleasedStep}
+
+
+@dataclass(frozen=True)
+class VRNet:
+    """Algorithm 1 with learned denoisers and step weights, N_warp x N_iter cascades."""
+
+    denoiser: Literal["R", "U", "C"] = "R"
+    """R: residual U-Net on the field; U: plain; C: composed with what a U-Net sees in I0 and I1 warped."""
+    data: Literal["L1", "L2"] = "L2"
+    warps: int = 6
+    iterations: int = 1
+    init: Literal["unet", "zeros", "noise"] = "unet"
+    parameters: Literal["Θ1", "Θ2"] = "Θ2"
+    """Θ1: one network and one θ for all steps; Θ2: each step has its own."""
+    order: Literal["paper", "released"] = "paper"
+    """paper: data, then denoise, v is the result; released: denoise, then data, u is the result."""
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+    theta: float = 0.1
+    """θ at the start, for images in [0, 1]."""
+
+    def __post_init__(self) -> None:
+        if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
+            raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+
+    def __str__(self) -> str:
+        changed = [f"{getattr(self, name)}" for name in ("init", "parameters", "order") if differs(self, name)]
+        width = [f"w{self.width}"] if self.width else []
+        return "-".join([self.denoiser, self.data, f"{self.warps}x{self.iterations}", *changed, *width])
+
+    @property
+    def what(self) -> str:
+        kind = {"R": "residual", "U": "plain", "C": "image-aware"}[self.denoiser]
+        return f"learned: VR-Net, {self.data} data step, {kind} denoiser, {self.warps} x {self.iterations} cascades"
+
+    def build(self, d: int) -> Cascade:
+        step, total = self._step(d), self.warps * self.iterations
+        flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
+        rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
+        return Cascade(self._init(d), rows)
+
+    def _init(self, d: int) -> Initializer:
+        if self.init == "unet":
+            return Predict(unet(d, 2, self.width or WIDTHS[d]))
+        return no_motion if self.init == "zeros" else noise
+
+    def _step(self, d: int) -> nn.Module:
+        inputs = 2 if self.denoiser == "C" else d
+        net = unet(d, inputs, self.width or WIDTHS[d])
+        return STEPS[self.order](DataStep(DATA_STEPS[self.data], self.theta), DENOISERS[self.denoiser](net))
+
+    @classmethod
+    def parse(cls, name: str) -> "VRNet | None":
+        """The configuration of that shorthand, if it is one."""
+        form = r"([RUC])-(L[12])-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
+        found = re.fullmatch(form, name, flags=re.IGNORECASE)
+        if not found:
+            return None
+        denoiser, data, warps, iterations, rest = found.groups()
+        options = dict(option(word) for word in rest.split("-") if word)
+        return cls(denoiser.upper(), data.upper(), int(warps), int(iterations), **options)  # type: ignore[arg-type]
+
+
+def differs(method: VRNet, name: str) -> bool:
+    return getattr(method, name) != next(f.default for f in fields(method) if f.name == name)
+
+
+def option(word: str) -> tuple[str, str | int]:
+    """The field that a word after the shorthand sets, and its value."""
+    word = word.lower()
+    if word.startswith("w"):
+        return "width", int(word[1:])
+    return {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}.get(
+        word, ("parameters", "Θ1")
+    )
+
+
+@dataclass(frozen=True)
+class VoxelMorph:
+    """One U-Net: the empty cascade."""
+
+    width: int | None = None
+    what: ClassVar = "learned: one U-Net"
+
+    def __str__(self) -> str:
+        return "VoxelMorph" + (f"-w{self.width}" if self.width else "")
+
+    def build(self, d: int) -> Cascade:
+        return Cascade(Predict(unet(d, 2, self.width or WIDTHS[d])), [])
+
+
+@dataclass(frozen=True)
+class Siamese:
+    """Two encoders that share weights: the empty cascade."""
+
+    width: int = 64
+    what: ClassVar = "learned: two encoders that share weights"
+
+    def __str__(self) -> str:
+        return "Siamese" + (f"-w{self.width}" if self.width != 64 else "")
+
+    def build(self, d: int) -> Cascade:
+        return Cascade(Predict(siamese.Siamese(d, self.width)), [])
+
+
+@dataclass(frozen=True)
+class RCNet:
+    """Recursive cascades: each U-Net sees the images as the ones before it left them."""
+
+    cascades: int = 3
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cascades < 1:
+            raise BadInput("0xRC-Net has no network: give at least 1x")
+
+    def __str__(self) -> str:
+        return f"{self.cascades}xRC-Net" + (f"-w{self.width}" if self.width else "")
+
+    @property
+    def what(self) -> str:
+        return f"learned: {self.cascades} recursive U-Nets"
+
+    def build(self, d: int) -> Cascade:
+        nets = [unet(d, 2, self.width or WIDTHS[d]) for _ in range(self.cascades)]
+        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets])
+
+
+def noise(I0: Tensor, I1: Tensor, spacing: Spacing = None) -> Tensor:
+    """A field of independent normal displacements, one voxel wide."""
+    return torch.randn(I0.shape[0], I0.dim() - 2, *I0.shape[2:], device=I0.device, dtype=I0.dtype)

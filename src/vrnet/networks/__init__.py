@@ -1,0 +1,1 @@
+"""Convolutional networks, and the adaptors that make them initialisers and denoisers."""

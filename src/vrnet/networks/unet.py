@@ -1,0 +1,86 @@
+"""U-Nets: down through an encoder, up through a decoder, with a skip at each level."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+NEARLY_ZERO = 1e-5
+
+
+class UNet(nn.Module):
+    """`encoder[0]` keeps the size and each further level halves it; `ups` and `decoder` undo that, deepest first."""
+
+    def __init__(
+        self, encoder: Sequence[nn.Module], ups: Sequence[nn.Module], decoder: Sequence[nn.Module], head: nn.Module
+    ) -> None:
+        super().__init__()
+        self.encoder, self.ups, self.decoder = nn.ModuleList(encoder), nn.ModuleList(ups), nn.ModuleList(decoder)
+        self.head = head
+        self.multiple = 2 ** len(self.ups)
+        """What every side of its input must be divisible by."""
+
+    def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+        skips = []
+        for level in self.encoder:
+            x = level(x)
+            skips.append(x)
+        skips.pop()
+        for up, level in zip(self.ups, self.decoder, strict=True):
+            x = level(torch.cat([up(x), skips.pop()], dim=1))
+        return self.head(x)
+
+
+def unet_2d(inputs: int, outputs: int, width: int = 64) -> UNet:
+    """Five levels of two 3x3 convolutions, max-pooling, transposed 2x2, no normalisation: 31.03 M at width 64."""
+    c = [width * 2**level for level in range(5)]
+    encoder = [convolutions_2d(inputs, c[0])]
+    encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
+    ups = [nn.ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
+    decoder = [convolutions_2d(2 * k, k) for k in c[-2::-1]]
+    return UNet(encoder, ups, decoder, nearly_zero(nn.Conv2d(c[0], outputs, 1)))
+
+
+def convolutions_2d(inputs: int, outputs: int) -> nn.Sequential:
+    first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
+    return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
+
+
+def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
+    """The light one: five levels by strided convolutions, a 5³ head; 1.12 M parameters at width 8, 4.46 M at 16."""
+    c = width
+    encoder = [
+        convolutions_3d(inputs, c, c),
+        convolutions_3d(c, 2 * c, 2 * c, stride=2),
+        convolutions_3d(2 * c, 4 * c, 4 * c, stride=2),
+        convolutions_3d(4 * c, 8 * c, 8 * c, stride=2),
+        convolutions_3d(8 * c, 16 * c, 8 * c, stride=2),
+    ]
+    ups = [nn.Sequential(nn.ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
+    decoder = [
+        convolutions_3d(16 * c, 8 * c, 4 * c),
+        convolutions_3d(8 * c, 4 * c, 2 * c),
+        convolutions_3d(4 * c, 4 * c, 2 * c),
+        convolutions_3d(3 * c, 2 * c, 2 * c),
+    ]
+    return UNet(encoder, ups, decoder, nearly_zero(nn.Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
+
+
+def convolutions_3d(inputs: int, between: int, outputs: int, stride: int = 1) -> nn.Sequential:
+    first = nn.Conv3d(inputs, between, 3, stride=stride, padding=1)
+    second = nn.Conv3d(between, outputs, 3, padding=1)
+    return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
+
+
+def unet(d: int, inputs: int, width: int) -> UNet:
+    """The U-Net for images in d dimensions, with d outputs: a field."""
+    return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
+
+
+def nearly_zero(head: nn.Module) -> nn.Module:
+    """A last layer whose output starts near zero, so that an untrained residual network is near the identity."""
+    for name, parameter in head.named_parameters():
+        nn.init.normal_(parameter, std=NEARLY_ZERO if name == "weight" else 0.0)
+    return head

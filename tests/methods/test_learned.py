@@ -1,0 +1,135 @@
+from itertools import product
+
+import pytest
+import torch
+
+from vrnet.errors import BadInput
+from vrnet.fields import zeros
+from vrnet.methods.learned import RCNet, Siamese, VoxelMorph, VRNet, noise
+from vrnet.networks.adaptors import Predict
+from vrnet.variational.cascade import Cascade, Step
+from vrnet.variational.data_steps import DataStep, l1_step
+from vrnet.variational.denoisers import TV
+from vrnet.variational.linearize import linearize
+
+TABLE = [  # the 20 configurations of the paper's ablation
+    VRNet(denoiser, data, *steps)
+    for denoiser, data, steps in product("RU", ("L1", "L2"), ((1, 1), (2, 1), (3, 1), (6, 1), (3, 2)))
+]
+SMALL = {2: 2, 3: 2}
+SIZE = {2: (20, 18), 3: (18, 16, 17)}
+
+
+def pair(d, smooth_image):
+    return smooth_image(SIZE[d], 2, 0, torch.float32), smooth_image(SIZE[d], 2, 1, torch.float32)
+
+
+def size(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("method", TABLE, ids=str)
+def test_the_paper_s_shorthand_parses_and_prints(method):
+    assert VRNet.parse(str(method)) == VRNet.parse(str(method).lower()) == method
+    assert len(TABLE) == len(set(map(str, TABLE))) == 20
+
+
+@pytest.mark.parametrize(
+    "name", ["R-L1-3x2", "U-L2-6x1", "C-L2-3x1-w32", "R-L2-6x1-zeros-Θ1-released-w16", "R-L2-6x1-noise"]
+)
+def test_names_say_what_differs_from_the_paper(name):
+    assert str(VRNet.parse(name)) == name
+
+
+@pytest.mark.parametrize("name", ["R-L3-1x1", "R-L1-3", "X-L1-1x1", "R-L1-3x2-unknown", "TV-L1", ""])
+def test_other_names_are_not_configurations(name):
+    assert VRNet.parse(name) is None
+
+
+def test_a_cascade_without_steps_is_refused():
+    for wrong in (lambda: VRNet(warps=0), lambda: VRNet.parse("R-L1-0x1"), lambda: RCNet(0), lambda: VRNet(theta=0.0)):
+        with pytest.raises(BadInput):
+            wrong()
+
+
+def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    torch.manual_seed(0)
+    model = VoxelMorph(SMALL[d]).build(d)
+    assert model.steps == []
+    assert torch.equal(model(I0, I1), model.init(I0, I1))
+    assert isinstance(model.init, Predict)
+
+
+def test_one_recursive_cascade_is_voxelmorph(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    recursive, single = RCNet(1, SMALL[d]).build(d), VoxelMorph(SMALL[d]).build(d)
+    single.init.net.load_state_dict(recursive.parts[0].denoise.net.state_dict())
+    torch.testing.assert_close(recursive(I0, I1), single(I0, I1))
+
+
+def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    model = VRNet("R", "L1", 3, 2, init="zeros", parameters="Θ1", width=SMALL[d]).build(d)
+    model.parts[0].denoise = TV(0.75, iterations=5)
+    solver = Cascade(lambda I0, I1, spacing: zeros(I0), [[Step(DataStep(l1_step, 0.1), TV(0.75, 5))] * 2] * 3)
+    with torch.no_grad():
+        assert model(I0, I1).abs().max() > 0.1
+        torch.testing.assert_close(model(I0, I1), solver(I0, I1))
+
+
+def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
+    for warps, iterations in ((3, 2), (6, 1)):
+        shared, separate = (
+            VRNet("R", "L1", warps, iterations, init="zeros", parameters=p, width=SMALL[d]).build(d)
+            for p in ("Θ1", "Θ2")
+        )
+        assert size(separate) == warps * iterations * size(shared)
+
+
+@pytest.mark.parametrize("order", ["paper", "released"])
+@pytest.mark.parametrize(("denoiser", "data"), [*product("RUC", ("L1", "L2"))])
+@pytest.mark.parametrize("parameters", ["Θ1", "Θ2"])
+def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters, smooth_image):
+    I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
+    torch.manual_seed(0)
+    model = VRNet(denoiser, data, 2, 2, parameters=parameters, order=order, width=8).build(d)
+    with torch.no_grad():  # as after some training: heads are no longer near zero
+        for name, weight in model.named_parameters():
+            if "head" in name:
+                weight.normal_(std=0.05)
+    model(I0, I1).square().sum().backward()
+    dead = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert not dead
+    assert sum(name.endswith("log_theta") for name, _ in model.named_parameters()) == (1 if parameters == "Θ1" else 4)
+
+
+def test_an_untrained_residual_network_is_near_the_identity(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    step = VRNet("R", width=SMALL[d]).build(d).parts[0]
+    u = 5 * smooth_image(SIZE[d], 2, 3, torch.float32).expand(1, d, *SIZE[d])
+    assert (step.denoise(u, linearize(I0, I1, u)) - u).abs().max() < 1e-2
+
+
+def test_the_released_order_denoises_first(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    model = VRNet("R", "L2", 1, 1, init="noise", order="released", width=SMALL[d]).build(d)
+    torch.manual_seed(3)
+    u = model(I0, I1)
+    torch.manual_seed(3)
+    v = noise(I0, I1)
+    lin, step = linearize(I0, I1, v), model.parts[0]
+    torch.testing.assert_close(u, step.data(step.denoise(v, lin), lin))
+
+
+@pytest.mark.parametrize(
+    "method", [VRNet(width=2), VRNet("C", "L1", 2, 1, width=2), VoxelMorph(2), Siamese(4), RCNet(2, 2)], ids=str
+)
+def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    model = method.build(d).eval()
+    with torch.no_grad():
+        u = model(I0, I1)
+    assert u.shape == (1, d, *SIZE[d])
+    assert u.isfinite().all()
+    assert method.what

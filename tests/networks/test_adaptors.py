@@ -1,0 +1,58 @@
+import pytest
+import torch
+from torch import nn
+
+from vrnet.fields import compose, warp
+from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual, padded
+from vrnet.variational.linearize import linearize
+
+
+class Copy(nn.Module):
+    """The first k channels, and a note of the size it was given."""
+
+    multiple = 16
+
+    def __init__(self, k):
+        super().__init__()
+        self.k = k
+
+    def forward(self, x):
+        self.shape = tuple(x.shape[2:])
+        assert all(n % self.multiple == 0 for n in self.shape)
+        return x[:, : self.k]
+
+
+@pytest.mark.parametrize("size", [16, 17, 31, 5, 1])
+def test_any_size_is_padded_to_the_multiple_and_cropped_back(d, size, random):
+    x = random(1, 2, *(size + 3 * i for i in range(d)))
+    assert torch.equal(padded(Copy(2), x), x)
+
+
+def test_fields_are_scaled_into_a_network_and_out_of_it(d, random):
+    u, I = random(1, d, *(16,) * d), random(1, 1, *(16,) * d)
+    lin = linearize(I, I, u)
+    torch.testing.assert_close(Plain(Copy(d))(u, lin), u)
+    torch.testing.assert_close(Residual(Copy(d))(u, lin), 2 * u)
+    assert Keep()(u, lin) is u
+
+
+def test_images_go_in_as_they_are_and_fields_come_out_scaled(d, random):
+    I0, I1 = random(1, 1, *(16,) * d), random(1, 1, *(16,) * d)
+    torch.testing.assert_close(Predict(Copy(1))(I0, I1), 10 * I0)
+
+
+def test_the_image_aware_denoiser_sees_moving_warped_by_the_field_it_is_given(d, random):
+    """Whether that is the field of the linearisation or another."""
+    I0, I1, at, u = random(1, 1, *(16,) * d), random(1, 1, *(16,) * d), *(random(1, d, *(16,) * d) for _ in range(2))
+    seen = []
+
+    class Look(Copy):
+        def forward(self, x):
+            seen.append(x)
+            return 0.1 * x[:, :1].expand(-1, d, *x.shape[2:])
+
+    lin = linearize(I0, I1, at)
+    for field in (u, at):
+        v = Recurse(Look(2))(field, lin)
+        torch.testing.assert_close(seen[-1], torch.cat([I0, warp(I1, field)], dim=1))
+        torch.testing.assert_close(v, compose(field, I0.expand(-1, d, *I0.shape[2:])))

@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from vrnet.networks.siamese import Siamese
+from vrnet.networks.unet import unet, unet_2d, unet_3d
+
+
+def size(net):
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+def test_networks_have_the_sizes_of_the_paper():
+    assert size(unet_2d(2, 2, 64)) == pytest.approx(31.03e6, rel=1e-3)
+    assert size(unet_3d(2, 3, 8)) == pytest.approx(1.12e6, rel=5e-3)
+    assert size(unet_3d(2, 3, 16)) == pytest.approx(4.46e6, rel=5e-3)
+
+
+@pytest.mark.parametrize("make", [lambda d: unet(d, 2, 4), lambda d: Siamese(d, 4)], ids=["U-Net", "Siamese"])
+def test_an_untrained_network_gives_a_field_near_zero(d, make):
+    x = torch.rand(2, 2, *(32,) * d)
+    u = make(d)(x)
+    assert u.shape == (2, d, *(32,) * d)
+    assert 0 < u.abs().max() < 1e-3
+
+
+def test_every_voxel_of_a_unet_sees_far(d):
+    """The gradient of the middle voxel reaches at least a dozen voxels away: the levels are joined."""
+    net, x = unet(d, 1, 4), torch.rand(1, 1, *(32,) * d, requires_grad=True)
+    net(x)[(0, 0, *(16,) * d)].backward()
+    reach = (x.grad[0, 0].abs() > 0).nonzero()
+    assert (reach - 16).abs().max() >= 12
+
+
+def test_the_siamese_encoders_share_their_weights():
+    net, x = Siamese(2, 4).eval(), torch.rand(1, 2, 32, 32)
+    first, second = (net.encode(image) for image in x.split(1, dim=1))
+    swapped = [net.encode(image) for image in x.flip(1).split(1, dim=1)]
+    for a, b in zip(first, swapped[1], strict=True):
+        torch.testing.assert_close(a, b)
+    assert [f.shape[1] for f in second] == [4, 8, 16, 32, 32]
+    assert [f.shape[2] for f in second] == [32, 16, 8, 4, 2]
