@@ -163,10 +163,23 @@ BAD = {
     "points that are words": (lambda folder: (folder / "p.csv").write_text("x,y,z\n1,2,up\n"), points("p.csv"),
                               "not a number"),
     "2D points for a 3D transform": (lambda folder: (folder / "p.csv").write_text("x,y\n1,2\n"), points("p.csv"), "2D"),
+    "smooth images": (nothing, apply("transform.nii.gz", "moving.nii.gz", "out.nii.gz", "--smooth"), "add --labels"),
+    "labels interpolated": (nothing, apply("transform.nii.gz", "labels.nii.gz", "out.nii.gz", "--labels",
+                            "--interpolation", "bspline"), "not interpolated"),
+    "a result that is a folder": (lambda folder: (folder / "out" / "metrics.json").mkdir(parents=True), register(),
+                                  "would have to be a file"),
+    "a name too long": (nothing, register("x" * 300 + ".nii.gz"), "there is no"),
+    "a name that is not text": (nothing, lambda folder: ["register", folder / "fixed.nii.gz", "m\udcff.nii", "--out",
+                                folder / "out"], "cannot be written"),
+    "a text named after a header field": (text("spacing.mha"), register("spacing.mha"), "not an image"),
+    "NaN in MHA": (lambda folder: with_value(np.nan)(folder) or sitk.WriteImage(sitk.GetImageFromArray(
+                   np.full((8, 18, 20), np.nan)), str(folder / "nan.mha")), apply(moving="nan.mha"), "NaN"),
+    "complex": (nifti(noise().astype(np.complex64)), register(), "complex"),
+    "into a new folder": (nothing, apply("absent.nii.gz", out="new/sub/out.nii.gz"), "there is no"),
     "points of one image": (nothing, lambda folder: ["evaluate", "identity", "--fixed", folder / "fixed.nii.gz",
                             "--moving", folder / "moving.nii.gz", "--fixed-points", folder / "points.csv"], "both"),
     "evaluate nothing known": (nothing, lambda folder: ["evaluate", "absent.nii.gz", "--fixed", folder / "fixed.nii.gz",
-                               "--moving", folder / "moving.nii.gz"], "no method is called"),
+                               "--moving", folder / "moving.nii.gz"], "there is no"),
 }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def test_the_table_has_before_and_after():
     assert "TV-L1, slice by slice" in text
     assert "Dice RV" in text
     assert "Dice 2" in text
-    (line,) = [line for line in text.splitlines() if "Dice mean" in line]
+    (line,) = [line for line in text.splitlines() if "Dice, mean" in line]
     assert "0.500" in line
     assert "0.750" in line
 
@@ -39,7 +39,7 @@ def test_of_many_structures_the_mean_is_shown():
 
 
 def test_a_transform_by_file_took_no_time():
-    assert "seconds" not in shown(METRICS | {"seconds": None, "slice_by_slice": None})
+    assert "Seconds" not in shown(METRICS | {"seconds": None, "slice_by_slice": None})
 
 
 def test_stages_are_shown_on_the_error_stream(capsys):

@@ -349,3 +349,16 @@ def test_no_registration_is_a_method_too(d):
 def test_an_axis_of_one_voxel_shows_no_motion(shape):
     with pytest.raises(BadInput, match="at least 2 voxels"):
         vrnet.register(image(shape), image(shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_the_spacing_within_slices_is_that_of_their_own_axes(axis):
+    """A stack of equal slices across any axis, each with voxels twice as long as wide."""
+    fixed, moving = (image[..., 3] for image in pair(3))
+    flat = vrnet.register(fixed, moving, spacing=(1.0, 2.0)).field
+    spacing = [1.0, 2.0]
+    spacing.insert(axis, 7.0)
+    images = (np.stack([image] * 2, axis=axis) for image in (fixed, moving))
+    stack = vrnet.register(*images, spacing=tuple(spacing), slice_axis=axis).field
+    within = [i for i in range(3) if i != axis]
+    assert np.abs(stack.take(1, 1 + axis)[within] - flat).mean() < 5e-3

@@ -13,6 +13,7 @@ from vrnet import BadInput, Grid, Image, read_image, register_images, write_imag
 from vrnet.data.phantom import phantom
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import brought
+from vrnet.registration import slice_axis_of
 
 SIZES = {2: (96, 96), 3: (56, 48, 40)}
 SPACING = {2: (2.0, 2.0), 3: (3.0, 3.0, 3.0)}
@@ -176,6 +177,54 @@ def test_integer_images_are_registered_as_their_values(d):
     fixed, moving, labels, _ = heart(d)
     coded = [image.with_array((1000 * image.array).round().astype(np.int16)) for image in (fixed, moving)]
     assert median_difference(register_images(*coded).transform, found(d).transform, labels) < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", ">i2", ">f4"])
+def test_every_number_type_is_registered(dtype):
+    fixed, moving = heart(2)[:2]
+    coded = [image.with_array((100 * image.array).astype(dtype)) for image in (fixed, moving)]
+    assert median_difference(register_images(*coded).transform, found(2).transform, heart(2)[2]) < 0.5
+
+
+def test_files_are_taken_for_images(tmp_path):
+    for name, image in zip(("fixed", "moving"), heart(2)[:2], strict=True):
+        write_image(image, tmp_path / f"{name}.nii.gz")
+    result = register_images(tmp_path / "fixed.nii.gz", str(tmp_path / "moving.nii.gz"))
+    assert median_difference(result.transform, found(2).transform, heart(2)[2]) < 0.05
+
+
+def test_rounding_in_a_header_does_not_change_how_a_stack_is_taken():
+    """1.2 x 1.2 x 3.6 mm is 2.9999999 times as thick as wide in single precision, and 3 times in double."""
+    shape = (24, 20, 5)
+    for spacing in ((1.2, 1.2, 3.6), tuple(float(np.float32(h)) for h in (1.2, 1.2, 3.6))):
+        assert slice_axis_of(Grid.plain(shape, spacing), "auto") == 2
+
+
+def test_where_moving_has_no_voxels_nothing_pulls_at_the_field(d):
+    """Moving without a margin gives the motion that the whole of it gives, and no more than that outside."""
+    fixed, moving, labels, _ = heart(d)
+    margin = 12 if d == 2 else 6
+    cut = (slice(margin, -margin),) * d
+    origin = moving.grid.points(np.full((1, d), float(margin)))[0]
+    array = moving.array[cut]
+    small = Image(array, Grid(array.shape, moving.grid.spacing, tuple(origin.tolist()), moving.grid.direction))
+    transform, whole = register_images(fixed, small).transform, found(d).transform
+    assert median_difference(transform, whole, labels) < 0.2 * min(moving.grid.spacing)
+    assert np.abs(transform.displacement).max() < 1.5 * np.abs(whole.displacement).max()
+
+
+def test_matching_intensities_undoes_another_contrast(d):
+    fixed, moving, labels, _ = heart(d)
+    other = moving.with_array(30 + 500 * moving.array**0.8)
+    plain, matched = (register_images(fixed, other, match_intensities=match) for match in (False, True))
+    off, near = (median_difference(result.transform, found(d).transform, labels) for result in (plain, matched))
+    assert near < 0.5 * off
+    assert matched.warped.array.max() > 100, "the warped image keeps its own intensities"
+
+
+def test_slices_are_auto_each_or_together():
+    with pytest.raises(BadInput, match="auto, each or together"):
+        slice_axis_of(heart(3)[0].grid, "all")
 
 
 def test_images_far_apart_are_bad_input(d):

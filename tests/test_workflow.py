@@ -43,6 +43,9 @@ def test_metrics_json_is_what_simpleitk_measures_on_the_files(case, done, tmp_pa
     assert_allclose(metrics["dice"]["after"]["mean"], np.mean(dice))
     difference = np.abs(sitk.GetArrayFromImage(warped) - sitk.GetArrayFromImage(fixed)).mean()
     assert_allclose(metrics["similarity"]["mae_after"], difference, rtol=1e-5)
+    before = np.abs(case.moving.array - case.fixed.array).mean()
+    assert_allclose(metrics["similarity"]["mae_before"], before, rtol=1e-5)
+    assert before > 1.5 * difference
     assert metrics == json.loads(json.dumps(result.metrics))
 
 

@@ -1,5 +1,6 @@
 """What can be registered, asked at the border, once."""
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -55,18 +56,19 @@ def check_image(name: str, given: object) -> Tensor:
         raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
     image = tensor(given)
     image = image.to(torch.promote_types(image.dtype, torch.float32))
-    check_values(name, image)
+    check_values(name, image.detach())
     return image
 
 
-def check_values(name: str, image: Tensor) -> None:
+def check_values(name: str, image: NDArray[Any] | Tensor) -> None:
     """BadInput if nothing can be seen in the image."""
-    if image.numel() == 0:
+    if 0 in image.shape:
         raise BadInput(f"{name} is {tuple(image.shape)}: it has no voxels")
-    if not image.isfinite().all():
+    low, high = float(image.min()), float(image.max())  # either is NaN where any voxel is
+    if not (isfinite(low) and isfinite(high)):
         raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
-    if image.min() == image.max():
-        raise BadInput(f"{name} is constant ({image.min().item():g}): there is nothing to register")
+    if low == high:
+        raise BadInput(f"{name} is constant ({low:g}): there is nothing to register")
 
 
 def check_spacing(spacing: tuple[float, ...] | None, d: int) -> None:

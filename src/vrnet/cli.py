@@ -1,6 +1,7 @@
 """The command line: `vrnet COMMAND --help` explains each command."""
 
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,11 +11,12 @@ from rich.table import Table
 from vrnet import __version__
 from vrnet.console import errors, metrics_table, say, screen, stages
 from vrnet.errors import BadInput
+from vrnet.images.points import Space
+from vrnet.images.transform import Interpolation
+from vrnet.registration import Slices
 
 app = tyro.extras.SubcommandApp()
 Device = Literal["auto", "cpu", "cuda"]
-Slices = Literal["auto", "each", "together"]
-Space = Literal["LPS", "RAS"]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -29,15 +31,18 @@ def register(
     fixed_labels: Maybe = None,
     moving_labels: Maybe = None,
     slices: Slices = "auto",
+    match_intensities: bool = False,
     device: Device = "auto",
     report: bool = False,
 ) -> None:
     """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
 
     Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
-    space. In DIR: warped.nii.gz (moving, on the grid of fixed), transform.nii.gz (an ITK displacement field that
-    SimpleITK, ANTs and 3D Slicer read as it is), metrics.json, with moving labels warped_labels.nii.gz, and with
-    --report a page to look at, report.html, and a picture, overview.png.
+    space.
+
+    Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
+    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
+    for a report, a page to look at (report.html) and a picture (overview.png).
 
     Args:
         fixed: The reference image. For the beating heart: end-diastole.
@@ -48,18 +53,31 @@ def register(
         moving_labels: Label map on the grid of MOVING, to be brought to FIXED.
         slices: Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices
             are at least three times as far apart as the voxels within them.
+        match_intensities: Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where
+            the same tissue is not equally bright. Not for the beating heart.
         device: Where to compute; auto takes CUDA where there is one.
         report: Write report.html and overview.png too.
     """
     from vrnet.checking import device_named, named
-    from vrnet.workflow import read_case, run
+    from vrnet.workflow import notes, read_case, run
 
     chosen, _ = named(method), device_named(device)
     with stages() as stage:
         stage("reading")
         case = read_case(fixed, moving, fixed_labels, moving_labels)
-        done, written = run(stage, case, chosen, out, slices=slices, device=device, report=report)
+        done, written = run(
+            stage,
+            case,
+            chosen,
+            out,
+            slices=slices,
+            match_intensities=match_intensities,
+            device=device,
+            report=report,
+        )
     screen.print(metrics_table(done.metrics))
+    for line in notes(case, done.metrics):
+        say(f"Note: {line}")
     say(f"Wrote {', '.join(path.name for path in written)} in {out}.")
 
 
@@ -99,7 +117,7 @@ def apply(
     out: File,
     labels: bool = False,
     smooth: bool = False,
-    interpolation: Literal["linear", "bspline"] = "linear",
+    interpolation: Interpolation = "linear",
 ) -> None:
     """Bring an image, or a label map, to FIXED through a transform.
 
@@ -112,10 +130,15 @@ def apply(
         smooth: With --labels: take the label of greatest weight, for smoother outlines.
         interpolation: For an image.
     """
-    from vrnet.images.io import WRITTEN, read_image, writable, write_image
+    from vrnet.images.files import check_file
+    from vrnet.images.io import WRITTEN, read_image, write_image
     from vrnet.images.transform import Transform
 
-    writable(out, WRITTEN)
+    check_file(out, WRITTEN)
+    if smooth and not labels:
+        raise BadInput("--smooth is for label maps: add --labels")
+    if labels and interpolation != "linear":
+        raise BadInput("labels are not interpolated: leave out --interpolation, or --labels")
     grid, image = read_image(reference).grid, read_image(moving)
     found = Transform.load(transform, grid)
     moved = found.apply_labels(image, grid, smooth) if labels else found.apply(image, grid, interpolation)
@@ -140,10 +163,11 @@ def invert(
     """
     import numpy as np
 
-    from vrnet.images.io import read_image, writable
+    from vrnet.images.files import check_file
+    from vrnet.images.io import read_image
     from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
 
-    writable(out, TRANSFORMS_WRITTEN)
+    check_file(out, TRANSFORMS_WRITTEN)
     grid = None if reference is None else read_image(reference).grid
     with stages() as stage:
         stage("inverting")
@@ -168,20 +192,23 @@ def points(
     Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Other columns of the table are kept.
 
     Args:
-        transform: A displacement field, from fixed to moving.
+        transform: A displacement field, from fixed to moving, or any ITK transform.
         points: A CSV file with columns x, y and, in 3D, z: world millimetres.
         out: The CSV file to write.
         space: Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer.
     """
-    from vrnet.images.io import writable
+    from vrnet.images.files import check_file
     from vrnet.images.points import read_points, write_points
-    from vrnet.images.transform import Transform
+    from vrnet.images.transform import moved_points, read_point_map
 
-    writable(out, (".csv",))
-    found, table = Transform.load(transform), read_points(points, space)
-    moved = found.points(table.lps)
+    check_file(out, (".csv",))
+    table = read_points(points, space)
+    moved = moved_points(read_point_map(transform), table.lps)
     write_points(table.moved(moved), out, space)
     say(f"Wrote {out}: {len(moved)} points in {space} millimetres.")
+    unmoved = int((moved == table.lps).all(1).sum())
+    if unmoved:
+        say(f"Note: {unmoved} of them did not move at all. Do they lie outside the transform? Is --space right?")
 
 
 @app.command
@@ -213,12 +240,12 @@ def evaluate(
         device: Where to compute.
         out: A .json file for what is shown on screen.
     """
-    from vrnet.images.io import writable
+    from vrnet.images.files import check_file
     from vrnet.images.points import read_points
-    from vrnet.workflow import outcome, point_error, read_case, transform_of, write_json
+    from vrnet.workflow import notes, outcome, point_error, read_case, transform_of, write_json
 
     if out is not None:
-        writable(out, (".json",))
+        check_file(out, (".json",))
     if (fixed_points is None) != (moving_points is None):
         raise BadInput("points of one image only: give both --fixed-points and --moving-points")
     with stages() as stage:
@@ -233,6 +260,8 @@ def evaluate(
     if out is not None:
         write_json(metrics, out)
     screen.print(metrics_table(metrics))
+    for line in notes(case, metrics):
+        say(f"Note: {line}")
 
 
 @app.command
@@ -242,17 +271,23 @@ def methods() -> None:
 
     table = Table("name", "what it is", "ready", box=None)
     for name, line in names().items():
-        table.add_row(name, line, f"no: pip install {missing(name)}" if missing(name) else "yes")
+        table.add_row(name, line, f"no: needs {missing(name)}" if missing(name) else "yes")
     screen.print(table)
 
 
 def main() -> None:
     """Run a command; bad input ends with one line and status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows part of it
     if sys.argv[1:] == ["--version"]:
         print(f"vrnet {__version__}")
         return
     try:
         app.cli(prog="vrnet", description="Deformable image registration for cardiac MR, in 2D and 3D.")
+    except KeyboardInterrupt:
+        errors.print("vrnet: interrupted; nothing is half-written", style="red")
+        sys.exit(130)
     except BadInput as error:
         errors.print(f"vrnet: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)

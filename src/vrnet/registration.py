@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from threading import current_thread, main_thread
 from time import perf_counter
 from typing import Any, Generic, Literal, TypeVar
@@ -16,9 +17,10 @@ from vrnet.checking import check_axes, check_spacing, check_values, checked, dev
 from vrnet.data.preprocessing import rescale_jointly
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
-from vrnet.images.grid import Grid
+from vrnet.images.grid import NEARLY, Grid
 from vrnet.images.image import Image
-from vrnet.images.resample import brought
+from vrnet.images.io import read_image
+from vrnet.images.resample import brought, coverage, matched
 from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
 from vrnet.variational.descent import Solver
@@ -31,7 +33,7 @@ Progress = Callable[[float], None]
 Slices = Literal["auto", "each", "together"]
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Registration(Generic[Array]):
     """What was found. Arrays in, arrays out; tensors in, tensors out, on their device."""
 
@@ -150,7 +152,7 @@ def few_threads(voxels: int) -> Iterator[None]:
             torch.set_num_threads(threads)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ImageRegistration:
     """What was found between two images in the world."""
 
@@ -158,8 +160,6 @@ class ImageRegistration:
     """From fixed to moving, on the grid of fixed."""
     warped: Image
     """Moving, as it was given, resampled on the grid of fixed through the transform."""
-    before: Image
-    """Moving on the grid of fixed by the headers alone."""
     energies: NDArray[np.floating[Any]]
     method: str
     device: str
@@ -172,25 +172,32 @@ class ImageRegistration:
 
 
 def register_images(
-    fixed: Image,
-    moving: Image,
+    fixed: Image | str | Path,
+    moving: Image | str | Path,
     method: str | Method = "default",
     *,
     slices: Slices = "auto",
+    match_intensities: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, each on its own grid in the world.
+    """Find the transform from fixed to moving, images or files, each on its own grid in the world.
 
     Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
     registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least three times as far apart as the voxels within them."""
+    where they are at least three times as far apart as the voxels within them. `match_intensities` gives moving the
+    histogram of fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no
+    voxels nothing pulls at the field."""
     start = perf_counter()
+    fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
+    moving = given
     there, axis = planned(fixed, moving, method, slices, device)
-    before, backward = brought(moving, fixed.grid), fixed.grid.backward
+    if match_intensities:
+        moving = matched(moving, fixed)
+    I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     found = register(
-        np.flip(fixed.array.astype(np.float32), backward),
-        np.flip(before.array, backward),
+        np.flip(I0, backward),
+        np.flip(filled(brought(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0), backward),
         method,
         spacing=fixed.grid.spacing,
         slice_axis=axis,
@@ -198,9 +205,9 @@ def register_images(
         progress=progress,
     )
     transform = Transform.from_voxels(mirrored(found.field, backward), fixed.grid)
-    warped = transform.apply(moving)
+    warped = transform.apply(given)
     seconds = perf_counter() - start
-    return ImageRegistration(transform, warped, before, found.energies, found.method, there.type, axis, seconds)
+    return ImageRegistration(transform, warped, found.energies, found.method, there.type, axis, seconds)
 
 
 def planned(
@@ -210,8 +217,13 @@ def planned(
     check_pair(fixed, moving)
     there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
     check_axes(fixed.grid.shape, axis)
-    named(method).build()
+    named(method).build()  # which fails where a package is missing
     return there, axis
+
+
+def filled(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
+    """Moving where there is such a thing, and elsewhere fixed itself, which asks for no motion."""
+    return moving if covered.all() else np.where(covered, moving, fixed)
 
 
 def mirrored(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
@@ -229,20 +241,19 @@ def check_pair(fixed: Image, moving: Image) -> None:
     for image in (fixed, moving):
         if image.array.dtype.kind not in "iufb":
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
-        check_values(image.name, tensor(image.array))
+        check_values(image.name, image.array)
     if not fixed.grid.overlaps(moving.grid):
         raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
 
 
-def slice_axis_of(grid: Grid, slices: Slices) -> int | None:
+def slice_axis_of(grid: Grid, slices: str) -> int | None:
     """The axis across which slices are to be registered one by one, if they are."""
     if len(grid.shape) == 2:
         if slices == "each":
             raise BadInput("a 2D image has no slices to register each: leave --slices out")
         return None
+    if slices not in ("auto", "each", "together"):
+        raise BadInput(f'slices are registered auto, each or together, not "{slices}"')
     within = max(h for axis, h in enumerate(grid.spacing) if axis != grid.across)
-    single = [axis for axis, n in enumerate(grid.shape) if n == 1]
-    if single:
-        return single[0]
-    is_thick = grid.spacing[grid.across] >= THICK * within
+    is_thick = grid.spacing[grid.across] > (1 - NEARLY) * THICK * within or grid.shape[grid.across] == 1
     return grid.across if slices == "each" or (slices == "auto" and is_thick) else None

@@ -12,13 +12,14 @@ import numpy as np
 from vrnet.checking import named
 from vrnet.errors import BadInput
 from vrnet.evaluation.evaluate import json_ready, overlap, regularity, similarity, target_registration_error
+from vrnet.images.files import check_folder, written_whole
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import made_folder, read_image, write_image, written_whole
+from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
-from vrnet.images.resample import brought, brought_labels
+from vrnet.images.resample import coverage, placed, placed_labels
 from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
-from vrnet.registration import ImageRegistration, Slices, check_pair, planned, register_images
+from vrnet.registration import ImageRegistration, Slices, check_pair, register_images
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -37,7 +38,6 @@ class Case:
     moving_labels: Image | None = None
 
     def __post_init__(self) -> None:
-        check_pair(self.fixed, self.moving)
         for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
             if labels is not None and not labels.grid.matches(image.grid):
                 raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
@@ -56,14 +56,21 @@ def run(
     folder: Path,
     *,
     slices: Slices = "auto",
+    match_intensities: bool = False,
     device: str = "auto",
     report: bool = False,
 ) -> tuple["Outcome", list[Path]]:
     """Register a case and write what became of it in the folder; `stage` is told what is being done."""
-    planned(case.fixed, case.moving, method, slices, device)
-    made_folder(folder)
-    tick = stage(f"registering with {method}")
-    found = register_images(case.fixed, case.moving, method, slices=slices, device=device, progress=tick)
+    check_folder(folder, OUTPUTS)
+    found = register_images(
+        case.fixed,
+        case.moving,
+        method,
+        slices=slices,
+        match_intensities=match_intensities,
+        device=device,
+        progress=stage(f"registering with {method}"),
+    )
     stage("measuring")
     done = outcome(case, found.transform, found)
     stage("writing")
@@ -77,7 +84,8 @@ def transform_of(
     stage: Stage, method: str, case: Case, slices: Slices, device: str
 ) -> tuple[Transform, ImageRegistration | None]:
     """The transform in a file of this name; or that which the method of this name finds, with the registration."""
-    if Path(method).suffix and Path(method).exists():
+    if Path(method).suffix:
+        check_pair(case.fixed, case.moving)
         return Transform.load(method, case.fixed.grid), None
     chosen = named(method)
     tick = stage(f"registering with {chosen}")
@@ -87,9 +95,8 @@ def transform_of(
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case, the transform found or given, what it does to moving, and how good that is."""
+    """A transform found or given, what it does to moving, and how good that is."""
 
-    case: Case
     transform: Transform
     warped: Image
     warped_labels: Image | None
@@ -100,20 +107,20 @@ class Outcome:
 def outcome(case: Case, transform: Transform, found: ImageRegistration | None = None, name: str = "") -> Outcome:
     """What a transform does to moving, and how good that is; `found` is the registration, where one was made."""
     grid, labels = case.fixed.grid, case.moving_labels
-    before = found.before if found else brought(case.moving, grid)
     warped = found.warped if found else transform.apply(case.moving, grid)
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     pair = Pair(
         fixed=case.fixed.array.astype(np.float32),
-        moving=before.array,
+        moving=placed(case.moving, grid).array,
         warped=warped.array,
         field=transform.on(grid).in_voxels(),
         grid=grid,
         fixed_labels=None if case.fixed_labels is None else case.fixed_labels.array,
-        moving_labels=None if labels is None else brought_labels(labels, grid).array,
+        moving_labels=None if labels is None else placed_labels(labels, grid).array,
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
-    return Outcome(case, transform, warped, warped_labels, pair, {**how(found, name), **measured(pair)})
+    slice_axis = found.slice_axis if found else None
+    return Outcome(transform, warped, warped_labels, pair, {**how(found, name), **measured(pair, slice_axis)})
 
 
 def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
@@ -124,17 +131,18 @@ def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
     return {**ran, "slice_by_slice": found.slice_axis is not None}
 
 
-def measured(pair: Pair) -> dict[str, Any]:
+def measured(pair: Pair, slice_axis: int | None) -> dict[str, Any]:
     """The part of metrics.json that says how good it is."""
     measures = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
         "similarity": similarity(pair.fixed, pair.moving, pair.warped),
-        **regularity(pair.field),
+        **regularity(pair.field, slice_axis),
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
         return measures
-    return measures | overlap(pair.fixed_labels, pair.moving_labels, pair.warped_labels, pair.grid.spacing)
+    labels = pair.fixed_labels, pair.moving_labels, pair.warped_labels
+    return measures | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
 def point_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
@@ -147,8 +155,7 @@ def point_error(transform: Transform, fixed: Points, moving: Points) -> dict[str
 
 def write_outcome(done: Outcome, folder: Path) -> list[Path]:
     """The files that others read; what an earlier run left in the folder under their names is gone."""
-    for name in OUTPUTS:
-        (folder / name).unlink(missing_ok=True)
+    remove_outputs(folder)
     write_image(done.warped, folder / "warped.nii.gz")
     done.transform.save(folder / "transform.nii.gz")
     written = ["warped.nii.gz", "transform.nii.gz", "metrics.json"]
@@ -157,6 +164,29 @@ def write_outcome(done: Outcome, folder: Path) -> list[Path]:
         written.append("warped_labels.nii.gz")
     write_json(done.metrics, folder / "metrics.json")
     return [folder / name for name in written]
+
+
+def remove_outputs(folder: Path) -> None:
+    try:
+        for name in OUTPUTS:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot replace {folder / name} ({error.strerror}): choose another folder") from error
+
+
+def notes(case: Case, metrics: dict[str, Any]) -> list[str]:
+    """What a reader should know before trusting the result."""
+    alike, found = metrics["similarity"], []
+    covered = 100 * coverage(case.moving.grid, case.fixed.grid).mean()
+    if covered < 99:
+        found.append(
+            f"{case.moving.name} covers {covered:.0f} % of {case.fixed.name}: elsewhere nothing was registered."
+        )
+    if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
+        found.append("The images are less alike after than before: check their headers, overlap and contrast.")
+    if (case.fixed_labels is None) != (case.moving_labels is None):
+        found.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    return found
 
 
 def write_json(metrics: dict[str, Any], path: Path) -> None:
@@ -185,6 +215,11 @@ def described(case: Case, method: Method, found: ImageRegistration) -> dict[str,
     return {
         "fixed": case.fixed.name,
         "moving": case.moving.name,
+        **{
+            name.replace("_", " "): labels.name
+            for name, labels in vars(case).items()
+            if name.endswith("labels") and labels
+        },
         "method": found.method,
         "parameters": parameters,
         **({"slices": slices} if len(case.fixed.grid.shape) == 3 else {}),

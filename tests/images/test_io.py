@@ -1,6 +1,5 @@
 import gzip
 import locale
-import os
 
 import nibabel
 import numpy as np
@@ -14,7 +13,7 @@ from tests.images.conftest import POSES, picture, placed
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import WRITTEN, locale_kept, made_folder, read_image, to_sitk, writable, write_image, written_whole
+from vrnet.images.io import WRITTEN, locale_kept, read_image, to_sitk, write_image
 
 GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
 RAMP = np.arange(GRID.shape[0] * 80, dtype=np.float32).reshape(GRID.shape)
@@ -319,44 +318,6 @@ def test_a_wrong_mha_header_is_refused(tmp_path, line, wrong, why):
     assert why in refusal(path)
 
 
-def fail_at_writing(path, error):
-    with written_whole(path) as temporary:
-        temporary.write_text("half of the n")
-        raise error
-
-
-@pytest.mark.parametrize(
-    ("error", "raised"), [(RuntimeError("stop"), RuntimeError), (OSError(28, "disk full"), BadInput)]
-)
-def test_a_failed_writing_leaves_nothing_behind_and_keeps_the_old_file(tmp_path, error, raised):
-    path = tmp_path / "metrics.json"
-    path.write_text("old")
-    with pytest.raises(raised):
-        fail_at_writing(path, error)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_successful_writing_takes_the_old_file_s_place(tmp_path):
-    path = tmp_path / "metrics.json"
-    path.write_text("old")
-    with written_whole(path) as temporary:
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_cannot_be_written_at_all_says_why(tmp_path):
-    (tmp_path / "file").touch()
-    for path, reason in ((tmp_path / "none" / "x", "No such file"), (tmp_path / "file" / "x", "Not a directory")):
-        with (
-            pytest.raises(BadInput, match=f"cannot write .*{reason}.*: choose another place"),
-            written_whole(path) as part,
-        ):
-            part.write_text("new")
-
-
 @pytest.mark.parametrize("suffix", WRITTEN)
 def test_an_image_whose_writing_fails_leaves_nothing_behind(tmp_path, suffix, monkeypatch):
     def disk_full(image, name, **_):
@@ -367,57 +328,3 @@ def test_an_image_whose_writing_fails_leaves_nothing_behind(tmp_path, suffix, mo
     with pytest.raises(BadInput, match=r"cannot write .*: is the disk full\?$"):
         write_image(picture(GRID), tmp_path / f"x{suffix}")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("x.unknown", "has no ending that can be written: choose one of"),
-        ("x", "has no ending that can be written"),
-        ("folder.nii.gz", "is a folder: name a file"),
-        ("file/x.nii.gz", "cannot write to .*: choose another folder"),
-    ],
-)
-def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_path, name, why):
-    (tmp_path / "folder.nii.gz").mkdir()
-    (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match=why):
-        writable(tmp_path / name, WRITTEN)
-    with pytest.raises(BadInput, match=why):
-        write_image(picture(GRID), tmp_path / name)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.nii.gz"]
-
-
-def test_a_writable_path_has_its_folder_made_and_nothing_in_it(tmp_path):
-    assert writable(tmp_path / "a" / "b" / "x.nii.gz", WRITTEN) == tmp_path / "a" / "b" / "x.nii.gz"
-    assert not list((tmp_path / "a" / "b").iterdir())
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_a_folder_without_permission_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(BadInput, match=r"cannot write to .*Permission denied"):
-        writable(tmp_path / "x.nii.gz", WRITTEN)
-
-
-def test_made_folder_makes_it_with_its_parents_and_leaves_it_empty(tmp_path):
-    folder = tmp_path / "a" / "b"
-    assert made_folder(made_folder(folder)) == folder
-    assert not list(folder.iterdir())
-
-
-@pytest.mark.parametrize("name", ["probe", "metrics.json"])
-def test_made_folder_leaves_what_is_in_the_folder_alone(tmp_path, name):
-    (tmp_path / name).write_text("precious")
-    made_folder(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "precious"
-
-
-@pytest.mark.parametrize("below", [".", "sub/folder"])
-def test_a_file_is_no_folder(tmp_path, below):
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(BadInput, match=r"cannot write to .*: choose another folder") as raised:
-        made_folder(file / below)
-    assert len(str(raised.value).splitlines()) == 1

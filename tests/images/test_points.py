@@ -108,7 +108,7 @@ def test_what_is_no_text_or_not_there_is_refused(tmp_path):
 def test_a_table_is_written_whole_or_not_at_all(write, tmp_path):
     points = read_points(write(TABLE), "LPS")
     with pytest.raises(BadInput, match="cannot write"):
-        write_points(points, tmp_path / "none" / "out.csv", "LPS")
+        write_points(points, tmp_path / "in.csv" / "out.csv", "LPS")
     with pytest.raises(ValueError, match="shorter"):
         write_points(points.moved(points.lps[:1]), tmp_path / "out.csv", "LPS")
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

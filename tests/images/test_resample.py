@@ -11,7 +11,7 @@ from tests.images.conftest import around, blobs, finer, indices, picture, placed
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import to_sitk
-from vrnet.images.resample import brought, brought_labels, resample_labels
+from vrnet.images.resample import brought, placed_labels, resample_labels
 
 NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i2", ">i8", ">u8"]
 
@@ -37,7 +37,7 @@ def test_on_its_own_grid_an_image_is_itself(grid):
         found = brought(image, target)
         assert_array_equal(found.array, image.array)
         assert found.grid == target
-        assert_array_equal(brought_labels(blobs(grid), target).array, blobs(grid).array)
+        assert_array_equal(placed_labels(blobs(grid), target).array, blobs(grid).array)
 
 
 def test_by_its_header_an_image_goes_where_simpleitk_and_scipy_take_it(grid):
@@ -107,7 +107,7 @@ def test_an_image_of_few_slices_is_brought_to_a_coarser_grid(d):
 def test_labels_go_to_the_voxels_where_simpleitk_takes_them(grid):
     labels, target = blobs(around(grid)), finer(grid)
     theirs = by_simpleitk(labels, target, sitk.sitkNearestNeighbor)
-    assert_array_equal(brought_labels(labels, target).array, np.nan_to_num(theirs).astype(np.uint8))
+    assert_array_equal(placed_labels(labels, target).array, np.nan_to_num(theirs).astype(np.uint8))
 
 
 @pytest.mark.parametrize("smooth", [False, True], ids=["nearest", "smooth"])

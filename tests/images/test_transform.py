@@ -11,6 +11,7 @@ from tests.conftest import SHAPES
 from tests.images.conftest import POSES, around, blobs, finer, indices, motion, moved, picture, placed, turn
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
+from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
 from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
 from vrnet.registration import register_images
@@ -503,3 +504,15 @@ def test_on_real_hearts_there_and_back_is_home(data_root, tmp_path):
     assert np.median(np.linalg.norm(back.points(y) - x, axis=1)) < 0.1
     theirs = as_simpleitk_reads(tmp_path / "x.nii.gz")
     assert_allclose(y, [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+
+
+def test_more_labels_than_fit_in_a_byte_are_kept():
+    grid = Grid.plain((30, 20, 4), (1.0, 1.0, 1.0))
+    labels = Image(np.arange(2400, dtype=np.uint16).reshape(grid.shape), grid)
+    still = Transform(np.zeros((3, *grid.shape)), grid)
+    assert_array_equal(still.apply_labels(labels).array, labels.array)
+
+
+def test_displacements_must_fit_their_grid():
+    with pytest.raises(BadInput, match="give"):
+        Transform(np.zeros((2, 4, 4)), Grid.plain((4, 4, 4), (1.0, 1.0, 1.0)))

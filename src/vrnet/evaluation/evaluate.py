@@ -36,13 +36,13 @@ def similarity(
     }
 
 
-def regularity(field: Float[ndarray, "d *s"]) -> dict[str, float]:
-    """Foldings and smoothness of a field in voxels."""
+def regularity(field: Float[ndarray, "d *s"], slice_axis: int | None = None) -> dict[str, float]:
+    """Foldings and smoothness of a field in voxels; slices that were registered each by itself are measured so too."""
     u = torch.from_numpy(field)[None]
     return {
         "folding_percent": folding_percent(u),
         "folding_strict_percent": folding_strict_percent(u),
-        "jacobian_gradient": jacobian_gradient(u),
+        "jacobian_gradient": jacobian_gradient(u, slice_axis),
     }
 
 
@@ -57,12 +57,12 @@ class Overlap(NamedTuple):
     mean_surface_distance_mm: float
 
 
-def structure_overlap(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Overlap:
+def structure_overlap(
+    a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None
+) -> Overlap:
     """Every measure of one structure's two masks."""
-    surfaces = surface_distances(a, b, spacing)
-    return Overlap(
-        dice(a, b), contour_hausdorff(a, b, spacing), surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean
-    )
+    surfaces, contours = surface_distances(a, b, spacing), contour_hausdorff(a, b, spacing, across)
+    return Overlap(dice(a, b), contours, surfaces.hausdorff, surfaces.hausdorff95, surfaces.mean)
 
 
 def overlap(
@@ -70,11 +70,12 @@ def overlap(
     moving: Integer[ndarray, "*s"],
     warped: Integer[ndarray, "*s"],
     spacing: tuple[float, ...],
+    across: int | None = None,
 ) -> dict[str, Any]:
     """{measure: {"before" and "after": {label: x, "mean": x}}} of every label of fixed or moving but 0, the background;
-    the mean is over the labels that could be measured."""
+    the mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
     labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
-    measure = partial(structure_overlap, spacing=spacing)
+    measure = partial(structure_overlap, spacing=spacing, across=across)
     found = {"before": by_label(measure, fixed, moving, labels), "after": by_label(measure, fixed, warped, labels)}
     return {
         name: {

@@ -38,14 +38,16 @@ def dice(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> float:
     return 2 * int((a & b).sum()) / total if total else np.nan
 
 
-def contour_hausdorff(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> float:
+def contour_hausdorff(
+    a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None = None
+) -> float:
     """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
 
-    A volume is measured slice by slice across its slice axis, and gives the mean over the slices that show the
-    structure in both masks; NaN if none does."""
+    A volume is measured slice by slice across one axis (`slice_axis` names it, where none is given), and gives the mean
+    over the slices that show the structure in both masks; NaN if none does."""
     if a.ndim == 2:
-        return contour_hausdorff(a[None], b[None], (1.0, *spacing))
-    across = slice_axis(a.shape, spacing)
+        return contour_hausdorff(a[None], b[None], (1.0, *spacing), 0)
+    across = slice_axis(a.shape, spacing) if across is None else across
     within = tuple(h for i, h in enumerate(spacing) if i != across)
     contours = [outer_contours(np.moveaxis(mask, across, 0)) for mask in (a, b)]
     pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
@@ -109,8 +111,9 @@ def folding_strict_percent(u: Float[Tensor, "b d *s"]) -> float:
     return 100 * (stencil_determinants(u) <= 0).any(1).double().mean().item()
 
 
-def jacobian_gradient(u: Float[Tensor, "b d *s"]) -> float:
-    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel."""
+def jacobian_gradient(u: Float[Tensor, "b d *s"], across: int | None = None) -> float:
+    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel, but
+    not across slices that were registered each by itself."""
     det = determinant(jacobian(u))
-    axes = [axis for axis in range(1, det.dim()) if det.shape[axis] > 1]
+    axes = [1 + axis for axis, n in enumerate(det.shape[1:]) if n > 1 and axis != across]
     return torch.stack(torch.gradient(det, dim=axes)).abs().mean().item()

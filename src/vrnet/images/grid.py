@@ -8,6 +8,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 SAME = 0.01
+NEARLY = 1e-3
 SAMPLES = 9
 
 
@@ -69,5 +70,10 @@ class Grid:
 
     @property
     def across(self) -> int:
-        """The axis across the planes of best resolution: that of widest spacing, the last if several are."""
-        return len(self.shape) - 1 - int(np.argmax(self.spacing[::-1]))
+        """The axis that slices lie across: a single voxel, or the widest spacing, or the closest to head-foot."""
+
+        def rank(i: int) -> tuple[bool, bool, float]:
+            is_widest = bool(self.spacing[i] > (1 - NEARLY) * max(self.spacing))
+            return self.shape[i] == 1, is_widest, abs(float(self.axes[-1, i]))
+
+        return max(range(len(self.shape)), key=rank)

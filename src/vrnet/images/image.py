@@ -10,8 +10,10 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 
+LARGEST = 2.0**53
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Image:
     """2D or 3D. Axis i of the array is axis i of the grid, as in nibabel (SimpleITK's arrays have them reversed)."""
 
@@ -38,7 +40,8 @@ def as_labels(image: Image) -> Image:
     array: ndarray[Any, Any] = image.array
     if array.dtype.kind in "iu":
         return image
-    if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.round(array)).all()):
+    wide = array.astype(np.float64)
+    is_whole = (np.abs(wide) < LARGEST).all() and (wide == np.round(wide)).all()
+    if not is_whole:
         raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
-    is_large = float(np.abs(array).max()) > np.iinfo(np.int32).max
-    return image.with_array(array.astype(np.int64 if is_large else np.int32))
+    return image.with_array(array.astype(np.int64))

@@ -1,12 +1,12 @@
-"""Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG. Nothing is left half-written."""
+"""Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG."""
 
 import gzip
 import locale
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.errors import BadInput
+from vrnet.images.dicom import read_series
+from vrnet.images.files import check_file, exists, written_whole
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 
@@ -22,47 +24,15 @@ if TYPE_CHECKING:
 
 NIFTI = (".nii", ".nii.gz")
 WRITTEN = (*NIFTI, ".mha", ".nrrd")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 PLAIN = {"?": np.uint8, "e": np.float32, "g": np.float64}
+NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
 REASONS = {
     "orthonormal": "its header's axes are sheared or coincide",
     "Bad direction": "its header's axes are sheared or coincide",
     "spacing": "its header has a spacing that is not positive",
     "Unable to determine": "it is not an image, or of a kind that is not known",
 }
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary name beside path, of the same kind; it takes path's place if the writing succeeds."""
-    temporary = path.with_name(f".partial-{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def made_folder(folder: Path) -> Path:
-    """The folder, there and open for writing, or BadInput: asked before the work, not after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
-
-
-def writable(path: Path, kinds: tuple[str, ...]) -> Path:
-    """The path of a file that can be written, of one of these kinds, or BadInput."""
-    if path.is_dir():
-        raise BadInput(f"{path} is a folder: name a file")
-    if not path.name.endswith(kinds):
-        raise BadInput(f"{path.name} has no ending that can be written: choose one of {', '.join(kinds)}")
-    made_folder(path.parent)
-    return path
 
 
 def read_image(path: str | Path) -> Image:
@@ -80,24 +50,39 @@ def read_image(path: str | Path) -> Image:
     grid = grid_of(image)
     if not np.allclose(grid.axes.T @ grid.axes, np.eye(len(grid.shape)), atol=1e-3):
         raise BadInput(f"cannot read {path}: {REASONS['orthonormal']}")
-    return Image(sitk.GetArrayFromImage(image).T, grid, name=str(path))
+    array = sitk.GetArrayFromImage(image).T
+    if array.dtype.kind == "c":
+        raise BadInput(f"{path} holds complex numbers: give an image of real ones, such as their magnitude")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise BadInput(f"{path} {NOT_FINITE}")
+    return Image(array, grid, name=str(path))
 
 
 def read_sitk(path: Path) -> "sitk.Image":
     """Whatever image is there, as SimpleITK reads it, or BadInput."""
-    if not path.exists():
-        raise BadInput(f"there is no {path}: check its name")
+    check_name(path)
     try:
-        with locale_kept():
+        with locale_kept(), quiet():
             return read_series(path) if path.is_dir() else read_file(path)
     except (RuntimeError, OSError) as error:
-        reason = next((text for words, text in REASONS.items() if words in str(error)), "it is damaged or incomplete")
+        said = str(error).replace(str(path), "")
+        reason = next((text for words, text in REASONS.items() if words in said), "it is damaged or incomplete")
         raise BadInput(f"cannot read {path}: {reason}") from error
+
+
+def check_name(path: Path) -> None:
+    """BadInput unless something is there, by a name that ITK can be told."""
+    if not str(path).isprintable():
+        raise BadInput(f"the name {str(path)!a} has characters that cannot be written: rename the file")
+    if not exists(path):
+        raise BadInput(f"there is no {path}: check its name")
 
 
 def read_file(path: Path) -> "sitk.Image":
     import SimpleITK as sitk
 
+    if path.suffix.lower() in PICTURES:
+        return without_place(sitk.ReadImage(str(path)))
     if not path.name.endswith(NIFTI):
         return sitk.ReadImage(str(path))
     check_nifti(path)
@@ -109,12 +94,18 @@ def read_file(path: Path) -> "sitk.Image":
         return sitk.ReadImage(str(alone))
 
 
+def without_place(image: "sitk.Image") -> "sitk.Image":
+    """A picture with pixels of 1 mm: the dots per inch in its header are those of a screen or a printer."""
+    image.SetSpacing([1.0] * image.GetDimension())
+    return image
+
+
 def check_nifti(path: Path) -> None:
     """BadInput where ITK says nothing: it takes missing voxels and NaN for 0, and mends or flips odd spacings."""
     import nibabel
 
     try:
-        with quiet(), nibabel.openers.Opener(str(path)) as file:
+        with nibabel.openers.Opener(str(path)) as file:
             image: Any = nibabel.load(path)
             voxels = image.dataobj.get_unscaled()
             pixdim = image.header_class.from_fileobj(file, check=False)["pixdim"]  # as it is, where load mends it
@@ -123,19 +114,7 @@ def check_nifti(path: Path) -> None:
     if not (pixdim[1 : 1 + min(image.ndim, 3)] > 0).all():
         raise BadInput(f"cannot read {path}: {REASONS['spacing']}")
     if voxels.dtype.kind in "fc" and not np.isfinite(voxels).all():
-        raise BadInput(f"{path} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
-
-
-def read_series(folder: Path) -> "sitk.Image":
-    """The one DICOM series of a folder."""
-    import SimpleITK as sitk
-
-    with quiet():
-        series = sitk.ImageSeriesReader.GetGDCMSeriesIDs(str(folder))
-    if len(series) != 1:
-        found = f"{len(series)} DICOM series" if series else "no DICOM series"
-        raise BadInput(f"{folder} holds {found}: name a folder with one, or an image file")
-    return sitk.ReadImage(sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder), series[0]))
+        raise BadInput(f"{path} {NOT_FINITE}")
 
 
 @contextmanager
@@ -192,9 +171,10 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
     return image
 
 
-def write_image(image: Image, path: Path) -> None:
+def write_image(image: Image, path: str | Path) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
-    write(to_sitk(image.array, image.grid), writable(path, WRITTEN))
+    check_file(Path(path), WRITTEN)
+    write(to_sitk(image.array, image.grid), Path(path))
 
 
 def write(image: "sitk.Image", path: Path) -> None:
@@ -215,9 +195,6 @@ def write_zipped(image: "sitk.Image", path: Path) -> None:
     import SimpleITK as sitk
 
     bare = path.with_suffix("")
-    try:
-        sitk.WriteImage(image, str(bare))
-        with bare.open("rb") as source, path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-    finally:
-        bare.unlink(missing_ok=True)
+    sitk.WriteImage(image, str(bare))
+    with bare.open("rb") as source, path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
+        shutil.copyfileobj(source, target, 1 << 20)

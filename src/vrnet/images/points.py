@@ -10,12 +10,12 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.images.io import written_whole
+from vrnet.images.files import written_whole
 
 Space = Literal["LPS", "RAS"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Points:
     """Points in LPS millimetres, with the table they came from, whose other columns are kept."""
 

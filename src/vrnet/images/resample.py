@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Bool
 from numpy import ndarray
 
 from vrnet.images.grid import Grid
@@ -17,7 +18,7 @@ COARSER = 1.2
 
 def resample(
     source: "sitk.Image", grid: Grid, transform: "sitk.Transform", method: int, outside: float | None
-) -> "ndarray":
+) -> ndarray:
     """source(transform(x)) at the voxels x of a grid; outside the source, one value, or its border if None."""
     import SimpleITK as sitk
 
@@ -37,19 +38,46 @@ def brought(image: Image, grid: Grid) -> Image:
     if image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     source = low_passed(to_sitk(image.array.astype(np.float32), image.grid), image.grid, grid)
-    identity = sitk.Transform(len(grid.shape), sitk.sitkIdentity)
-    return Image(resample(source, grid, identity, sitk.sitkLinear, outside=None), grid, image.name)
+    return Image(resample(source, grid, still(grid), sitk.sitkLinear, outside=None), grid, image.name)
 
 
-def brought_labels(labels: Image, grid: Grid) -> Image:
-    """The label map on another grid, by its header alone: the label of the nearest voxel."""
+def placed(image: Image, grid: Grid) -> Image:
+    """The image on another grid, by its header alone, as float32, exactly as a transform that moves nothing does it."""
     import SimpleITK as sitk
 
-    return (
-        labels
-        if labels.grid.matches(grid)
-        else resample_labels(labels, grid, sitk.Transform(len(grid.shape), sitk.sitkIdentity))
-    )
+    if image.grid.matches(grid):
+        return Image(image.array.astype(np.float32), grid, image.name)
+    source, outside = to_sitk(image.array.astype(np.float32), image.grid), float(image.array.min())
+    return Image(resample(source, grid, still(grid), sitk.sitkLinear, outside), grid, image.name)
+
+
+def coverage(own: Grid, grid: Grid) -> Bool[ndarray, "*s"]:
+    """At which voxels of another grid an image on its own has something to show."""
+    import SimpleITK as sitk
+
+    if own.matches(grid):
+        return np.ones(grid.shape, bool)
+    everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
+    return resample(everywhere, grid, still(grid), sitk.sitkNearestNeighbor, 0.0).astype(bool)
+
+
+def matched(image: Image, other: Image) -> Image:
+    """The image with the histogram of the other: what is brighter than the mean is matched at 15 quantiles."""
+    import SimpleITK as sitk
+
+    pair = (to_sitk(part.array.astype(np.float32), part.grid) for part in (image, other))
+    return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
+
+
+def placed_labels(labels: Image, grid: Grid) -> Image:
+    """The same for a label map: the label of the nearest voxel."""
+    return labels if labels.grid.matches(grid) else resample_labels(labels, grid, still(grid))
+
+
+def still(grid: Grid) -> "sitk.Transform":
+    import SimpleITK as sitk
+
+    return sitk.Transform(len(grid.shape), sitk.sitkIdentity)
 
 
 def resample_labels(labels: Image, grid: Grid, transform: "sitk.Transform", smooth: bool = False) -> Image:

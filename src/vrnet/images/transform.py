@@ -15,9 +15,10 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
+from vrnet.images.files import check_file, written_whole
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI, grid_of, read_sitk, to_sitk, writable, write, written_whole
+from vrnet.images.io import NIFTI, check_name, grid_of, read_sitk, to_sitk, write
 from vrnet.images.resample import resample, resample_labels
 
 if TYPE_CHECKING:
@@ -29,12 +30,18 @@ TRANSFORMS_WRITTEN = (*NIFTI, ".mha", ".nrrd", ".h5", ".tfm")
 GRAIN = 2.0**13
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Transform:
     """Displacements in LPS millimetres at the voxels of a grid, linear between them, none outside."""
 
     displacement: Float[ndarray, "d *s"]
     grid: Grid
+
+    def __post_init__(self) -> None:
+        if self.displacement.shape != (len(self.grid.shape), *self.grid.shape):
+            raise BadInput(
+                f"displacements are {self.displacement.shape} on a grid of {self.grid.shape}: give (d, *shape)"
+            )
 
     def __repr__(self) -> str:
         return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
@@ -62,8 +69,7 @@ class Transform:
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving, in LPS millimetres."""
-        self.check(x.shape[1], "the points")
-        return np.array([self.itk.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
+        return moved_points(self.itk, x)
 
     def apply(self, image: Image, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
         """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
@@ -92,6 +98,7 @@ class Transform:
         """x ↦ self(first(x)), on the grid of `first`."""
         import SimpleITK as sitk
 
+        self.check(len(first.grid.shape), "the first")
         return sampled(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
@@ -110,7 +117,8 @@ class Transform:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
         Displacements are rounded to 1/8192 mm, which makes files a third as large."""
-        path = writable(Path(path), TRANSFORMS_WRITTEN)
+        path = Path(path)
+        check_file(path, TRANSFORMS_WRITTEN)
         rounded = Transform(np.round(self.displacement.astype(np.float64) * GRAIN) / GRAIN, self.grid)
         if path.suffix in ITK_TRANSFORMS:
             write_itk(rounded.itk, path)
@@ -163,16 +171,35 @@ def load_field(path: Path) -> Transform:
     return of_vectors(image)
 
 
+def read_itk(path: Path) -> "sitk.Transform":
+    import SimpleITK as sitk
+
+    check_name(path)
+    try:
+        return sitk.ReadTransform(str(path))
+    except RuntimeError as error:
+        raise BadInput(f"cannot read {path}: it is not an ITK transform, or damaged") from error
+
+
+def read_point_map(path: Path) -> "sitk.Transform":
+    """Any transform, as what takes points along; ITK's need no grid for that."""
+    return read_itk(path) if path.suffix in ITK_TRANSFORMS else load_field(path).itk
+
+
+def moved_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+    """Where points of fixed are in moving, in LPS millimetres."""
+    if transform.GetDimension() != x.shape[1]:
+        raise BadInput(
+            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
+        )
+    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
+
+
 def load_itk(path: Path, reference: Grid | None) -> Transform:
     """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
     import SimpleITK as sitk
 
-    if not path.exists():
-        raise BadInput(f"there is no {path}: check its name")
-    try:
-        transform = sitk.ReadTransform(str(path))
-    except RuntimeError as error:
-        raise BadInput(f"cannot read {path}: it is not an ITK transform, or damaged") from error
+    transform = read_itk(path)
     if transform.GetTransformEnum() == sitk.sitkDisplacementField:
         return of_vectors(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
     if reference is None or len(reference.shape) != transform.GetDimension():

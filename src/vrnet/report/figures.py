@@ -149,7 +149,7 @@ def show_jacobian(ax: "Axes", deformed: Deformation) -> None:
 
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure as the file's ending says."""
-    from vrnet.images.io import written_whole
+    from vrnet.images.files import written_whole
 
     with written_whole(path) as temporary:
         figure.savefig(temporary, dpi=130)

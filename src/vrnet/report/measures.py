@@ -18,7 +18,6 @@ NAMES = {
     "folding_percent": "Folded, central differences (%)",
     "folding_strict_percent": "Folded, any one-sided difference (%)",
     "jacobian_gradient": "Mean |∇ det|",
-    "inverse_residual_mm": "Residual of the inverse (mm)",
 }
 NONE = "–"
 

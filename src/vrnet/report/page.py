@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
-from vrnet.images.io import written_whole
+from vrnet.images.files import written_whole
 from vrnet.report import colours, measures
 from vrnet.report.embedding import embedded
 from vrnet.report.pair import Pair, upright

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import permutations
-from math import isclose
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from vrnet.images.grid import Grid
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pair:
     """A registered pair on the fixed grid, ready to be shown: images in the intensities of the files, field in voxels.
 
@@ -67,7 +66,7 @@ def upright(pair: Pair) -> Pair:
 def view(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The order in which the axes of a volume are shown, and the sign of each: -1 is flipped."""
     world, D = closest(grid), np.reshape(grid.direction, (3, 3))
-    shown = VIEWS[world[through_plane(grid)]]
+    shown = VIEWS[world[grid.across]]
     across, down = (world.index(axis) for axis, _ in shown)
     signs = [sign if D[axis, world.index(axis)] >= 0 else -sign for axis, sign in shown]
     return (across, down, 3 - across - down), (*signs, 1)
@@ -77,17 +76,6 @@ def closest(grid: Grid) -> tuple[int, ...]:
     """The axis of LPS that each voxel axis runs along, or nearest to, each taken once."""
     D = np.abs(np.reshape(grid.direction, (3, 3)))
     return max(permutations(range(3)), key=lambda world: sum(D[axis, i] for i, axis in enumerate(world)))
-
-
-def through_plane(grid: Grid) -> int:
-    """The axis that slices lie across: a single voxel, or the widest spacing, or the closest to superior-inferior."""
-    widest = max(grid.spacing)
-
-    def rank(i: int) -> tuple[bool, bool, float]:
-        is_widest = isclose(grid.spacing[i], widest, rel_tol=1e-3)
-        return grid.shape[i] == 1, is_widest, abs(grid.direction[6 + i])
-
-    return max(range(3), key=rank)
 
 
 def turn(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:

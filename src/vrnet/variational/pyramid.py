@@ -7,7 +7,7 @@ from vrnet.fields import resize, resize_field, zeros
 from vrnet.variational.cascade import Initializer, Spacing
 
 SMALLEST = 16
-NEARLY_CUBIC = 1.5
+NEARLY_CUBIC = 1.501  # a little more than 1.5, which spacings rounded in a header may or may not reach
 
 
 def coarser(shape: tuple[int, ...], spacing: Spacing = None) -> tuple[int, ...]:

@@ -61,7 +61,10 @@ element("fade").addEventListener("input", (event) => {
 });
 element("flicker").addEventListener("click", flicker);
 named("other").forEach((input) => input.addEventListener("change", () => showOther(input.value)));
-named("mode").forEach((input) => input.addEventListener("change", () => showMode(input.value)));
+named("mode").forEach((input) => input.addEventListener("change", () => {
+  stopFlicker();
+  showMode(input.value);
+}));
 for (const name of ["outlines", "zoom"]) {
   element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
 }
@@ -70,7 +73,10 @@ const KEYS = {
   ArrowLeft: () => element("slice") && showSlice(state.k - 1),
   ArrowRight: () => element("slice") && showSlice(state.k + 1),
   " ": flicker,
-  c: () => showMode(state.mode === "fade" ? "checkerboard" : "fade"),
+  c: () => {
+    stopFlicker();
+    showMode(state.mode === "fade" ? "checkerboard" : "fade");
+  },
   m: () => showOther(state.other === "warped" ? "moving" : "warped"),
   o: () => showOption("outlines", !state.outlines),
   z: () => showOption("zoom", !state.zoom),
@@ -79,7 +85,8 @@ document.addEventListener("keydown", (event) => {
   const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   const isNative = event.key.length > 1 || event.key === " ";
   if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (isNative && event.target.closest("input, button, summary")) return;
+  const keeps = event.key === " " ? "input:not([type=range]), button, summary" : "input, button, summary";
+  if (isNative && event.target.closest(keeps)) return;
   event.preventDefault();
   action();
 });
