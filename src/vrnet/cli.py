@@ -17,6 +17,9 @@ from vrnet.registration import Slices
 
 app = tyro.extras.SubcommandApp()
 Device = Literal["auto", "cpu", "cuda"]
+FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
+MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
+TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
@@ -24,8 +27,8 @@ Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 
 @app.command
 def register(
-    fixed: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")],
-    moving: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")],
+    fixed: FixedFile,
+    moving: MovingFile,
     out: Folder,
     method: str = "default",
     fixed_labels: Maybe = None,
@@ -111,8 +114,8 @@ def demo(out: Folder = Path("demo"), method: str = "default", seed: int = 7) -> 
 
 @app.command
 def apply(
-    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
-    moving: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")],
+    transform: TransformFile,
+    moving: MovingFile,
     reference: File,
     out: File,
     labels: bool = False,
@@ -148,7 +151,7 @@ def apply(
 
 @app.command
 def invert(
-    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
+    transform: TransformFile,
     out: File,
     reference: Maybe = None,
 ) -> None:
@@ -175,14 +178,15 @@ def invert(
         back.save(out)
     median, most, worst = np.percentile(residual, (50, 95, 100))
     say(f"Wrote {out}.")
+    say(f"There and back, half of the points end within {median:.4f} mm of where they were, 95 % within {most:.4f} mm.")
     say(
-        f"There and back, half of the points end within {median:.4f} mm, 95 % within {most:.4f}, all within {worst:.2f}"
+        f"The farthest ends {worst:.2f} mm away: where the transform folds, or leads out of its grid, it has no inverse."
     )
 
 
 @app.command
 def points(
-    transform: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")],
+    transform: TransformFile,
     points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")],
     out: File,
     space: Space = "LPS",
