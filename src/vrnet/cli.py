@@ -179,9 +179,7 @@ def invert(
     median, most, worst = np.percentile(residual, (50, 95, 100))
     say(f"Wrote {out}.")
     say(f"There and back, half of the points end within {median:.4f} mm of where they were, 95 % within {most:.4f} mm.")
-    say(
-        f"The farthest ends {worst:.2f} mm away: where the transform folds, or leads out of its grid, it has no inverse."
-    )
+    say(f"The farthest ends {worst:.2f} mm away: a transform has no inverse where it folds or leads out of its grid.")
 
 
 @app.command
