@@ -368,3 +368,21 @@ def test_interrupting_ends_in_one_line(vrnet, files, tmp_path, monkeypatch):
     assert status == 130
     assert err.strip() == "vrnet: interrupted; nothing is half-written"
     assert not list(tmp_path.iterdir())
+
+
+def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
+    words = "--data", "acdc", "--root", data_root / "acdc", "--split", "val", "--out", tmp_path / "out"
+    status, out, err = vrnet("evaluate", "identity", *words)
+    assert status == 0, err
+    assert "identity on 10 subjects (acdc, val)" in out
+    assert contents(tmp_path / "out") == {"metrics.csv", "summary.json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [((), "give --fixed and --moving, or --data"), (("--data", "acdc"), "give --root and --out")],
+)
+def test_evaluate_says_what_it_misses(vrnet, words, answer):
+    status, _, err = vrnet("evaluate", "identity", *words)
+    assert status == 2
+    assert answer in err

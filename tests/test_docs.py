@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.test_acdc import made_up
 from vrnet import Grid, Image, cli, write_image
 from vrnet.data.phantom import phantom
 
@@ -35,6 +36,8 @@ def reader(tmp_path, monkeypatch):
     names = {"ed": "fixed", "es": "moving", "ed_gt": "fixed_labels", "es_gt": "moving_labels"}
     for name, part in names.items():
         write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), tmp_path / f"{name}.nii.gz")
+    (tmp_path / "ACDC").mkdir()
+    made_up(tmp_path / "ACDC")
     (tmp_path / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
     monkeypatch.chdir(tmp_path)
     return monkeypatch

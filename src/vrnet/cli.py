@@ -9,7 +9,7 @@ import tyro
 from rich.table import Table
 
 from vrnet import __version__
-from vrnet.console import errors, metrics_table, say, screen, stages
+from vrnet.console import errors, metrics_table, say, screen, stages, summary_table
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.images.transform import Interpolation
@@ -216,8 +216,8 @@ def points(
 @app.command
 def evaluate(
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
-    fixed: File,
-    moving: File,
+    fixed: Maybe = None,
+    moving: Maybe = None,
     fixed_labels: Maybe = None,
     moving_labels: Maybe = None,
     fixed_points: Maybe = None,
@@ -225,12 +225,15 @@ def evaluate(
     space: Space = "LPS",
     slices: Slices = "auto",
     device: Device = "auto",
-    out: Maybe = None,
+    data: Annotated[Literal["acdc"] | None, tyro.conf.arg(metavar="{acdc}")] = None,
+    root: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    split: str = "test",
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None,
 ) -> None:
-    """Measure a method, or a transform by any tool, on a pair.
+    """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
     Args:
-        method: Any name that `vrnet methods` lists, `identity` for no registration, or a transform file.
+        method: Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file.
         fixed: The reference image.
         moving: The image brought to it.
         fixed_labels: Label map on the grid of FIXED.
@@ -240,16 +243,23 @@ def evaluate(
         space: Which way x and y run in the points: LPS or RAS.
         slices: Of a stack, register each slice within itself, or all together.
         device: Where to compute.
-        out: A .json file for what is shown on screen.
+        data: A data set in its official folders, under the protocol of the paper.
+        root: Its folder, with split.csv in it.
+        split: Which subjects: any split named in split.csv.
+        out: Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json.
     """
+    if data is not None:
+        return evaluate_cohort(method, data, root, split, out)
+    if fixed is None or moving is None:
+        raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
+    if (fixed_points is None) != (moving_points is None):
+        raise BadInput("points of one image only: give both --fixed-points and --moving-points")
     from vrnet.images.files import check_file
     from vrnet.images.points import read_points
     from vrnet.workflow import notes, outcome, point_error, read_case, transform_of, write_json
 
     if out is not None:
         check_file(out, (".json",))
-    if (fixed_points is None) != (moving_points is None):
-        raise BadInput("points of one image only: give both --fixed-points and --moving-points")
     with stages() as stage:
         stage("reading")
         case = read_case(fixed, moving, fixed_labels, moving_labels)
@@ -264,6 +274,20 @@ def evaluate(
     screen.print(metrics_table(metrics))
     for line in notes(case, metrics):
         say(f"Note: {line}")
+    return None
+
+
+def evaluate_cohort(method: str, data: str, root: Path | None, split: str, out: Path | None) -> None:
+    """A method on every subject of a split."""
+    from vrnet.checking import named
+    from vrnet.workflow import run_cohort
+
+    if root is None or out is None:
+        raise BadInput("a data set needs its folder and one for the results: give --root and --out")
+    with stages() as stage:
+        summary = run_cohort(stage, named(method), data, root, split, out)
+    screen.print(summary_table(summary))
+    say(f"Wrote metrics.csv and summary.json in {out}.")
 
 
 @app.command

@@ -57,3 +57,14 @@ def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = N
 def dice_rows(metrics: dict[str, Any], structures: dict[str, str]) -> list[Row]:
     rows = by_structure({"dice": metrics["dice"]})[0].rows if "dice" in metrics else []
     return [replace(row, name=f"Dice {structures.get(row.name, row.name)}") for row in rows] if len(rows) < MANY else []
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """Mean and standard deviation over the subjects, a row a column of metrics.csv."""
+    what = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    table = Table("", "mean", "std", title=Text(what))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, value in summary["metrics"].items():
+        table.add_row(name, number(value["mean"]), number(value["std"]))
+    return table

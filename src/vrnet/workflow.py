@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from vrnet.checking import named
+from vrnet.data import acdc
 from vrnet.errors import BadInput
+from vrnet.evaluation import cohort
 from vrnet.evaluation.evaluate import json_ready, overlap, regularity, similarity, target_registration_error
 from vrnet.images.files import check_folder, written_whole
 from vrnet.images.image import Image, as_labels
@@ -19,7 +21,7 @@ from vrnet.images.points import Points
 from vrnet.images.resample import coverage, placed, placed_labels
 from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
-from vrnet.registration import ImageRegistration, Slices, check_pair, register_images
+from vrnet.registration import ImageRegistration, Slices, check_pair, few_threads, register_images
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -91,6 +93,22 @@ def transform_of(
     tick = stage(f"registering with {chosen}")
     found = register_images(case.fixed, case.moving, chosen, slices=slices, device=device, progress=tick)
     return found.transform, found
+
+
+def run_cohort(stage: Stage, method: Method, data: str, root: Path, split: str, folder: Path) -> dict[str, Any]:
+    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
+    check_folder(folder, ("metrics.csv", "summary.json"))
+    subjects, find, found = acdc.subjects(root, split), method.build(), []
+    tick = stage(f"{method} on {len(subjects)} subjects")
+    for done, subject in enumerate(subjects, start=1):
+        with few_threads(acdc.SIZE**2):
+            found.append(cohort.measured(acdc.prepare(subject), find, acdc.STRUCTURES))
+        tick(done / len(subjects))
+    summary: dict[str, Any] = {"method": str(method), "data": data, "split": split, "subjects": len(found)}
+    summary["metrics"] = cohort.summarised(found)
+    cohort.write_rows(found, folder / "metrics.csv")
+    write_json(summary, folder / "summary.json")
+    return summary
 
 
 @dataclass(frozen=True)

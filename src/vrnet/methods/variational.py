@@ -89,7 +89,7 @@ REGULARIZER_WORDS = {
     "Bending": "bending energy (very smooth motion, free of affine bias)",
     "Gaussian": "Gaussian smoothing (as demons)",
 }
-# Tuned on the validation subjects of ACDC: TV-L1 by benchmarks/acdc.py --tune, the others by a coarse grid likewise.
+# Tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, the others by a coarse grid likewise.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),

@@ -1,0 +1,62 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.test_acdc import root  # noqa: F401
+from vrnet import parse
+from vrnet.data import acdc
+from vrnet.evaluation.cohort import measured, summarised
+from vrnet.evaluation.metrics import contour_hausdorff, dice
+from vrnet.workflow import run_cohort
+
+COLUMNS = (
+    "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
+    "jacobian_gradient seconds"
+)
+
+
+def test_a_subject_s_score_is_the_mean_of_its_slices(root):  # noqa: F811
+    sample = acdc.prepare(root / "patient001")
+    row = measured(sample, parse("identity").build(), acdc.STRUCTURES)
+    pairs = list(zip(sample.fixed_labels[:, 0].numpy(), sample.moving_labels[:, 0].numpy(), strict=True))
+    assert row["dice_Myo"] == pytest.approx(np.mean([dice(a == 2, b == 2) for a, b in pairs]))
+    distances = [contour_hausdorff(a == 3, b == 3, (1.8, 1.8)) for a, b in pairs]
+    assert row["hd_LV"] == pytest.approx(np.mean(distances))
+    assert row["dice_mean"] == pytest.approx(np.mean([row[f"dice_{name}"] for name in acdc.STRUCTURES]))
+    assert " ".join(key for key in row if key != "subject") == COLUMNS
+
+
+def test_methods_get_one_pair_at_a_time_with_its_spacing(root):  # noqa: F811
+    seen = []
+
+    def find(I0, I1, spacing):
+        seen.append((tuple(I0.shape), spacing))
+        return torch.zeros(1, 2, 160, 160)
+
+    measured(acdc.prepare(root / "patient001"), find, acdc.STRUCTURES)
+    assert seen == [((1, 1, 160, 160), (1.8, 1.8))] * 3
+
+
+def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
+    found = [{"subject": "a", "x": 1.0, "y": np.nan}, {"subject": "b", "x": 3.0, "y": np.nan}]
+    summary = summarised(found)
+    assert summary["x"] == {"mean": 2.0, "std": 1.0}
+    assert np.isnan(summary["y"]["mean"])
+
+
+def test_a_cohort_is_a_table_and_a_summary(root, tmp_path):  # noqa: F811
+    ticks = []
+    summary = run_cohort(lambda name: ticks.append, parse("TV-L1"), "acdc", root, "test", tmp_path / "out")
+    with (tmp_path / "out" / "metrics.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["subject"] == "patient001"
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
+    assert {key: summary[key] for key in ("method", "data", "split", "subjects")} == {
+        "method": "TV-L1", "data": "acdc", "split": "test", "subjects": 1,
+    }  # fmt: skip
+    assert summary["metrics"]["dice_mean"]["mean"] == pytest.approx(float(row["dice_mean"]))
+    assert summary["metrics"]["dice_mean"]["mean"] > 0.9
+    assert ticks == [1.0]
