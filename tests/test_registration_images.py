@@ -13,7 +13,7 @@ from vrnet import BadInput, Grid, Image, read_image, register_images, write_imag
 from vrnet.data.phantom import phantom
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import brought
-from vrnet.registration import slice_axis_of
+from vrnet.registration_images import slice_axis_of
 
 SIZES = {2: (96, 96), 3: (56, 48, 40)}
 SPACING = {2: (2.0, 2.0), 3: (3.0, 3.0, 3.0)}

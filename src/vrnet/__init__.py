@@ -16,7 +16,8 @@ from vrnet.images.io import read_image, write_image
 from vrnet.images.transform import Transform
 from vrnet.methods.names import names, parse
 from vrnet.methods.variational import Variational
-from vrnet.registration import ImageRegistration, Registration, register, register_images
+from vrnet.registration import Registration, register
+from vrnet.registration_images import ImageRegistration, register_images
 
 __version__ = "0.1.0"
 __all__ = [

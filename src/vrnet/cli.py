@@ -13,7 +13,7 @@ from vrnet.console import errors, metrics_table, say, screen, stages, summary_ta
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.images.transform import Interpolation
-from vrnet.registration import Slices
+from vrnet.registration_images import Slices
 
 app = tyro.extras.SubcommandApp()
 Device = Literal["auto", "cpu", "cuda"]

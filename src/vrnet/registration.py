@@ -3,34 +3,25 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from threading import current_thread, main_thread
 from time import perf_counter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.checking import check_axes, check_spacing, check_values, checked, device_named, named, tensor
+from vrnet.checking import check_axes, check_spacing, checked, device_named, named, tensor
 from vrnet.data.preprocessing import rescale_jointly
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
-from vrnet.images.grid import NEARLY, Grid
-from vrnet.images.image import Image
-from vrnet.images.io import read_image
-from vrnet.images.resample import brought, coverage, matched
-from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
 from vrnet.variational.descent import Solver
 from vrnet.variational.progress import watching
 
 SMALL = 256 * 256
-THICK = 3.0
 Array = TypeVar("Array", NDArray[Any], Tensor)
 Progress = Callable[[float], None]
-Slices = Literal["auto", "each", "together"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -150,110 +141,3 @@ def few_threads(voxels: int) -> Iterator[None]:
     finally:
         if is_main:
             torch.set_num_threads(threads)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class ImageRegistration:
-    """What was found between two images in the world."""
-
-    transform: Transform
-    """From fixed to moving, on the grid of fixed."""
-    warped: Image
-    """Moving, as it was given, resampled on the grid of fixed through the transform."""
-    energies: NDArray[np.floating[Any]]
-    method: str
-    device: str
-    slice_axis: int | None
-    """Across which axis slices were registered one by one, if they were."""
-    seconds: float
-
-    def __repr__(self) -> str:
-        return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
-
-
-def register_images(
-    fixed: Image | str | Path,
-    moving: Image | str | Path,
-    method: str | Method = "default",
-    *,
-    slices: Slices = "auto",
-    match_intensities: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
-) -> ImageRegistration:
-    """Find the transform from fixed to moving, images or files, each on its own grid in the world.
-
-    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
-    registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least three times as far apart as the voxels within them. `match_intensities` gives moving the
-    histogram of fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no
-    voxels nothing pulls at the field."""
-    start = perf_counter()
-    fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
-    moving = given
-    there, axis = planned(fixed, moving, method, slices, device)
-    if match_intensities:
-        moving = matched(moving, fixed)
-    I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
-    found = register(
-        np.flip(I0, backward),
-        np.flip(filled(brought(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0), backward),
-        method,
-        spacing=fixed.grid.spacing,
-        slice_axis=axis,
-        device=there.type,
-        progress=progress,
-    )
-    transform = Transform.from_voxels(mirrored(found.field, backward), fixed.grid)
-    warped = transform.apply(given)
-    seconds = perf_counter() - start
-    return ImageRegistration(transform, warped, found.energies, found.method, there.type, axis, seconds)
-
-
-def planned(
-    fixed: Image, moving: Image, method: str | Method, slices: Slices, device: str
-) -> tuple[torch.device, int | None]:
-    """Where to compute, and across which axis slices are registered one by one; BadInput if anything is in the way."""
-    check_pair(fixed, moving)
-    there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
-    check_axes(fixed.grid.shape, axis)
-    named(method).build()  # which fails where a package is missing
-    return there, axis
-
-
-def filled(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
-    """Moving where there is such a thing, and elsewhere fixed itself, which asks for no motion."""
-    return moving if covered.all() else np.where(covered, moving, fixed)
-
-
-def mirrored(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-    """The field that mirror images along these axes have."""
-    out = np.flip(u, [1 + axis for axis in axes]).copy()
-    out[list(axes)] *= -1
-    return out
-
-
-def check_pair(fixed: Image, moving: Image) -> None:
-    """BadInput if there is nothing to see in one of them, or nothing of one in the other."""
-    if len(fixed.grid.shape) != len(moving.grid.shape):
-        d = [len(image.grid.shape) for image in (fixed, moving)]
-        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
-    for image in (fixed, moving):
-        if image.array.dtype.kind not in "iufb":
-            raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
-        check_values(image.name, image.array)
-    if not fixed.grid.overlaps(moving.grid):
-        raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
-
-
-def slice_axis_of(grid: Grid, slices: str) -> int | None:
-    """The axis across which slices are to be registered one by one, if they are."""
-    if len(grid.shape) == 2:
-        if slices == "each":
-            raise BadInput("a 2D image has no slices to register each: leave --slices out")
-        return None
-    if slices not in ("auto", "each", "together"):
-        raise BadInput(f'slices are registered auto, each or together, not "{slices}"')
-    within = max(h for axis, h in enumerate(grid.spacing) if axis != grid.across)
-    is_thick = grid.spacing[grid.across] > (1 - NEARLY) * THICK * within or grid.shape[grid.across] == 1
-    return grid.across if slices == "each" or (slices == "auto" and is_thick) else None

@@ -21,7 +21,8 @@ from vrnet.images.points import Points
 from vrnet.images.resample import coverage, placed, placed_labels
 from vrnet.images.transform import Transform
 from vrnet.methods.names import Method
-from vrnet.registration import ImageRegistration, Slices, check_pair, few_threads, register_images
+from vrnet.registration import few_threads
+from vrnet.registration_images import ImageRegistration, Slices, check_pair, register_images
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
