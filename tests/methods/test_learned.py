@@ -5,7 +5,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.fields import zeros
-from vrnet.methods.learned import RCNet, Siamese, VoxelMorph, VRNet, noise
+from vrnet.methods.learned import RCNet, Siamese, VoxelMorph, VRNet, learned, noise
 from vrnet.networks.adaptors import Predict
 from vrnet.variational.cascade import Cascade, Step
 from vrnet.variational.data_steps import DataStep, l1_step
@@ -133,3 +133,16 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
     assert u.shape == (1, d, *SIZE[d])
     assert u.isfinite().all()
     assert method.what
+
+
+@pytest.mark.parametrize(
+    "name", ["R-L1-3x2", "VoxelMorph", "VoxelMorph-w8", "Siamese", "Siamese-w16", "4xRC-Net", "2xRC-Net-w8"]
+)
+def test_every_learned_method_has_a_name(name):
+    assert str(learned(name)) == name
+    assert learned(name.lower()) == learned(name)
+
+
+def test_an_unknown_learned_method_is_refused():
+    with pytest.raises(BadInput, match="try R-L1-3x2"):
+        learned("RC-Net")

@@ -154,3 +154,20 @@ class RCNet:
 def noise(I0: Tensor, I1: Tensor, spacing: Spacing = None) -> Tensor:
     """A field of independent normal displacements, one voxel wide."""
     return torch.randn(I0.shape[0], I0.dim() - 2, *I0.shape[2:], device=I0.device, dtype=I0.dtype)
+
+
+Learned = VRNet | VoxelMorph | Siamese | RCNet
+
+
+def learned(name: str) -> Learned:
+    """The learned method of that name."""
+    found = VRNet.parse(name)
+    if found:
+        return found
+    other = re.fullmatch(r"(VoxelMorph|Siamese|(\d+)xRC-Net)(?:-w(\d+))?", name, flags=re.IGNORECASE)
+    if not other:
+        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
+    kind, cascades, width = other.group(1).lower(), other.group(2), int(other.group(3)) if other.group(3) else None
+    if cascades:
+        return RCNet(int(cascades), width)
+    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(width or 64)

@@ -1,0 +1,80 @@
+"""Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vrnet.errors import BadInput
+from vrnet.images.files import check_file, exists, written_whole
+from vrnet.methods.learned import learned
+
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a model is, and what it expects."""
+
+    method: str
+    """Its name, such as R-L1-3x2, from which it is built again."""
+    dimension: int
+    spacing_mm: tuple[float, ...]
+    """Of the images it was trained on."""
+    normalisation: str
+    """How their intensities were scaled."""
+    trained_on: str
+    version: str
+    """Of vrnet."""
+
+
+def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
+    """Write a model; in half precision it takes half the room."""
+    from safetensors.torch import save_file
+
+    check_file(path, (SUFFIX,))
+    dtype = torch.float16 if half else torch.float32
+    tensors = {name: cast(tensor.cpu(), dtype).contiguous() for name, tensor in model.state_dict().items()}
+    with written_whole(path) as temporary:
+        save_file(tensors, temporary, metadata={"vrnet": json.dumps(asdict(card))})
+
+
+def load_weights(path: Path) -> tuple[nn.Module, Card]:
+    """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours."""
+    card, tensors = read_card(path), read_tensors(path)
+    model = learned(card.method).build(card.dimension)
+    try:
+        model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise BadInput(f"the weights in {path} do not fit {card.method}: they are of another model") from error
+    return model.eval(), card
+
+
+def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Numbers in another precision; counts as they are."""
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def read_card(path: Path) -> Card:
+    """The card of a file."""
+    from safetensors import SafetensorError, safe_open
+
+    if not exists(path):
+        raise BadInput(f"there is no {path}: check its name")
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+        values: dict[str, Any] = json.loads(header["vrnet"])
+        values["spacing_mm"] = tuple(values["spacing_mm"])
+        return Card(**{field.name: values[field.name] for field in fields(Card)})
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise BadInput(f"{path} does not hold a model of vrnet: give a file that vrnet train wrote") from error
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(path)

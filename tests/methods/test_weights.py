@@ -1,0 +1,88 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from vrnet import BadInput
+from vrnet.methods.learned import learned
+from vrnet.methods.weights import Card, load_weights, save_weights
+
+CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "1st to 99th percentile of the pair to [0, 1]", "phantoms", "0.1.0")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """(path, model): a model of random weights on disk."""
+    torch.manual_seed(1)
+    model = learned(CARD.method).build(2)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.05)
+    save_weights(model, CARD, tmp_path / "m.safetensors")
+    return tmp_path / "m.safetensors", model
+
+
+def test_a_model_comes_back_as_it_was(saved, random):
+    path, model = saved
+    again, card = load_weights(path)
+    I0, I1 = random(1, 1, 20, 20).float(), random(1, 1, 20, 20).float()
+    assert card == CARD
+    assert not again.training
+    with torch.no_grad():
+        torch.testing.assert_close(again(I0, I1), model(I0, I1))
+
+
+def test_half_precision_takes_half_the_room_and_nearly_the_same_weights(saved, tmp_path):
+    path, model = saved
+    save_weights(model, CARD, tmp_path / "half.safetensors", half=True)
+    assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * path.stat().st_size
+    again, _ = load_weights(tmp_path / "half.safetensors")
+    for a, b in zip(again.parameters(), model.parameters(), strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
+
+
+def test_counts_keep_their_type(tmp_path):
+    model = learned("Siamese-w4").build(2)
+    save_weights(model, Card("Siamese-w4", 2, (1.8, 1.8), "", "", ""), tmp_path / "s.safetensors", half=True)
+    kinds = {tensor.dtype for tensor in load_file(tmp_path / "s.safetensors").values()}
+    assert kinds == {torch.float16, torch.int64}
+    load_weights(tmp_path / "s.safetensors")
+
+
+def test_the_card_is_plain_text_in_the_header(saved):
+    raw = saved[0].read_bytes()
+    assert b"C-L2-2x1-w4" in raw[:2000]
+    assert b"phantoms" in raw[:2000]
+
+
+def header(**changes):
+    values = {"method": CARD.method, "dimension": 2, "spacing_mm": [1.8, 1.8], "normalisation": "", "trained_on": ""}
+    return {"vrnet": json.dumps({**values, "version": "0.1.0", **changes})}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        (None, "does not hold a model of vrnet"),
+        ({"vrnet": "{"}, "does not hold a model of vrnet"),
+        ({"vrnet": "{}"}, "does not hold a model of vrnet"),
+        (header(method="R-L1-6x1-w8"), "of another model"),
+        (header(method="TV-L1"), "no learned method"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path, metadata, words):
+    save_file({"x": torch.zeros(3)}, tmp_path / "m.safetensors", metadata=metadata)
+    with pytest.raises(BadInput, match=words) as raised:
+        load_weights(tmp_path / "m.safetensors")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_no_file_and_no_model_are_refused(tmp_path):
+    with pytest.raises(BadInput, match="there is no"):
+        load_weights(tmp_path / "m.safetensors")
+    (tmp_path / "m.safetensors").write_bytes(b"not a model")
+    with pytest.raises(BadInput, match="does not hold a model"):
+        load_weights(tmp_path / "m.safetensors")
+    with pytest.raises(BadInput, match="no ending"):
+        save_weights(torch.nn.Linear(1, 1), CARD, tmp_path / "m.pt")
