@@ -14,7 +14,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
 from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
-from vrnet.registration import register_images
+from vrnet.registration_images import register_images
 
 
 @pytest.fixture(scope="session")
