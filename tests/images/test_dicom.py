@@ -30,11 +30,7 @@ def test_time_frames_are_not_slices(tmp_path):
 def test_missing_slices_are_missed(tmp_path):
     folder = series(tmp_path / "scan", GRID, VOXELS)
     assert read_image(folder).grid.shape == GRID.shape
-    sorted(folder.iterdir())[2].unlink()
-    try:
-        shape = read_image(folder).grid.shape
-    except BadInput as error:
-        assert "are some missing" in str(error)  # noqa: PT017
-    else:
-        assert shape[2] == 5, "the first or the last may go"
-        pytest.fail("the slice removed was not an inner one: choose another")
+    inner = sorted(folder.iterdir())[2]
+    inner.unlink()
+    with pytest.raises(BadInput, match="are some missing"):
+        read_image(folder)
