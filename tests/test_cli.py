@@ -380,7 +380,11 @@ def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
 
 @pytest.mark.parametrize(
     ("words", "answer"),
-    [((), "give --fixed and --moving, or --data"), (("--data", "acdc"), "give --root and --out")],
+    [
+        ((), "give --fixed and --moving, or --data"),
+        (("--data", "acdc"), "give --root and --out"),
+        (("--data", "acdc", "--fixed", "a.nii"), "cannot be evaluated at once"),
+    ],
 )
 def test_evaluate_says_what_it_misses(vrnet, words, answer):
     status, _, err = vrnet("evaluate", "identity", *words)

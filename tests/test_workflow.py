@@ -58,6 +58,11 @@ def test_the_page_says_what_was_run_and_how_well(done):
     assert stages == ["registering with TV-L1", "measuring", "writing"]
 
 
+def test_the_page_says_whether_intensities_were_matched(case, tmp_path):
+    run(lambda name: lambda part: None, case, parse("TV-L1"), tmp_path, match_intensities=True, report=True)
+    assert "moving matched to the histogram of fixed" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_labels_must_match_their_image(case):
     with pytest.raises(BadInput, match="not on the grid of"):
         Case(case.fixed, case.moving, fixed_labels=demo.phantom_case(phantom(3, (64, 64))).fixed_labels)

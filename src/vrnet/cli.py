@@ -249,7 +249,11 @@ def evaluate(
         out: Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json.
     """
     if data is not None:
-        return evaluate_cohort(method, data, root, split, out)
+        if fixed is not None or moving is not None:
+            raise BadInput(
+                "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
+            )
+        return evaluate_cohort(method, data, root, split, out, device)
     if fixed is None or moving is None:
         raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
     if (fixed_points is None) != (moving_points is None):
@@ -277,7 +281,7 @@ def evaluate(
     return None
 
 
-def evaluate_cohort(method: str, data: str, root: Path | None, split: str, out: Path | None) -> None:
+def evaluate_cohort(method: str, data: str, root: Path | None, split: str, out: Path | None, device: str) -> None:
     """A method on every subject of a split."""
     from vrnet.checking import named
     from vrnet.workflow import run_cohort
@@ -285,7 +289,7 @@ def evaluate_cohort(method: str, data: str, root: Path | None, split: str, out: 
     if root is None or out is None:
         raise BadInput("a data set needs its folder and one for the results: give --root and --out")
     with stages() as stage:
-        summary = run_cohort(stage, named(method), data, root, split, out)
+        summary = run_cohort(stage, named(method), data, root, split, out, device)
     screen.print(summary_table(summary))
     say(f"Wrote metrics.csv and summary.json in {out}.")
 

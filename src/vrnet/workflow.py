@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
-from vrnet.checking import named
+from vrnet.checking import device_named, named
 from vrnet.data import acdc
 from vrnet.errors import BadInput
 from vrnet.evaluation import cohort
@@ -79,7 +80,7 @@ def run(
     stage("writing")
     written = write_outcome(done, folder)
     if report:
-        written += write_pages(done, folder, found.energies.tolist(), described(case, method, found))
+        written += write_pages(done, folder, found.energies.tolist(), described(case, method, found, match_intensities))
     return done, written
 
 
@@ -96,14 +97,19 @@ def transform_of(
     return found.transform, found
 
 
-def run_cohort(stage: Stage, method: Method, data: str, root: Path, split: str, folder: Path) -> dict[str, Any]:
+def run_cohort(
+    stage: Stage, method: Method, data: str, root: Path, split: str, folder: Path, device: str = "cpu"
+) -> dict[str, Any]:
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
     check_folder(folder, ("metrics.csv", "summary.json"))
-    subjects, find, found = acdc.subjects(root, split), method.build(), []
+    subjects, there, found = acdc.subjects(root, split), device_named(device), []
+    find = method.build()
+    if isinstance(find, nn.Module):
+        find = find.to(there)
     tick = stage(f"{method} on {len(subjects)} subjects")
     for done, subject in enumerate(subjects, start=1):
         with few_threads(acdc.SIZE**2):
-            found.append(cohort.measured(acdc.prepare(subject), find, acdc.STRUCTURES))
+            found.append(cohort.measured(acdc.prepare(subject), find, acdc.STRUCTURES, there.type))
         tick(done / len(subjects))
     summary: dict[str, Any] = {"method": str(method), "data": data, "split": split, "subjects": len(found)}
     summary["metrics"] = cohort.summarised(found)
@@ -223,7 +229,7 @@ def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Map
     return [folder / "report.html", folder / "overview.png"]
 
 
-def described(case: Case, method: Method, found: ImageRegistration) -> dict[str, str]:
+def described(case: Case, method: Method, found: ImageRegistration, match_intensities: bool) -> dict[str, str]:
     """What was run, for the page."""
     import torch
 
@@ -242,6 +248,7 @@ def described(case: Case, method: Method, found: ImageRegistration) -> dict[str,
         "method": found.method,
         "parameters": parameters,
         **({"slices": slices} if len(case.fixed.grid.shape) == 3 else {}),
+        **({"intensities": "moving matched to the histogram of fixed"} if match_intensities else {}),
         "device": found.device,
         "versions": f"vrnet {__version__}, PyTorch {torch.__version__}, NumPy {np.__version__}",
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),

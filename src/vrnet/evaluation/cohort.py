@@ -11,13 +11,8 @@ import torch
 from torch import Tensor
 
 from vrnet.data.sample import Sample
-from vrnet.evaluation.metrics import (
-    contour_hausdorff,
-    dice,
-    folding_percent,
-    folding_strict_percent,
-    jacobian_gradient,
-)
+from vrnet.evaluation.evaluate import regularity_of
+from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.fields import warp_labels
 from vrnet.images.files import written_whole
 from vrnet.variational.cascade import Spacing
@@ -26,21 +21,16 @@ Row = dict[str, Any]
 Find = Callable[[Tensor, Tensor, Spacing], Tensor]
 
 
-def measured(sample: Sample, find: Find, structures: Mapping[str, int]) -> Row:
+def measured(sample: Sample, find: Find, structures: Mapping[str, int], device: str = "cpu") -> Row:
     """The scores of one subject: the mean over its pairs; the mean of its structures; seconds a pair, one at a time."""
     start = perf_counter()
     with torch.inference_mode():
-        pairs = zip(sample.fixed, sample.moving, strict=True)
+        pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
         u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs]).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
     masks = sample.fixed_labels[:, 0].numpy(), warp_labels(sample.moving_labels, u)[:, 0].numpy()
     scores = overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
-    regular = {
-        "folding_percent": folding_percent(u),
-        "folding_strict_percent": folding_strict_percent(u),
-        "jacobian_gradient": jacobian_gradient(u),
-    }
-    return {"subject": sample.name, **scores, **regular, "seconds": seconds}
+    return {"subject": sample.name, **scores, **regularity_of(u), "seconds": seconds}
 
 
 def overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[str, int]) -> dict[str, float]:

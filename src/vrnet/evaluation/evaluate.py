@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
+from torch import Tensor
 
 from vrnet.evaluation.metrics import (
     by_label,
@@ -38,7 +39,11 @@ def similarity(
 
 def regularity(field: Float[ndarray, "d *s"], slice_axis: int | None = None) -> dict[str, float]:
     """Foldings and smoothness of a field in voxels; slices that were registered each by itself are measured so too."""
-    u = torch.from_numpy(field)[None]
+    return regularity_of(torch.from_numpy(field)[None], slice_axis)
+
+
+def regularity_of(u: Float[Tensor, "b d *s"], slice_axis: int | None = None) -> dict[str, float]:
+    """The same of a batch of fields, over all of them."""
     return {
         "folding_percent": folding_percent(u),
         "folding_strict_percent": folding_strict_percent(u),

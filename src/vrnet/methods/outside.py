@@ -17,6 +17,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.io import to_sitk
 from vrnet.variational.cascade import Initializer, Spacing
 
 Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
@@ -44,7 +46,7 @@ class Demons:
     def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
         import SimpleITK as sitk
 
-        images = [volume(image, spacing) for image in (fixed, moving)]
+        images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
         images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
         field: Any = None
         for level, iterations in enumerate(self.iterations):
@@ -171,14 +173,6 @@ def each_pair(package: str, run: Tool) -> Initializer:
         return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
 
     return find
-
-
-def volume(image: ndarray, spacing: tuple[float, ...]) -> Any:
-    import SimpleITK as sitk
-
-    out = sitk.GetImageFromArray(image.T.astype(np.float32))
-    out.SetSpacing(spacing)
-    return out
 
 
 def shrunk(image: Any, factor: int) -> Any:
