@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.data.test_acdc import root  # noqa: F401
-from vrnet import parse
+from vrnet import BadInput, parse
 from vrnet.data import acdc
 from vrnet.evaluation.cohort import measured, summarised
 from vrnet.evaluation.metrics import contour_hausdorff, dice
@@ -60,3 +60,10 @@ def test_a_cohort_is_a_table_and_a_summary(root, tmp_path):  # noqa: F811
     assert summary["metrics"]["dice_mean"]["mean"] == pytest.approx(float(row["dice_mean"]))
     assert summary["metrics"]["dice_mean"]["mean"] > 0.9
     assert ticks == [1.0]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_cohort_is_measured_on_the_device_that_is_named(root, tmp_path):  # noqa: F811
+    with pytest.raises(BadInput, match="no CUDA"):
+        run_cohort(lambda name: lambda part: None, parse("TV-L1"), "acdc", root, "test", tmp_path / "out", "cuda")
+    assert not list(tmp_path.iterdir())

@@ -27,7 +27,7 @@ def overview(pair: Pair, title: str) -> "Figure":
     flat = turned.cut(k) if turned.fixed.ndim == 3 else turned
     is_labelled = flat.fixed_labels is not None
     figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
-    figure.suptitle(f"{title} (slice {k + 1} of {turned.fixed.shape[2]})" if turned.fixed.ndim == 3 else title)
+    figure.suptitle(f"{title}; shown: slice {k + 1} of {turned.fixed.shape[2]}" if turned.fixed.ndim == 3 else title)
     axes = figure.subplots(2, 5 if is_labelled else 4)
     show_images(list(axes[0]), flat)
     show_changes(list(axes[1]), flat, deformation(turned.field, k))
