@@ -25,7 +25,7 @@ def main():
     torch.set_num_threads(options.threads)
     samples, results = [acdc.prepare(folder) for folder in acdc.subjects(options.root, "val")], []
     for lam, first, last in product((0.05, 0.06, 0.065, 0.075, 0.09), (0.05, 0.1, 0.2), (0.5, 1.0)):
-        find = replace(parse("TV-L1"), lam=lam, theta=(first, last)).build()
+        find = replace(parse("TV-L1"), lam=lam, theta=(first, last)).build(2)
         summary = summarised([measured(sample, find, acdc.STRUCTURES) for sample in samples])
         dice, distance = (summary[key]["mean"] for key in ("dice_mean", "hd_mean"))
         results.append((dice - distance / 100, f"λ {lam} θ {first}-{last}  Dice {dice:.3f}  HD {distance:.2f} mm"))

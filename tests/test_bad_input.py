@@ -12,6 +12,7 @@ import pytest
 import SimpleITK as sitk
 import torch
 
+from tests.models import saved
 from vrnet import Grid, Image, Transform, cli, write_image
 
 GRID = Grid.plain((20, 18, 8), (1.5, 1.5, 8.0))
@@ -108,6 +109,25 @@ def points(table="points.csv", transform="transform.nii.gz"):
     return lambda folder: ["points", folder / transform, folder / table, "--out", folder / "out.csv"]
 
 
+def weights(method="C-L2-2x1-w2", d=2):
+    return lambda folder: saved(folder, method, d)
+
+
+def half_a_file(folder):
+    raw = saved(folder).read_bytes()
+    (folder / "m.safetensors").write_bytes(raw[: len(raw) // 2])
+
+
+def with_weights(*words, name="m.safetensors"):
+    return lambda folder: [*register()(folder), "--weights", folder / name, *words]
+
+
+def evaluate(method, *words):
+    pair = "fixed.nii.gz", "moving.nii.gz"
+    return lambda folder: ["evaluate", method, "--fixed", folder / pair[0], "--moving", folder / pair[1],
+                           *(folder / word if "." in word else word for word in words)]  # fmt: skip
+
+
 AWAY = Grid(GRID.shape, GRID.spacing, (1e4, 0.0, 0.0), GRID.direction)
 OTHER = Grid((20, 18, 9), *[getattr(GRID, part) for part in ("spacing", "origin", "direction")])
 FLAT = Grid.plain((20, 18), (1.5, 1.5))
@@ -178,6 +198,27 @@ BAD = {
     "into a new folder": (nothing, apply("absent.nii.gz", out="new/sub/out.nii.gz"), "there is no"),
     "points of one image": (nothing, lambda folder: ["evaluate", "identity", "--fixed", folder / "fixed.nii.gz",
                             "--moving", folder / "moving.nii.gz", "--fixed-points", folder / "points.csv"], "both"),
+    "no weights": (nothing, with_weights(), "there is no"),
+    "weights that are text": (text("m.safetensors"), with_weights(), "does not hold a model of vrnet"),
+    "weights that are an image": (nothing, with_weights(name="moving.nii.gz"), "does not hold a model of vrnet"),
+    "weights that are a folder": (folder_named("m.safetensors"), with_weights(), "does not hold a model of vrnet"),
+    "weights cut short": (half_a_file, with_weights(), "does not hold a model of vrnet"),
+    "weights of another method": (weights(), with_weights("--method", "R-L1-3x2"), "holds C-L2-2x1-w2, not R-L1-3x2"),
+    "weights for TV-L1": (weights(), with_weights("--method", "TV-L1"), "holds C-L2-2x1-w2, not TV-L1"),
+    "weights of a name unknown": (weights(), with_weights("--method", "R-L1"), "no method is called"),
+    "2D weights on a volume": (weights(), with_weights("--slices", "together"), "2D model: register slices one by one"),
+    "3D weights on slices": (weights(d=3), with_weights("--slices", "each"), "3D model: give it volumes"),
+    "a method without weights": (nothing, register("moving.nii.gz", "--method", "R-L1-3x2"), "needs weights"),
+    "a demo without weights": (nothing, lambda folder: ["demo", "--out", folder / "out", "--method", "Siamese"],
+                               "needs weights"),
+    "weights for a method": (weights(), register("moving.nii.gz", "--method", "m.safetensors"), "by --weights"),
+    "evaluate without weights": (nothing, evaluate("VoxelMorph"), "VoxelMorph is learned and needs weights"),
+    "evaluate weights for a method": (weights(), evaluate("m.safetensors"), "by --weights"),
+    "evaluate other weights": (weights(), evaluate("VoxelMorph", "--weights", "m.safetensors"), "not VoxelMorph"),
+    "evaluate a transform with weights": (weights(), evaluate("transform.nii.gz", "--weights", "m.safetensors"),
+                                          "leave out --weights"),
+    "evaluate data without weights": (nothing, lambda folder: ["evaluate", "R-L1-3x2", "--data", "acdc",
+                                      "--root", folder, "--out", folder / "out"], "needs weights"),
     "evaluate nothing known": (nothing, lambda folder: ["evaluate", "absent.nii.gz", "--fixed", folder / "fixed.nii.gz",
                                "--moving", folder / "moving.nii.gz"], "there is no"),
 }  # fmt: skip

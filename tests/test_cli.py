@@ -9,13 +9,17 @@ import pytest
 import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
+from tests.data.test_acdc import root  # noqa: F401
+from tests.models import saved
 from vrnet import Grid, Image, Transform, __version__, cli, names, read_image, write_image
 from vrnet.data.phantom import phantom
+from vrnet.methods.learned import FAMILIES
 
 RESULTS = {"warped.nii.gz", "transform.nii.gz", "metrics.json"}
 PAGES = {"report.html", "overview.png"}
 METRICS = {
     "method",
+    "weights",
     "device",
     "seconds",
     "slice_by_slice",
@@ -231,7 +235,10 @@ def test_methods_lists_every_name_with_what_it_is(vrnet):
     status, out, err = vrnet("methods")
     assert (status, err) == (0, "")
     listed = {line.split()[0]: line for line in out.splitlines()[1:] if line.strip()}
-    assert set(names()) <= set(listed)
+    assert {*names(), *FAMILIES} <= set(listed)
+    assert listed["TV-L1"].rstrip().endswith("yes")
+    assert all(listed[family].rstrip().endswith("with --weights FILE") for family in FAMILIES)
+    assert "vrnet train" in out
 
 
 def test_the_version_is_printed(vrnet):
@@ -390,3 +397,36 @@ def test_evaluate_says_what_it_misses(vrnet, words, answer):
     status, _, err = vrnet("evaluate", "identity", *words)
     assert status == 2
     assert answer in err
+
+
+def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
+    """By register, with and without the name, and by evaluate, under the name or as the default."""
+    weights = "--weights", saved(tmp_path, "VoxelMorph-w2")
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    found = []
+    for words in ((), ("--method", "voxelmorph-w2")):
+        folder, _ = register(*weights, *words)
+        found.append(json.loads((folder / "metrics.json").read_text()))
+    for name in ("default", "VoxelMorph-w2"):
+        status, out, err = vrnet("evaluate", name, *pair, *weights, "--out", tmp_path / "m.json")
+        assert status == 0, err
+        assert "VoxelMorph-w2" in out
+        found.append(json.loads((tmp_path / "m.json").read_text()))
+    for metrics in found:
+        assert (metrics["method"], metrics["weights"]) == ("VoxelMorph-w2", "m.safetensors")
+        assert metrics["similarity"] == pytest.approx(found[0]["similarity"], rel=1e-5)
+    assert found[0]["similarity"]["mae_after"] != found[0]["similarity"]["mae_before"]
+
+
+def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, root):  # noqa: F811
+    words = "--data", "acdc", "--root", root, "--out", tmp_path / "out"
+    status, out, err = vrnet("evaluate", "default", *words, "--weights", saved(tmp_path))
+    assert status == 0, err
+    assert "C-L2-2x1-w2 on 1 subjects (acdc, test)" in out
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["weights"] == "m.safetensors"
+
+
+def test_the_demonstration_takes_weights(vrnet, tmp_path):
+    status, _, err = vrnet("demo", "--out", tmp_path / "out", "--weights", saved(tmp_path))
+    assert status == 0, err
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["weights"] == "m.safetensors"

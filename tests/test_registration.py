@@ -9,9 +9,11 @@ from numpy.testing import assert_allclose
 from scipy import ndimage
 
 import vrnet
-from vrnet import BadInput, fields, parse, register
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Trained, fields, parse, register
 from vrnet.checking import checked, named
 from vrnet.methods.variational import PRESETS
+from vrnet.registration import threads_for
 from vrnet.variational.energy import Energy, total_variation
 
 SOLVERS = [str(solver) for solver in PRESETS]
@@ -298,7 +300,7 @@ def test_slices_are_registered_as_images_of_their_own():
         for k in (0, 7):
             alone = [I.select(axis, k)[None, None] for I in scaled]
             with torch.inference_mode():
-                expected = parse("TV-L1").build()(*alone)[0]
+                expected = parse("TV-L1").build(2)(*alone)[0]
             assert_allclose(field.take(k, 1 + axis)[within], expected, atol=1e-4)
 
 
@@ -362,3 +364,75 @@ def test_the_spacing_within_slices_is_that_of_their_own_axes(axis):
     stack = vrnet.register(*images, spacing=tuple(spacing), slice_axis=axis).field
     within = [i for i in range(3) if i != axis]
     assert np.abs(stack.take(1, 1 + axis)[within] - flat).mean() < 5e-3
+
+
+def scaled(d):
+    """The pair as every method sees it: the 1st to 99th percentile of both together in [0, 1]."""
+    low, high = np.percentile(np.stack(pair(d)), (1, 99))
+    return [torch.tensor(np.clip((I - low) / (high - low), 0, 1), dtype=torch.float32) for I in pair(d)]
+
+
+def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
+    """Without a spacing the model's is assumed; the images are scaled as for every method."""
+    model, (fixed, moving) = trained(d=d), pair(d)
+    result = vrnet.register(fixed, moving, model)
+    with torch.inference_mode():
+        expected = model.model(*(I[None, None] for I in scaled(d)), model.card.spacing_mm)[0]
+    assert result.method == "C-L2-2x1-w2"
+    assert result.energies.shape == (0,)
+    assert np.abs(result.field).max() > 0.1
+    assert_allclose(result.field, expected, atol=1e-5)
+    assert np.array_equal(vrnet.register(fixed, moving, model, spacing=model.card.spacing_mm).field, result.field)
+    assert_allclose(result.warped, fields.warp(*map(torch.from_numpy, (moving[None, None], result.field[None])))[0, 0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
+    """One at a time, each with the spacing within it, with progress."""
+    model, seen = trained(spacing=(1.0, 1.5)), []
+    spacing = [1.3, 2.0]
+    spacing.insert(axis, 9.0)
+    field = vrnet.register(*pair(3), model, spacing=tuple(spacing), slice_axis=axis, progress=seen.append).field
+    within = [i for i in range(3) if i != axis]
+    with torch.inference_mode():
+        expected = model.build(2)(*(I.select(axis, 7)[None, None] for I in scaled(3)), (1.3, 2.0))[0]
+    assert_allclose(field.take(7, 1 + axis)[within], expected, atol=1e-4)
+    assert not field[axis].any()
+    assert_allclose(seen, np.arange(1, SIZES[3][axis] + 1) / SIZES[3][axis])
+
+
+def test_a_network_sees_one_slice_at_a_time():
+    flow = Flow()
+    vrnet.register(*pair(3), Trained(card(), flow, ""), slice_axis=0)
+    assert [tuple(I0.shape) for I0, _, _ in flow.seen] == [(1, 1, *SIZES[3][1:])] * SIZES[3][0]
+
+
+def test_a_model_of_another_dimension_is_refused_in_one_line(d):
+    other = {2: 3, 3: 2}[d]
+    with pytest.raises(BadInput, match=f"is a {other}D model"):
+        vrnet.register(*pair(d), trained(d=other))
+    with pytest.raises(BadInput, match="is a 3D model"):
+        vrnet.register(*pair(3), trained(d=3), slice_axis=2)
+
+
+def test_a_learned_method_without_weights_is_refused():
+    with pytest.raises(BadInput, match="VoxelMorph is learned and needs weights"):
+        vrnet.register(*pair(2), "voxelmorph")
+
+
+def test_a_network_shares_its_work_among_all_threads_and_a_small_solver_does_not():
+    before, seen = torch.get_num_threads(), {}
+    torch.set_num_threads(2)
+    for find in (parse("TV-L1").build(2), trained().build(2)):
+        with threads_for(find, 64 * 64):
+            seen[type(find).__name__] = torch.get_num_threads()
+    torch.set_num_threads(before)
+    assert seen == {"Solver": 1, "AtSpacing": 2}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_model_works_on_the_device_that_is_named(d):
+    model, h = trained(d=d), (1.2, 2.5, 4.0)[:d]
+    there, here, again = (vrnet.register(*pair(d), model, spacing=h, device=k).field for k in ("cuda", "cpu", "cuda"))
+    assert_allclose(there, here, atol=2e-2)
+    assert_allclose(there, again, atol=1e-4)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 import vrnet
+from tests.models import card, trained
 from vrnet import BadInput, Grid, Image, read_image, register_images, write_image
 from vrnet.data.phantom import phantom
 from vrnet.images.io import to_sitk
@@ -253,3 +254,46 @@ def test_the_uk_biobank_sample_registers_as_it_is(data_root):
         )  # fmt: skip
         assert after > before + 0.02
     assert result.slice_axis == 2
+
+
+def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
+    """TV-L1 as if it were a model that works at 1.3 times the spacing of the images: the motion of TV-L1, in mm."""
+    solver, h = vrnet.parse("TV-L1").build(d), tuple(1.3 * h for h in SPACING[d])
+    fixed, moving, labels, _ = heart(d)
+    result = register_images(fixed, moving, vrnet.Trained(card("R-L1-1x1", d, h), solver, "w.safetensors"))
+    still = vrnet.Transform(0 * result.transform.displacement, result.transform.grid)
+    motion = median_difference(found(d).transform, still, labels)
+    assert motion > SPACING[d][0]
+    assert median_difference(result.transform, found(d).transform, labels) < 0.25 * motion
+    assert (result.method, result.weights) == ("R-L1-1x1", "w.safetensors")
+    assert found(d).weights is None
+
+
+@pytest.mark.parametrize("slices", ["auto", "each"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_a_2d_model_takes_slices_however_thin_in_the_plane_of_best_resolution(slices, order):
+    """Slices 4 mm apart with voxels of 3 mm, that lie across the last axis and across the first."""
+    images = [reoriented(thick(image, 4.0), list(order), (False,) * 3) for image in heart(3)[:2]]
+    result = register_images(*images, trained(spacing=(3.0, 3.0)), slices=slices)
+    assert result.slice_axis == order.index(2)
+    across = result.transform.grid.axes[:, result.slice_axis]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() < 1e-4
+    assert np.abs(result.transform.displacement).max() > 0.3
+
+
+def test_a_3d_model_takes_a_thick_stack_together():
+    result = register_images(*stack(), trained(d=3, spacing=(3.0, 3.0, 12.0)))
+    assert result.slice_axis is None
+    across = result.transform.grid.axes[:, 2]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("images", "model", "slices", "words"),
+    [(3, 2, "together", "2D model: register slices one by one"), (3, 3, "each", "3D model: give it volumes"),
+     (2, 3, "auto", "3D model: give it volumes"), (2, 3, "together", "3D model"), (2, 2, "each", "no slices")],
+)  # fmt: skip
+def test_a_model_that_does_not_fit_the_images_is_refused_in_one_line(images, model, slices, words):
+    with pytest.raises(BadInput, match=words) as raised:
+        register_images(*heart(images)[:2], trained(d=model, spacing=SPACING[model]), slices=slices)
+    assert len(str(raised.value).splitlines()) == 1

@@ -5,10 +5,13 @@ import pytest
 import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
-from vrnet import BadInput, Image, demo, parse, write_image
+from tests.data.test_acdc import root  # noqa: F401
+from tests.models import card, saved, trained
+from vrnet import BadInput, Image, Trained, demo, load_method, parse, write_image
 from vrnet.data.phantom import phantom
 from vrnet.images.points import Points
-from vrnet.workflow import Case, outcome, point_error, read_case, run, transform_of, write_json
+from vrnet.methods.learned import learned
+from vrnet.workflow import Case, outcome, point_error, read_case, run, run_cohort, transform_of, write_json
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +97,56 @@ def test_a_case_is_read_with_labels_in_any_number_type(case, tmp_path):
 def test_what_has_no_value_is_null(tmp_path):
     write_json({"dice": {"1": float("nan"), "2": np.float32(0.5)}}, tmp_path / "m.json")
     assert json.loads((tmp_path / "m.json").read_text()) == {"dice": {"1": None, "2": 0.5}}
+
+
+def quiet(name):
+    return lambda part: None
+
+
+def test_a_run_of_a_trained_model_says_which_weights_it_had(case, tmp_path):
+    model = load_method(saved(tmp_path))
+    result, _ = run(quiet, case, model, tmp_path / "out", report=True)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert (metrics["method"], metrics["weights"]) == ("C-L2-2x1-w2", "m.safetensors")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "m.safetensors" in page
+    assert "on phantoms, at 1.8 x 1.8 mm, by vrnet 0.1.0" in page
+    assert "Conv2d" not in page
+    assert result.metrics["slice_by_slice"] is False
+
+
+def test_a_run_without_weights_has_none(done):
+    assert done[0].metrics["weights"] is None
+    assert "weights" in done[0].metrics
+
+
+def test_a_pair_is_evaluated_as_it_is_registered(case, tmp_path):
+    path = saved(tmp_path)
+    transform, found = transform_of(quiet, "c-l2-2x1-w2", case, "auto", "cpu", path)
+    expected, _ = run(quiet, case, load_method(path), tmp_path / "out")
+    assert_allclose(transform.displacement, expected.transform.displacement, atol=1e-6)
+    assert found.weights == "m.safetensors"
+
+
+def test_a_transform_has_no_weights(case, tmp_path):
+    with pytest.raises(BadInput, match="leave out --weights"):
+        transform_of(quiet, "t.nii.gz", case, "auto", "cpu", saved(tmp_path))
+
+
+def test_a_trained_model_is_measured_on_a_cohort(root, tmp_path):  # noqa: F811
+    """An untrained residual network is nearly no registration, and is measured as that."""
+    model = learned("R-L2-1x1-zeros-w2").build(2)
+    for name, parameter in model.named_parameters():
+        if "log_theta" in name:
+            parameter.data.fill_(20.0)
+    near = Trained(card("R-L2-1x1-zeros-w2"), model, "near.safetensors")
+    found, nothing = (
+        run_cohort(quiet, method, "acdc", root, "test", tmp_path / str(method)) for method in (near, parse("identity"))
+    )
+    assert (found["method"], found["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
+    assert nothing["weights"] is None
+    for column in ("dice_mean", "hd_mean"):
+        assert found["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
+    with pytest.raises(BadInput, match="3D model"):
+        run_cohort(quiet, trained(d=3), "acdc", root, "test", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

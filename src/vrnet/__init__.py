@@ -15,6 +15,7 @@ from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
 from vrnet.images.transform import Transform
 from vrnet.methods.names import names, parse
+from vrnet.methods.trained import Trained, load_method
 from vrnet.methods.variational import Variational
 from vrnet.registration import Registration, register
 from vrnet.registration_images import ImageRegistration, register_images
@@ -26,8 +27,10 @@ __all__ = [
     "Image",
     "ImageRegistration",
     "Registration",
+    "Trained",
     "Transform",
     "Variational",
+    "load_method",
     "names",
     "parse",
     "read_image",

@@ -1,6 +1,7 @@
 """What can be registered, asked at the border, once."""
 
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.methods.names import Method, parse
+from vrnet.methods.learned import Learned
+from vrnet.methods.names import Method, Ready, parse
+from vrnet.methods.trained import load_method
 
 
 def tensor(array: NDArray[Any] | Tensor) -> Tensor:
@@ -20,11 +23,27 @@ def tensor(array: NDArray[Any] | Tensor) -> Tensor:
     return torch.from_numpy(array.astype(wide, order="C"))
 
 
-def named(method: object) -> Method:
-    """The method of a name, or the method itself, or BadInput."""
+def named(method: object) -> Ready:
+    """The method of a name, or the method itself, or BadInput if it cannot register."""
     if not isinstance(method, (str, Method)):
         raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
-    return parse(method) if isinstance(method, str) else method
+    found = parse(method) if isinstance(method, str) else method
+    if isinstance(found, Learned):
+        raise BadInput(
+            f"{found} is learned and needs weights: add --weights FILE, which vrnet train writes; in Python, give "
+            "vrnet.load_method(FILE)"
+        )
+    return found
+
+
+def chosen(method: str, weights: Path | None) -> Ready:
+    """The method of a name; or the one in a file of weights, which then is of that name unless that is `default`."""
+    if weights is None:
+        return named(method)
+    found = load_method(weights)
+    if method.casefold() != "default" and parse(method) != parse(str(found)):
+        raise BadInput(f"{weights} holds {found}, not {method}: leave out the name, or give the weights of {method}")
+    return found
 
 
 def device_named(name: str) -> torch.device:

@@ -3,17 +3,21 @@
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from rich.table import Table
 
 from vrnet import __version__
-from vrnet.console import errors, metrics_table, say, screen, stages, summary_table
+from vrnet.console import errors, metrics_table, say, screen, stages, summary_table, training_bar
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.images.transform import Interpolation
 from vrnet.registration_images import Slices
+from vrnet.report.measures import number
+
+if TYPE_CHECKING:
+    from vrnet.cohorts import Source
 
 app = tyro.extras.SubcommandApp()
 Device = Literal["auto", "cpu", "cuda"]
@@ -23,6 +27,8 @@ TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRA
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
 Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
+Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+DataName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
 
 
 @app.command
@@ -31,6 +37,7 @@ def register(
     moving: MovingFile,
     out: Folder,
     method: str = "default",
+    weights: Maybe = None,
     fixed_labels: Maybe = None,
     moving_labels: Maybe = None,
     slices: Slices = "auto",
@@ -52,26 +59,27 @@ def register(
         moving: The image to be brought to it. For the beating heart: end-systole.
         out: Folder for the results; made if it is not there.
         method: Any name that `vrnet methods` lists.
+        weights: A learned method's, as `vrnet train` writes them; they say by themselves of which method they are.
         fixed_labels: Label map on the grid of FIXED; with both label maps, Dice and distances are measured.
         moving_labels: Label map on the grid of MOVING, to be brought to FIXED.
         slices: Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices
-            are at least three times as far apart as the voxels within them.
+            are at least three times as far apart as the voxels within them, or where the weights are of a 2D model.
         match_intensities: Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where
             the same tissue is not equally bright. Not for the beating heart.
         device: Where to compute; auto takes CUDA where there is one.
         report: Write report.html and overview.png too.
     """
-    from vrnet.checking import device_named, named
+    from vrnet.checking import chosen, device_named
     from vrnet.workflow import notes, read_case, run
 
-    chosen, _ = named(method), device_named(device)
+    ready, _ = chosen(method, weights), device_named(device)
     with stages() as stage:
         stage("reading")
         case = read_case(fixed, moving, fixed_labels, moving_labels)
         done, written = run(
             stage,
             case,
-            chosen,
+            ready,
             out,
             slices=slices,
             match_intensities=match_intensities,
@@ -85,7 +93,7 @@ def register(
 
 
 @app.command
-def demo(out: Folder = Path("demo"), method: str = "default", seed: int = 7) -> None:
+def demo(out: Folder = Path("demo"), method: str = "default", weights: Maybe = None, seed: int = 7) -> None:
     """Register a made-up beating heart, and show how well that went.
 
     A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
@@ -94,17 +102,18 @@ def demo(out: Folder = Path("demo"), method: str = "default", seed: int = 7) -> 
     Args:
         out: Folder for the results; made if it is not there.
         method: Any name that `vrnet methods` lists.
+        weights: A learned method's, as `vrnet train` writes them.
         seed: Which phantom patient.
     """
     from vrnet import demo as demonstration
-    from vrnet.checking import named
+    from vrnet.checking import chosen
     from vrnet.data.phantom import phantom
     from vrnet.workflow import run
 
-    chosen, patient = named(method), phantom(seed)
+    ready, patient = chosen(method, weights), phantom(seed)
     case = demonstration.phantom_case(patient)
     with stages() as stage:
-        done, _ = run(stage, case, chosen, out, report=True)
+        done, _ = run(stage, case, ready, out, report=True)
         demonstration.write_case(case, out)
     error = demonstration.end_point_error(patient, done.transform)
     screen.print(metrics_table(done.metrics, demonstration.STRUCTURES))
@@ -216,6 +225,7 @@ def points(
 @app.command
 def evaluate(
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
+    weights: Maybe = None,
     fixed: Maybe = None,
     moving: Maybe = None,
     fixed_labels: Maybe = None,
@@ -225,15 +235,19 @@ def evaluate(
     space: Space = "LPS",
     slices: Slices = "auto",
     device: Device = "auto",
-    data: Annotated[Literal["acdc"] | None, tyro.conf.arg(metavar="{acdc}")] = None,
-    root: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None,
+    root: Root = None,
     split: str = "test",
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None,
+    split_file: Maybe = None,
+    cache: Root = None,
+    skip_broken: bool = False,
 ) -> None:
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
     Args:
         method: Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file.
+        weights: A learned method's, as `vrnet train` writes them; METHOD is its name, or `default`.
         fixed: The reference image.
         moving: The image brought to it.
         fixed_labels: Label map on the grid of FIXED.
@@ -243,17 +257,24 @@ def evaluate(
         space: Which way x and y run in the points: LPS or RAS.
         slices: Of a stack, register each slice within itself, or all together.
         device: Where to compute.
-        data: A data set in its official folders, under the protocol of the paper.
-        root: Its folder, with split.csv in it.
+        data: A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of
+            the paper where it has one; or a file that `vrnet prepare` wrote.
+        root: Its folder, with split.csv in it; of a manifest, the CSV file; phantoms have none.
         split: Which subjects: any split named in split.csv.
         out: Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json.
+        split_file: Another split.csv than the folder's.
+        cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
+        skip_broken: Go on without the subjects that cannot be used.
     """
     if data is not None:
         if fixed is not None or moving is not None:
             raise BadInput(
                 "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
             )
-        return evaluate_cohort(method, data, root, split, out, device)
+        from vrnet.cohorts import Source
+
+        source = Source(data, root, split_file, cache, skip_broken)
+        return evaluate_cohort(method, weights, source, split, out, device)
     if fixed is None or moving is None:
         raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
     if (fixed_points is None) != (moving_points is None):
@@ -268,7 +289,7 @@ def evaluate(
         stage("reading")
         case = read_case(fixed, moving, fixed_labels, moving_labels)
         tables = [read_points(path, space) for path in (fixed_points, moving_points) if path]
-        transform, found = transform_of(stage, method, case, slices, device)
+        transform, found = transform_of(stage, method, case, slices, device, weights)
         stage("measuring")
         metrics = outcome(case, transform, found, method).metrics
         if tables:
@@ -281,28 +302,160 @@ def evaluate(
     return None
 
 
-def evaluate_cohort(method: str, data: str, root: Path | None, split: str, out: Path | None, device: str) -> None:
+def evaluate_cohort(
+    method: str, weights: Path | None, source: "Source", split: str, out: Path | None, device: str
+) -> None:
     """A method on every subject of a split."""
-    from vrnet.checking import named
-    from vrnet.workflow import run_cohort
+    from vrnet.checking import chosen
+    from vrnet.cohorts import run_cohort
 
-    if root is None or out is None:
-        raise BadInput("a data set needs its folder and one for the results: give --root and --out")
+    if out is None:
+        raise BadInput("a data set needs a folder for the results: give --out")
+    ready = chosen(method, weights)
     with stages() as stage:
-        summary = run_cohort(stage, named(method), data, root, split, out, device)
+        pairs = source.split(split, "evaluation", stage, say)
+        summary = run_cohort(stage, ready, pairs, out, device)
     screen.print(summary_table(summary))
     say(f"Wrote metrics.csv and summary.json in {out}.")
 
 
 @app.command
+def prepare(
+    data: DataName,
+    out: File,
+    root: Root = None,
+    split_file: Maybe = None,
+    cache: Root = None,
+    skip_broken: bool = False,
+) -> None:
+    """Prepare a data set, and put it in one file, to be carried to another machine.
+
+    Training and evaluation prepare what they need by themselves; with `--data FILE` they take it from the file, and
+    need neither the images nor their readers. Each subject is prepared once, and again only when its files change.
+
+    Args:
+        data: Which data set: acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d or manifest.
+        out: The file to write, .npz.
+        root: Its folder, with split.csv in it; of a manifest, the CSV file; phantoms have none.
+        split_file: Another split.csv than the folder's.
+        cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
+        skip_broken: Go on without the subjects that cannot be used; otherwise all of them are named, and nothing is
+            done.
+    """
+    from vrnet.cohorts import Source, pack
+
+    with stages() as stage:
+        parts = pack(Source(data, root, split_file, cache, skip_broken), out, stage, say)
+    for (split, purpose), part in parts.items():
+        pairs = sum(len(sample.fixed) for sample in part.samples)
+        say(f"{split}: {len(part.samples)} subjects, {pairs} pairs, for {purpose}")
+    say(f"Wrote {out}.")
+
+
+@app.command
+def train(
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
+    data: DataName,
+    out: Annotated[Path, tyro.conf.arg(metavar="RUN")],
+    root: Root = None,
+    preset: Literal["auto", "acdc", "ukbb", "cmr3d", "hippocampus", "short", "phantom"] = "auto",
+    steps: int | None = None,
+    batch: int | None = None,
+    rate: float | None = None,
+    alpha: float | None = None,
+    augment: bool = True,
+    precision: Literal["bf16", "float32"] | None = None,
+    recompute: bool | None = None,
+    validate_every: int | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    device: Device = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    split_file: Maybe = None,
+    cache: Root = None,
+    skip_broken: bool = False,
+) -> None:
+    """Train a learned method, without labels.
+
+    Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
+    validation, for `--weights`; metrics.csv, a row a validation; logs, for `tensorboard --logdir RUN`; and
+    checkpoint.safetensors, from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
+
+    Args:
+        method: A learned method, such as R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net.
+        data: A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that
+            `vrnet prepare` wrote. Its splits train and val are used.
+        out: The folder of the run; made if it is not there.
+        root: The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none.
+        preset: Steps, batch, rate and α: the paper's for acdc, ukbb and cmr3d; ours for the rest. auto goes by the
+            data. What follows changes it.
+        steps: How many.
+        batch: Pairs a step, over all devices.
+        rate: Of Adam, at the start.
+        alpha: Weight of smoothness in the loss.
+        augment: Turn, flip, scale, shift, brighten and exchange images; off for a run as in the paper.
+        precision: Of the networks on a GPU.
+        recompute: Gradient checkpointing: half the memory or less, a third more time.
+        validate_every: Steps between two looks at the validation subjects.
+        seed: Of weights, batches and augmentation.
+        resume: Go on with the run in RUN, as if it had not been interrupted.
+        device: Where to compute.
+        devices: GPUs (or processes, on a CPU) of each machine.
+        nodes: Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM.
+        split_file: Another split.csv than the folder's.
+        cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
+        skip_broken: Go on without the subjects that cannot be used.
+    """
+    from vrnet.checking import device_named
+    from vrnet.cohorts import Source, trainable
+    from vrnet.training.fit import fit
+    from vrnet.training.settings import settings
+
+    chosen, source, _ = trainable(method), Source(data, root, split_file, cache, skip_broken), device_named(device)
+    with stages() as stage:
+        pairs = source.split("train", "training", stage, say)
+        val = source.split("val", "evaluation", stage, say)
+    given = {
+        "steps": steps,
+        "batch": batch,
+        "rate": rate,
+        "alpha": alpha,
+        "precision": precision,
+        "recompute": recompute,
+        "validate_every": validate_every,
+        "seed": seed,
+    }
+    how = settings(preset, pairs, augment, {name: value for name, value in given.items() if value is not None})
+    with training_bar(str(chosen)) as watch:
+        done = fit(
+            chosen, pairs, val, how, out, device=device, devices=devices, nodes=nodes, resume=resume, watch=watch
+        )
+    if not done.is_finished:
+        say(f"Stopped after {done.step} of {how.steps} steps. Go on with the same command and --resume.")
+        sys.exit(130)
+    say(f"Best on validation: {', '.join(f'{name} {number(value)}' for name, value in done.best.items())}.")
+    say(f"Wrote weights.safetensors, metrics.csv and config.json in {out}.")
+
+
+@app.command
 def methods() -> None:
-    """List every method by its name, with what it is and whether what it needs is installed."""
+    """List every method by its name, with what it is and whether it is ready.
+
+    Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
+    first level), and to those of the first family -zeros or -noise (what it starts from), -Θ1 (all steps share their
+    weights) and -released (the order of steps in the authors' code).
+    """
+    from vrnet.methods.learned import FAMILIES
     from vrnet.methods.names import missing, names
 
     table = Table("name", "what it is", "ready", box=None)
     for name, line in names().items():
         table.add_row(name, line, f"no: needs {missing(name)}" if missing(name) else "yes")
+    for name, line in FAMILIES.items():
+        table.add_row(name, line, "with --weights FILE")
     screen.print(table)
+    say("FILE is what `vrnet train` writes.")
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -12,6 +12,9 @@ from rich.text import Text
 
 from vrnet.report.measures import Row, by_structure, number, summary
 from vrnet.workflow import Stage
+
+if TYPE_CHECKING:
+    from vrnet.training.fit import Moment
 
 screen, errors = Console(), Console(stderr=True)
 MANY = 8
@@ -39,6 +42,25 @@ def stages() -> Iterator[Stage]:
             bar.live.transient = True  # no half of a bar above the line that says what is wrong
             raise
         bar.update(task, description="done", total=1.0, completed=1.0)
+
+
+@contextmanager
+def training_bar(method: str) -> Iterator[Callable[["Moment"], None]]:
+    """A bar with the loss, the latest Dice on validation, θ, and steps a second."""
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
+    with Progress(*columns, TextColumn("{task.fields[how]}"), TimeRemainingColumn(), console=errors) as bar:
+        task = bar.add_task(method, total=None, how="")
+        yield lambda moment: bar.update(task, completed=moment.step, total=moment.steps, how=how_it_goes(moment))
+
+
+def how_it_goes(moment: "Moment") -> str:
+    """loss .0123, Dice .801, θ .09 .11, 52.1 steps/s."""
+    words = [f"loss {moment.loss:.4f}"]
+    if "val_dice" in moment.scores:
+        words.append(f"Dice {moment.scores['val_dice']:.3f}")
+    if moment.thetas:
+        words.append("θ " + " ".join(f"{theta:.2g}" for theta in moment.thetas))
+    return ", ".join([*words, f"{moment.steps_per_second:.3g} steps/s"])
 
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:

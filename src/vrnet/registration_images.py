@@ -16,7 +16,8 @@ from vrnet.images.image import Image
 from vrnet.images.io import read_image
 from vrnet.images.resample import brought, coverage, matched
 from vrnet.images.transform import Transform
-from vrnet.methods.names import Method
+from vrnet.methods.names import Method, Ready, weights_of
+from vrnet.methods.trained import Trained
 from vrnet.registration import Progress, register
 
 THICK = 3.0
@@ -33,6 +34,8 @@ class ImageRegistration:
     """Moving, as it was given, resampled on the grid of fixed through the transform."""
     energies: NDArray[np.floating[Any]]
     method: str
+    weights: str | None
+    """The file that the weights of a trained model came from."""
     device: str
     slice_axis: int | None
     """Across which axis slices were registered one by one, if they were."""
@@ -56,20 +59,22 @@ def register_images(
 
     Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
     registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least three times as far apart as the voxels within them. `match_intensities` gives moving the
-    histogram of fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no
-    voxels nothing pulls at the field."""
+    where they are at least three times as far apart as the voxels within them (a trained model decides for itself: one
+    in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the histogram of fixed, for
+    images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels nothing pulls at the
+    field."""
     start = perf_counter()
     fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     moving = given
-    there, axis = planned(fixed, moving, method, slices, device)
+    chosen = named(method)
+    there, axis = planned(fixed, moving, chosen, slices, device)
     if match_intensities:
         moving = matched(moving, fixed)
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     found = register(
         np.flip(I0, backward),
         np.flip(filled(brought(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0), backward),
-        method,
+        chosen,
         spacing=fixed.grid.spacing,
         slice_axis=axis,
         device=there.type,
@@ -78,17 +83,17 @@ def register_images(
     transform = Transform.from_voxels(mirrored(found.field, backward), fixed.grid)
     warped = transform.apply(given)
     seconds = perf_counter() - start
-    return ImageRegistration(transform, warped, found.energies, found.method, there.type, axis, seconds)
+    how = found.method, weights_of(chosen), there.type, axis
+    return ImageRegistration(transform, warped, found.energies, *how, seconds)
 
 
-def planned(
-    fixed: Image, moving: Image, method: str | Method, slices: Slices, device: str
-) -> tuple[torch.device, int | None]:
+def planned(fixed: Image, moving: Image, method: Ready, slices: Slices, device: str) -> tuple[torch.device, int | None]:
     """Where to compute, and across which axis slices are registered one by one; BadInput if anything is in the way."""
     check_pair(fixed, moving)
-    there, axis = device_named(device), slice_axis_of(fixed.grid, slices)
+    dimension = method.card.dimension if isinstance(method, Trained) else None
+    there, axis = device_named(device), slice_axis_of(fixed.grid, slices, dimension)
     check_axes(fixed.grid.shape, axis)
-    named(method).build()  # which fails where a package is missing
+    method.build(len(fixed.grid.shape) - (axis is not None))  # which fails where a package is missing, or a model unfit
     return there, axis
 
 
@@ -117,8 +122,8 @@ def check_pair(fixed: Image, moving: Image) -> None:
         raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
 
 
-def slice_axis_of(grid: Grid, slices: str) -> int | None:
-    """The axis across which slices are to be registered one by one, if they are."""
+def slice_axis_of(grid: Grid, slices: str, dimension: int | None = None) -> int | None:
+    """The axis across which slices are to be registered one by one, if they are; a trained model has a dimension."""
     if len(grid.shape) == 2:
         if slices == "each":
             raise BadInput("a 2D image has no slices to register each: leave --slices out")
@@ -127,4 +132,5 @@ def slice_axis_of(grid: Grid, slices: str) -> int | None:
         raise BadInput(f'slices are registered auto, each or together, not "{slices}"')
     within = max(h for axis, h in enumerate(grid.spacing) if axis != grid.across)
     is_thick = grid.spacing[grid.across] > (1 - NEARLY) * THICK * within or grid.shape[grid.across] == 1
-    return grid.across if slices == "each" or (slices == "auto" and is_thick) else None
+    is_auto = is_thick if dimension is None else dimension == 2
+    return grid.across if slices == "each" or (slices == "auto" and is_auto) else None

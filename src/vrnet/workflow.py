@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from vrnet.checking import device_named, named
-from vrnet.data import acdc
+from vrnet.checking import chosen
 from vrnet.errors import BadInput
-from vrnet.evaluation import cohort
 from vrnet.evaluation.evaluate import json_ready, overlap, regularity, similarity, target_registration_error
 from vrnet.images.files import check_folder, written_whole
 from vrnet.images.image import Image, as_labels
@@ -21,8 +18,9 @@ from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, placed, placed_labels
 from vrnet.images.transform import Transform
-from vrnet.methods.names import Method
-from vrnet.registration import few_threads
+from vrnet.methods.names import Ready
+from vrnet.methods.trained import Trained, millimetres
+from vrnet.methods.weights import SUFFIX
 from vrnet.registration_images import ImageRegistration, Slices, check_pair, register_images
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
@@ -56,7 +54,7 @@ def read_case(fixed: Path, moving: Path, fixed_labels: Path | None = None, movin
 def run(
     stage: Stage,
     case: Case,
-    method: Method,
+    method: Ready,
     folder: Path,
     *,
     slices: Slices = "auto",
@@ -85,37 +83,18 @@ def run(
 
 
 def transform_of(
-    stage: Stage, method: str, case: Case, slices: Slices, device: str
+    stage: Stage, method: str, case: Case, slices: Slices, device: str, weights: Path | None = None
 ) -> tuple[Transform, ImageRegistration | None]:
     """The transform in a file of this name; or that which the method of this name finds, with the registration."""
-    if Path(method).suffix:
+    if Path(method).suffix not in ("", SUFFIX):
+        if weights is not None:
+            raise BadInput(f"{method} is a transform, which has no weights: leave out --weights, or name a method")
         check_pair(case.fixed, case.moving)
         return Transform.load(method, case.fixed.grid), None
-    chosen = named(method)
-    tick = stage(f"registering with {chosen}")
-    found = register_images(case.fixed, case.moving, chosen, slices=slices, device=device, progress=tick)
+    ready = chosen(method, weights)
+    tick = stage(f"registering with {ready}")
+    found = register_images(case.fixed, case.moving, ready, slices=slices, device=device, progress=tick)
     return found.transform, found
-
-
-def run_cohort(
-    stage: Stage, method: Method, data: str, root: Path, split: str, folder: Path, device: str = "cpu"
-) -> dict[str, Any]:
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
-    check_folder(folder, ("metrics.csv", "summary.json"))
-    subjects, there, found = acdc.subjects(root, split), device_named(device), []
-    find = method.build()
-    if isinstance(find, nn.Module):
-        find = find.to(there)
-    tick = stage(f"{method} on {len(subjects)} subjects")
-    for done, subject in enumerate(subjects, start=1):
-        with few_threads(acdc.SIZE**2):
-            found.append(cohort.measured(acdc.prepare(subject), find, acdc.STRUCTURES, there.type))
-        tick(done / len(subjects))
-    summary: dict[str, Any] = {"method": str(method), "data": data, "split": split, "subjects": len(found)}
-    summary["metrics"] = cohort.summarised(found)
-    cohort.write_rows(found, folder / "metrics.csv")
-    write_json(summary, folder / "summary.json")
-    return summary
 
 
 @dataclass(frozen=True)
@@ -151,8 +130,8 @@ def outcome(case: Case, transform: Transform, found: ImageRegistration | None = 
 def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform given by file took no time here."""
     if found is None:
-        return {"method": name, "device": None, "seconds": None, "slice_by_slice": None}
-    ran = {"method": found.method, "device": found.device, "seconds": found.seconds}
+        return {"method": name, "weights": None, "device": None, "seconds": None, "slice_by_slice": None}
+    ran = {"method": found.method, "weights": found.weights, "device": found.device, "seconds": found.seconds}
     return {**ran, "slice_by_slice": found.slice_axis is not None}
 
 
@@ -229,14 +208,13 @@ def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Map
     return [folder / "report.html", folder / "overview.png"]
 
 
-def described(case: Case, method: Method, found: ImageRegistration, match_intensities: bool) -> dict[str, str]:
+def described(case: Case, method: Ready, found: ImageRegistration, match_intensities: bool) -> dict[str, str]:
     """What was run, for the page."""
     import torch
 
     from vrnet import __version__
 
     slices = "each by itself" if found.slice_axis is not None else "together"
-    parameters = ", ".join(f"{name} {value}" for name, value in vars(method).items())
     return {
         "fixed": case.fixed.name,
         "moving": case.moving.name,
@@ -246,10 +224,19 @@ def described(case: Case, method: Method, found: ImageRegistration, match_intens
             if name.endswith("labels") and labels
         },
         "method": found.method,
-        "parameters": parameters,
+        **settings(method),
         **({"slices": slices} if len(case.fixed.grid.shape) == 3 else {}),
         **({"intensities": "moving matched to the histogram of fixed"} if match_intensities else {}),
         "device": found.device,
         "versions": f"vrnet {__version__}, PyTorch {torch.__version__}, NumPy {np.__version__}",
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
+
+
+def settings(method: Ready) -> dict[str, str]:
+    """What a method of its name may differ in, for the page."""
+    if isinstance(method, Trained):
+        card = method.card
+        trained = f"on {card.trained_on}, at {millimetres(card.spacing_mm)}, by vrnet {card.version}"
+        return {"weights": method.file, "trained": trained}
+    return {"parameters": ", ".join(f"{name} {value}" for name, value in vars(method).items())}

@@ -1,5 +1,6 @@
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch
 from tests.data.test_acdc import root  # noqa: F401
 from vrnet import BadInput, parse
 from vrnet.data import acdc
-from vrnet.evaluation.cohort import measured, summarised
+from vrnet.data.acdc import ACDC
+from vrnet.data.phantoms import Phantoms
+from vrnet.evaluation.cohort import measured, summarised, write_rows
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.workflow import run_cohort
 
@@ -20,7 +23,7 @@ COLUMNS = (
 
 def test_a_subject_s_score_is_the_mean_of_its_slices(root):  # noqa: F811
     sample = acdc.prepare(root / "patient001")
-    row = measured(sample, parse("identity").build(), acdc.STRUCTURES)
+    row = measured(sample, parse("identity").build(2), acdc.STRUCTURES)
     pairs = list(zip(sample.fixed_labels[:, 0].numpy(), sample.moving_labels[:, 0].numpy(), strict=True))
     assert row["dice_Myo"] == pytest.approx(np.mean([dice(a == 2, b == 2) for a, b in pairs]))
     distances = [contour_hausdorff(a == 3, b == 3, (1.8, 1.8)) for a, b in pairs]
@@ -67,3 +70,28 @@ def test_a_cohort_is_measured_on_the_device_that_is_named(root, tmp_path):  # no
     with pytest.raises(BadInput, match="no CUDA"):
         run_cohort(lambda name: lambda part: None, parse("TV-L1"), "acdc", root, "test", tmp_path / "out", "cuda")
     assert not list(tmp_path.iterdir())
+
+
+def test_where_the_motion_is_known_its_error_is_measured_inside_the_labels_in_mm():
+    """A field that is 3 voxels off along the first axis, where they are 1.8 mm apart, and right outside the heart."""
+    sample = Phantoms(shape=(64, 64), spacing=1.8).prepare("phantom-0001", "evaluation")
+    off = sample.field.clone()
+    off[:, 0] += 3 * (sample.fixed_labels[:, 0] > 0)
+    found = measured(sample, lambda I0, I1, h: off, {"LV": 3})
+    assert found["end_point_error_mm"] == pytest.approx(5.4)
+    share = (sample.fixed_labels > 0).float().mean().item()
+    found = measured(replace(sample, fixed_labels=None), lambda I0, I1, h: off, {"LV": 3})
+    assert found["end_point_error_mm"] == pytest.approx(5.4 * share, rel=1e-4)
+
+
+def test_without_labels_only_regularity_and_time_are_measured(root, tmp_path):  # noqa: F811
+    labelled, unlabelled = (ACDC(root).prepare("patient001", purpose) for purpose in ("evaluation", "training"))
+    find = lambda I0, I1, h: torch.zeros(1, 2, 160, 160)  # noqa: E731
+    rows = [measured(sample, find, acdc.STRUCTURES) for sample in (unlabelled, labelled)]
+    regular = {"folding_percent", "folding_strict_percent", "jacobian_gradient"}
+    assert rows[0].keys() == {"subject", *regular, "seconds"}
+    assert summarised(rows)["dice_LV"]["mean"] == rows[1]["dice_LV"]
+    write_rows(rows, tmp_path / "metrics.csv")
+    with (tmp_path / "metrics.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert (first["dice_LV"], second["dice_LV"]) == ("", str(rows[1]["dice_LV"]))

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.names import DEFAULT, missing, names, parse
+from vrnet.methods.learned import FAMILIES, PAPER, learned
+from vrnet.methods.names import DEFAULT, METHODS, missing, names, parse
 from vrnet.methods.variational import PRESETS
 from vrnet.variational.descent import Solver
 
@@ -24,6 +25,29 @@ def test_every_name_can_be_listed_parsed_and_printed():
         assert parse(name.lower()) == parse(name.upper()) == parse(name)
 
 
+LEARNED = ["R-L1-3x2", "C-L2-3x1-w32", "U-L1-12x3-zeros-Θ1-released", "VoxelMorph-w32", "Siamese", "4xRC-Net"]
+
+
+@pytest.mark.parametrize("name", [*LEARNED, *map(str, PAPER)])
+def test_every_name_of_the_learned_methods_grammar_parses(name):
+    assert str(parse(name)) == name
+    assert parse(name.lower()) == parse(name) == learned(name)
+
+
+@pytest.mark.parametrize("method", [*METHODS, parse("R-L1-1x1-w2"), parse("Siamese-w2")], ids=str)
+def test_every_method_is_built_for_a_dimension(d, method):
+    assert callable(method.build(d))
+
+
+def test_a_family_has_members_of_its_own():
+    members = {"R|U|C-L1|L2-NxM": "R-L1-3x2", "VoxelMorph": "VoxelMorph", "Siamese": "Siamese", "NxRC-Net": "3xRC-Net"}
+    assert set(FAMILIES) == set(members)
+    for family, member in members.items():
+        assert FAMILIES[family].startswith("learned: ")
+        assert family == member or member in FAMILIES[family]
+        assert parse(member).what.startswith("learned: ")
+
+
 def test_the_default_is_a_method_with_a_name_of_its_own():
     assert parse("default") == DEFAULT
     assert str(DEFAULT) in names()
@@ -32,7 +56,7 @@ def test_the_default_is_a_method_with_a_name_of_its_own():
 @pytest.mark.parametrize("preset", PRESETS, ids=str)
 def test_solvers_build_solvers(preset):
     assert str(preset) == f"{preset.regularizer}-{preset.data}"
-    assert isinstance(preset.build(), Solver)
+    assert isinstance(preset.build(2), Solver)
 
 
 def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
@@ -40,7 +64,7 @@ def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
     monkeypatch.setattr("vrnet.methods.outside.version", absent)
     assert missing("SyN") == "antspyx"
     with pytest.raises(BadInput, match=r"needs antspyx.*pip install 'vrnet\[baselines\]'"):
-        parse("SyN").build()
+        parse("SyN").build(2)
 
 
 def absent(package):
@@ -53,7 +77,20 @@ def test_every_name_has_a_line_of_its_own_on_what_it_is():
     assert not any("\n" in line or not line for line in lines)
 
 
-@pytest.mark.parametrize(("wrong", "meant"), [("TVL1", "TV-L1"), ("tv_l2", "TV-L2"), ("difusion-l1", "Diffusion-L1")])
+SLIPS = [
+    ("TVL1", "TV-L1"),
+    ("tv_l2", "TV-L2"),
+    ("difusion-l1", "Diffusion-L1"),
+    ("R-L1-3:2", "R-L1-3x2"),
+    ("c-l2-2x2x", "C-L2-2x2"),
+    ("voxelmorf", "VoxelMorph"),
+    ("RC-Net", "3xRC-Net"),
+    ("Siamse", "Siamese"),
+    ("defalt", "default"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "meant"), SLIPS)
 def test_a_slip_of_the_pen_is_answered_with_the_name_meant(wrong, meant):
     with pytest.raises(BadInput, match=rf'^no method is called "{wrong}": did you mean "{meant}"\?$'):
         parse(wrong)
@@ -63,7 +100,13 @@ def test_a_slip_of_the_pen_is_answered_with_the_name_meant(wrong, meant):
 def test_an_unknown_name_is_answered_with_all_known_ones(unknown):
     with pytest.raises(BadInput, match=f'^no method is called "{unknown}": choose one of ') as raised:
         parse(unknown)
-    assert all(name in str(raised.value) for name in names())
+    assert all(name in str(raised.value) for name in (*names(), *FAMILIES))
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_file_for_a_name_is_answered_with_how_to_give_it():
+    with pytest.raises(BadInput, match=r"by --weights, or to vrnet\.load_method"):
+        parse("weights.safetensors")
 
 
 def test_a_preset_with_another_parameter_keeps_its_name():

@@ -13,7 +13,7 @@ from vrnet.methods.names import parse
 def test_an_outside_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     I0, I1, u = moved_texture(d)
-    found = parse(name).build()(I0, I1, (4.0, 3.0, 3.5)[:d])[0].numpy()
+    found = parse(name).build(d)(I0, I1, (4.0, 3.0, 3.5)[:d])[0].numpy()
     assert found.dtype == np.float32
     inside = (slice(6, -6),) * d
     before, after = (np.linalg.norm(error, axis=0)[inside].mean() for error in (u, found - u))
@@ -23,11 +23,11 @@ def test_an_outside_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch)
 
 def test_each_pair_of_a_batch_is_registered_by_itself():
     I0, I1, _ = moved_texture(2)
-    both = parse("Demons").build()(torch.cat([I0, I1]), torch.cat([I1, I0]), None)
-    alone = parse("Demons").build()(I1, I0, None)
+    both = parse("Demons").build(2)(torch.cat([I0, I1]), torch.cat([I1, I0]), None)
+    alone = parse("Demons").build(2)(I1, I0, None)
     torch.testing.assert_close(both[1:], alone)
 
 
 def test_no_motion_is_zero():
     I = moved_texture(2)[0]
-    assert not parse("identity").build()(I, I, None).any()
+    assert not parse("identity").build(2)(I, I, None).any()

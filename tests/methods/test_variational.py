@@ -34,7 +34,7 @@ def moved_texture(d):
 def test_a_known_motion_is_recovered(d, name):
     I0, I1, u = moved_texture(d)
     with torch.inference_mode():
-        found = parse(name).build()(I0, I1)[0].numpy()
+        found = parse(name).build(d)(I0, I1)[0].numpy()
     inside = (slice(4, -4),) * d
     before, after = (np.linalg.norm(error, axis=0)[inside].mean() for error in (u, found - u))
     assert after < before / 3
@@ -42,7 +42,7 @@ def test_a_known_motion_is_recovered(d, name):
 
 @pytest.mark.parametrize("warps", [1, 2, 7])
 def test_theta_goes_from_first_to_last_by_equal_ratios(warps):
-    cascade = Variational(theta=(0.1, 0.8), warps=warps, iterations=2).build().cascade
+    cascade = Variational(theta=(0.1, 0.8), warps=warps, iterations=2).build(2).cascade
     thetas = [inner[0].data.log_theta.exp().item() for inner in cascade.steps]
     assert_allclose(thetas, np.geomspace(0.1, 0.8, warps) if warps > 1 else [0.1], rtol=1e-6)
 
@@ -50,7 +50,7 @@ def test_theta_goes_from_first_to_last_by_equal_ratios(warps):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_levels_and_iterations_share_their_steps(name):
     method = replace(parse(name), warps=5, iterations=4, levels=3)
-    solver = method.build()
+    solver = method.build(2)
     assert sum(parameter.numel() for parameter in solver.parameters()) == method.warps
     cascades = [part for part in solver.modules() if isinstance(part, Cascade)]
     assert len(cascades) == method.levels
@@ -64,13 +64,13 @@ def test_levels_and_iterations_share_their_steps(name):
 def test_the_denoiser_weighs_lambda_over_theta(name):
     """The v-subproblem: argmin_v λ R(v) + θ/2 |u − v|²."""
     method = replace(parse(name), lam=0.2, theta=(0.1, 0.4), warps=2)
-    weights = [inner[0].denoise.weight for inner in method.build().cascade.steps]
+    weights = [inner[0].denoise.weight for inner in method.build(2).cascade.steps]
     assert_allclose(weights, [0.2 / 0.1, 0.2 / 0.4])
 
 
 @pytest.mark.parametrize(("data", "s"), [("L1", 1), ("L2", 2)])
 def test_the_energy_watched_is_that_of_the_data_term(data, s, random):
     I0, I1w = random(1, 1, 8, 8), random(1, 1, 8, 8)
-    energy = Variational("Gaussian", data).build().energy
+    energy = Variational("Gaussian", data).build(2).energy
     expected = (I1w - I0).abs().pow(s).mean() / s
     torch.testing.assert_close(energy(I0, I1w, random(1, 2, 8, 8), (1.0, 1.0))[0], expected)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ def test_a_model_comes_back_as_it_was(saved, random):
     assert card == CARD
     assert not again.training
     with torch.no_grad():
-        torch.testing.assert_close(again(I0, I1), model(I0, I1))
+        assert torch.equal(again(I0, I1), model(I0, I1))
 
 
 def test_half_precision_takes_half_the_room_and_nearly_the_same_weights(saved, tmp_path):
@@ -68,7 +69,14 @@ def header(**changes):
         ({"vrnet": "{"}, "does not hold a model of vrnet"),
         ({"vrnet": "{}"}, "does not hold a model of vrnet"),
         (header(method="R-L1-6x1-w8"), "of another model"),
-        (header(method="TV-L1"), "no learned method"),
+        (header(method="VoxelMorph-w100000"), "of another model"),
+        (header(method="TV-L1"), 'a model called "TV-L1", which this vrnet does not know'),
+        (header(method="R-L1-0x1"), "no steps"),
+        (header(dimension=4), "does not hold a model of vrnet"),
+        (header(dimension=3), "does not hold a model of vrnet"),
+        (header(spacing_mm=[1.8, 0]), "does not hold a model of vrnet"),
+        (header(spacing_mm="ab"), "does not hold a model of vrnet"),
+        ({"vrnet": "[]"}, "does not hold a model of vrnet"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, metadata, words):
@@ -76,6 +84,41 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, metadata, words):
     with pytest.raises(BadInput, match=words) as raised:
         load_weights(tmp_path / "m.safetensors")
     assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(saved, value):
+    path, model = saved
+    with torch.no_grad():
+        next(model.parameters()).view(-1)[0] = value
+    save_weights(model, CARD, path)
+    with pytest.raises(BadInput, match="not finite"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("spacing", [(), (1.8,), (1.0,) * 4, (1.0, -1.0), (0.0, 1.0, 1.0), (1.0, float("nan"))])
+def test_a_card_is_of_two_or_three_dimensions_with_a_spacing_each(spacing):
+    with pytest.raises(BadInput, match="with a spacing each"):
+        replace(CARD, dimension=len(spacing), spacing_mm=spacing)
+    with pytest.raises(BadInput, match="with a spacing each"):
+        replace(CARD, dimension=3)
+
+
+def test_a_loaded_model_does_not_change_with_its_file(saved):
+    path, model = saved
+    again, _ = load_weights(path)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(bytes(path.stat().st_size // 2))
+    for a, b in zip(again.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_loaded_model_can_be_trained_further(saved, random):
+    again, _ = load_weights(saved[0])
+    I0, I1 = random(1, 1, 20, 20).float(), random(1, 1, 20, 20).float()
+    again(I0, I1).square().sum().backward()
+    assert all(parameter.grad is not None for parameter in again.parameters())
 
 
 def test_no_file_and_no_model_are_refused(tmp_path):

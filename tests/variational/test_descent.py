@@ -22,7 +22,7 @@ def shifted(smooth_image, d, seed=0):
 def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
     I0, I1 = shifted(smooth_image, d)
     with torch.no_grad():
-        solver = parse(name).build()
+        solver = parse(name).build(d)
         descent = solver.descend(I0, I1)
         reached = solver.energy(I0, warp(I1, descent.v), descent.v, (1.0,) * d)
         hopeless = solver.descend(smooth_image((32,) * d, 1, 7).float(), smooth_image((32,) * d, 1, 8).float())
@@ -35,14 +35,14 @@ def test_no_motion_gives_exactly_zero(d, smooth_image):
     I = smooth_image((32,) * d, 2, dtype=torch.float32)
     for name in SOLVERS:
         with torch.no_grad():
-            assert not parse(name).build()(I, I).any()
+            assert not parse(name).build(d)(I, I).any()
 
 
 @pytest.mark.parametrize("tolerance", [1e-3, 0.3], ids=["patient", "some stop before others"])
 def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
     pairs = [shifted(smooth_image, d, seed) for seed in range(3)]
     noise = smooth_image((32,) * d, 1, 9).float(), smooth_image((32,) * d, 1, 10).float()
-    solver = replace(parse("TV-L1"), tolerance=tolerance).build()
+    solver = replace(parse("TV-L1"), tolerance=tolerance).build(d)
     with torch.no_grad():
         together = solver(*(torch.cat(images) for images in zip(*pairs, noise, strict=True)))
         alone = [solver(*pair) for pair in [*pairs, noise]]
@@ -51,6 +51,6 @@ def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
 
 def test_a_large_tolerance_stops_early(smooth_image):
     I0, I1 = shifted(smooth_image, 2)
-    eager, patient = (replace(parse("TV-L1"), tolerance=t).build() for t in (10.0, 0.0))
+    eager, patient = (replace(parse("TV-L1"), tolerance=t).build(2) for t in (10.0, 0.0))
     with torch.no_grad():
         assert len(eager.descend(I0, I1).energies) < len(patient.descend(I0, I1).energies)

@@ -1,53 +1,71 @@
-"""ACDC in its official folders, under the paper's 2D protocol: end-systole (moving) to end-diastole (fixed).
+"""ACDC in its official folders, under the paper's 2D protocol: end-systole (moving) to end-diastole (fixed)."""
 
-1.8 mm in-plane, 160x160 about the centre, the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and
-of Myo at both phases, intensities scaled by the 1st and 99th percentile of both phases together.
-"""
-
-import csv
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-import numpy as np
-import torch
-from jaxtyping import Shaped
-from numpy import ndarray
-
-from vrnet.data.preprocessing import rescale_jointly
-from vrnet.data.sample import Sample
+from vrnet.data.reading import read_labels, read_phases
+from vrnet.data.sample import Purpose, Sample
+from vrnet.data.short_axis import SIZE, SPACING, STRUCTURES, Plane, all_slices, three_slices
+from vrnet.data.splits import listed
 from vrnet.errors import BadInput
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image
-from vrnet.images.resample import placed, placed_labels
+from vrnet.images.image import Image
 
-STRUCTURES = {"LV": 3, "Myo": 2, "RV": 1}
-SPACING, SIZE, QUANTILES, MIN_PIXELS = 1.8, 160, (0.25, 0.5, 0.75), 10
+__all__ = ["ACDC", "SIZE", "STRUCTURES", "prepare", "subjects"]
 
 
-def subjects(root: Path, split: str) -> list[Path]:
-    """The folders of the subjects of a split, as split.csv (patient, split) lists them."""
-    try:
-        with (root / "split.csv").open(encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        found = [root / row["patient"] for row in rows if row["split"] == split]
-    except (OSError, KeyError) as error:
-        raise BadInput(f"{root} has no split.csv with columns patient and split: name the ACDC folder") from error
-    if not found:
-        known = ", ".join(sorted({row["split"] for row in rows}))
-        raise BadInput(f'no subject is in the split "{split}" of {root / "split.csv"}: choose one of {known}')
-    return found
+@dataclass(frozen=True)
+class ACDC:
+    """2D pairs: of three slices to be measured on, of all to be trained on."""
+
+    root: Path
+    split_file: Path | None = None
+    slices: Literal["all", "three"] = "all"
+    """Those that are trained on."""
+    spacing: float = SPACING
+    size: int = SIZE
+
+    name = "acdc"
+    structures = STRUCTURES
+    between = False
+
+    def subjects(self, split: str) -> list[str]:
+        """The patients of a split."""
+        return listed(self.split_file or self.root / "split.csv", split)
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """The masks too, whatever the purpose: the official folders have them, so one that lacks is a damaged copy."""
+        return official(self.root / subject)
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """One patient: read, resample, choose slices, scale."""
+        images, masks = read_patient(self.root / subject)
+        plane = Plane(self.spacing, self.size)
+        if purpose == "training" and self.slices == "all":
+            return all_slices(subject, images, plane)
+        chosen = three_slices(subject, images, masks, plane)
+        return chosen if purpose == "evaluation" else Sample(subject, chosen.fixed, chosen.moving, chosen.spacing)
 
 
-def prepare(folder: Path) -> Sample:
-    """One subject: read, resample, choose slices, scale."""
+class Patient(NamedTuple):
+    """End-diastole first."""
+
+    images: list[Image]
+    masks: list[Image]
+
+
+def read_patient(folder: Path) -> Patient:
+    """Both phases of a patient, with their masks."""
     frames = [folder / f"{folder.name}_frame{number:02d}" for number in phases(folder)]
-    images = [on_grid(read_image(f"{frame}.nii.gz")) for frame in frames]
-    labels = [on_grid(as_labels(read_image(f"{frame}_gt.nii.gz")), is_label=True) for frame in frames]
-    chosen = chosen_slices(labels, folder.name)
-    scaled = rescale_jointly(*(torch.from_numpy(image) for image in images))
-    parts = [*scaled, *(torch.from_numpy(mask.astype(np.uint8)) for mask in labels)]
-    fixed, moving, *masks = (part[..., chosen].movedim(2, 0)[:, None].contiguous() for part in parts)
-    return Sample(folder.name, fixed, moving, masks[0], masks[1], spacing=(SPACING, SPACING))
+    images = read_phases([Path(f"{frame}.nii.gz") for frame in frames])
+    pairs = zip(frames, images, strict=True)
+    return Patient(images, [read_labels(Path(f"{frame}_gt.nii.gz"), image) for frame, image in pairs])
+
+
+def official(folder: Path) -> list[Path]:
+    """The files of a patient's folder that are used."""
+    frames = [folder / f"{folder.name}_frame{number:02d}" for number in phases(folder)]
+    return [folder / "Info.cfg", *(Path(f"{frame}{end}.nii.gz") for frame in frames for end in ("", "_gt"))]
 
 
 def phases(folder: Path) -> tuple[int, int]:
@@ -60,20 +78,11 @@ def phases(folder: Path) -> tuple[int, int]:
         raise BadInput(f"{folder} has no Info.cfg that names the frames ED and ES: is it a patient of ACDC?") from error
 
 
-def on_grid(image: Image, is_label: bool = False) -> Shaped[ndarray, "160 160 n"]:
-    """The stack at the protocol's resolution in its planes, about its centre."""
-    shape = (SIZE, SIZE, image.grid.shape[2])
-    spacing = (SPACING, SPACING, image.grid.spacing[2])
-    centre = image.grid.points((np.array([image.grid.shape]) - 1) / 2)[0]
-    origin = centre - image.grid.axes @ (np.array(spacing) * (np.array(shape) - 1) / 2)
-    grid = Grid(shape, spacing, tuple(origin.tolist()), image.grid.direction)
-    return (placed_labels(image, grid) if is_label else placed(image, grid)).array
+def subjects(root: Path, split: str) -> list[Path]:
+    """The folders of the patients of a split."""
+    return [root / name for name in ACDC(root).subjects(split)]
 
 
-def chosen_slices(labels: list[Shaped[ndarray, "h w n"]], name: str) -> list[int]:
-    """The slices at the quantiles of those that show enough LV and Myo at both phases."""
-    enough = [(mask == STRUCTURES[part]).sum((0, 1)) >= MIN_PIXELS for mask in labels for part in ("LV", "Myo")]
-    valid = np.flatnonzero(np.all(enough, axis=0))
-    if not len(valid):
-        raise BadInput(f"{name} has no slice with LV and Myo at both phases: leave it out of split.csv")
-    return [int(valid[round(q * (len(valid) - 1))]) for q in QUANTILES]
+def prepare(folder: Path) -> Sample:
+    """One patient, to be measured on."""
+    return ACDC(folder.parent).prepare(folder.name, "evaluation")

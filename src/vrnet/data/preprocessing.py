@@ -8,15 +8,12 @@ from torch import Tensor
 PERCENTILES = (1, 99)
 
 
-def rescale_jointly(
-    I0: Float[Tensor, "*s"], I1: Float[Tensor, "*t"]
-) -> tuple[Float[Tensor, "*s"], Float[Tensor, "*t"]]:
-    """Map the 1st to 99th percentile of both images together to [0, 1] and clip, so that no outlier drags the field.
+def rescale_jointly(*images: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], ...]:
+    """Map the 1st to 99th percentile of all images together to [0, 1] and clip, so that no outlier drags the field.
 
     The scaling is done in the precision of the images, the result is float32."""
-    both = torch.cat([I0.flatten(), I1.flatten()]).cpu().numpy()
-    low, high = (float(p) for p in np.percentile(both, PERCENTILES))
+    values = torch.cat([image.flatten() for image in images]).cpu().numpy()
+    low, high = (float(p) for p in np.percentile(values, PERCENTILES))
     if high <= low:  # a few bright voxels on an even ground
-        low, high = float(both.min()), float(both.max())
-    scaled = [((I - low) / (high - low)).clamp(0, 1).float() for I in (I0, I1)]
-    return scaled[0], scaled[1]
+        low, high = float(values.min()), float(values.max())
+    return tuple(((image - low) / (high - low)).clamp(0, 1).float() for image in images)

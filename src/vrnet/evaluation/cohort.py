@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.data.sample import Sample
@@ -22,15 +23,34 @@ Find = Callable[[Tensor, Tensor, Spacing], Tensor]
 
 
 def measured(sample: Sample, find: Find, structures: Mapping[str, int], device: str = "cpu") -> Row:
-    """The scores of one subject: the mean over its pairs; the mean of its structures; seconds a pair, one at a time."""
+    """The scores of one subject: the mean over its pairs; the mean of its structures; seconds a pair, one at a time.
+
+    Overlaps where both images have labels, the end-point error where the motion is known."""
     start = perf_counter()
     with torch.inference_mode():
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
         u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs]).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
+    scores = overlaps_of(sample, u, structures) | regularity_of(u) | end_point_error_of(sample, u)
+    return {"subject": sample.name, **scores, "seconds": seconds}
+
+
+def overlaps_of(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:
+    """The overlaps that fields leave; none without labels."""
+    if sample.fixed_labels is None or sample.moving_labels is None:
+        return {}
     masks = sample.fixed_labels[:, 0].numpy(), warp_labels(sample.moving_labels, u)[:, 0].numpy()
-    scores = overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
-    return {"subject": sample.name, **scores, **regularity_of(u), "seconds": seconds}
+    return overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
+
+
+def end_point_error_of(sample: Sample, u: Float[Tensor, "b d *s"]) -> dict[str, float]:
+    """Mean |u − field| in mm where fixed has a label, or everywhere if it has none; nothing without a true field."""
+    if sample.field is None:
+        return {}
+    h = u.new_tensor(sample.spacing).view(1, -1, *[1] * len(sample.spacing))
+    errors = ((u - sample.field) * h).norm(dim=1, keepdim=True)
+    inside = torch.ones_like(errors, dtype=torch.bool) if sample.fixed_labels is None else sample.fixed_labels > 0
+    return {"end_point_error_mm": errors[inside].mean().item()}
 
 
 def overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[str, int]) -> dict[str, float]:
@@ -45,20 +65,30 @@ def overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[s
 
 
 def nan_mean(values: Iterable[float]) -> float:
-    present = [value for value in values if not np.isnan(value)]
-    return float(np.mean(present)) if present else np.nan
+    found = present(values)
+    return float(np.mean(found)) if found else np.nan
+
+
+def present(values: Iterable[float]) -> list[float]:
+    """Those that could be measured."""
+    return [value for value in values if not np.isnan(value)]
+
+
+def columns_of(found: list[Row]) -> list[str]:
+    """Those that any subject has: some may have labels, and others none."""
+    return list(dict.fromkeys(key for row in found for key in row))
 
 
 def summarised(found: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
-    columns = [key for key in found[0] if key != "subject"]
-    values = {key: [row[key] for row in found if not np.isnan(row[key])] or [np.nan] for key in columns}
+    rows = [{key: value for key, value in row.items() if key != "subject"} for row in found]
+    values = {key: present(row.get(key, np.nan) for row in rows) or [np.nan] for key in columns_of(rows)}
     return {key: {"mean": float(np.mean(column)), "std": float(np.std(column))} for key, column in values.items()}
 
 
 def write_rows(found: list[Row], path: Path) -> None:
     """metrics.csv: a row a subject."""
     with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(found[0]))
+        writer = csv.DictWriter(file, columns_of(found))
         writer.writeheader()
         writer.writerows(found)

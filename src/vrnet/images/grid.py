@@ -10,6 +10,7 @@ from numpy import ndarray
 SAME = 0.01
 NEARLY = 1e-3
 SAMPLES = 9
+THICK = 3.0
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,13 @@ class Grid:
             return self.shape[i] == 1, is_widest, abs(float(self.axes[-1, i]))
 
         return max(range(len(self.shape)), key=rank)
+
+    @property
+    def stacked_across(self) -> int | None:
+        """The axis across which slices lie that make no volume: one alone, or slices at least three times as far apart
+        as the voxels within them."""
+        if len(self.shape) == 2:
+            return None
+        within = max(h for axis, h in enumerate(self.spacing) if axis != self.across)
+        is_thick = self.spacing[self.across] > (1 - NEARLY) * THICK * within or self.shape[self.across] == 1
+        return self.across if is_thick else None

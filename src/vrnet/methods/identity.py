@@ -18,7 +18,7 @@ class Identity:
     def __str__(self) -> str:
         return "identity"
 
-    def build(self) -> Initializer:
+    def build(self, d: int) -> Initializer:
         return no_motion
 
 

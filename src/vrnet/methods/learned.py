@@ -6,6 +6,7 @@ A network is a cascade like any other: VoxelMorph and Siamese are empty ones, RC
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from itertools import product
 from typing import ClassVar, Literal
 
 import torch
@@ -47,10 +48,11 @@ class VRNet:
     def __post_init__(self) -> None:
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+        check_width(self.width)
 
     def __str__(self) -> str:
         changed = [f"{getattr(self, name)}" for name in ("init", "parameters", "order") if differs(self, name)]
-        width = [f"w{self.width}"] if self.width else []
+        width = [f"w{self.width}"] if self.width is not None else []
         return "-".join([self.denoiser, self.data, f"{self.warps}x{self.iterations}", *changed, *width])
 
     @property
@@ -107,6 +109,9 @@ class VoxelMorph:
     width: int | None = None
     what: ClassVar = "learned: one U-Net"
 
+    def __post_init__(self) -> None:
+        check_width(self.width)
+
     def __str__(self) -> str:
         return "VoxelMorph" + (f"-w{self.width}" if self.width else "")
 
@@ -120,6 +125,9 @@ class Siamese:
 
     width: int = 64
     what: ClassVar = "learned: two encoders that share weights"
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
 
     def __str__(self) -> str:
         return "Siamese" + (f"-w{self.width}" if self.width != 64 else "")
@@ -138,6 +146,7 @@ class RCNet:
     def __post_init__(self) -> None:
         if self.cascades < 1:
             raise BadInput("0xRC-Net has no network: give at least 1x")
+        check_width(self.width)
 
     def __str__(self) -> str:
         return f"{self.cascades}xRC-Net" + (f"-w{self.width}" if self.width else "")
@@ -151,23 +160,45 @@ class RCNet:
         return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets])
 
 
+def check_width(width: int | None) -> None:
+    if width is not None and width < 1:
+        raise BadInput(f"a network of width {width} has no channels: give at least w1")
+
+
 def noise(I0: Tensor, I1: Tensor, spacing: Spacing = None) -> Tensor:
     """A field of independent normal displacements, one voxel wide."""
     return torch.randn(I0.shape[0], I0.dim() - 2, *I0.shape[2:], device=I0.device, dtype=I0.dtype)
 
 
 Learned = VRNet | VoxelMorph | Siamese | RCNet
+PAPER = tuple(
+    VRNet(denoiser, data, *steps)  # type: ignore[arg-type]
+    for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
+)
+"""The 20 configurations of the paper's table, in its order."""
+FAMILIES = {
+    "R|U|C-L1|L2-NxM": "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
+    "L1 or L2 data steps, N warps of M iterations",
+    "VoxelMorph": VoxelMorph.what,
+    "Siamese": Siamese.what,
+    "NxRC-Net": "learned: N recursive U-Nets, as 3xRC-Net",
+}
 
 
 def learned(name: str) -> Learned:
     """The learned method of that name."""
-    found = VRNet.parse(name)
-    if found:
-        return found
+    found = recognised(name)
+    if found is None:
+        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
+    return found
+
+
+def recognised(name: str) -> Learned | None:
+    """The learned method of that name, if it is one's."""
     other = re.fullmatch(r"(VoxelMorph|Siamese|(\d+)xRC-Net)(?:-w(\d+))?", name, flags=re.IGNORECASE)
     if not other:
-        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
+        return VRNet.parse(name)
     kind, cascades, width = other.group(1).lower(), other.group(2), int(other.group(3)) if other.group(3) else None
     if cascades:
         return RCNet(int(cascades), width)
-    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(width or 64)
+    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(64 if width is None else width)

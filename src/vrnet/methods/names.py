@@ -1,32 +1,53 @@
 """Names parse and print: "TV-L1" is a method, and str(method) is "TV-L1"."""
 
+from dataclasses import replace
 from difflib import get_close_matches
 
 from vrnet.errors import BadInput
 from vrnet.methods.identity import Identity
+from vrnet.methods.learned import FAMILIES, PAPER, Learned, RCNet, Siamese, VoxelMorph, recognised
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
+from vrnet.methods.trained import Trained
 from vrnet.methods.variational import PRESETS, Variational
+from vrnet.methods.weights import SUFFIX
 
-Method = Variational | FFD | Demons | SyN | Identity
-METHODS: tuple[Method, ...] = (*PRESETS, FFD(), Demons(), SyN(), Identity())
+Ready = Variational | FFD | Demons | SyN | Identity | Trained
+"""What can register as it is."""
+Method = Ready | Learned
+METHODS = (*PRESETS, FFD(), Demons(), SyN(), Identity())
 DEFAULT = PRESETS[0]
+EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
 
 
 def names() -> dict[str, str]:
-    """Every name, with a line on what it is."""
+    """The name of every method that needs no weights, with a line on what it is."""
     return {str(method): method.what for method in METHODS} | {
         "default": f"what is used where none is named: {DEFAULT}"
     }
 
 
 def parse(name: str) -> Method:
-    """The method of that name, with its tuned parameters."""
+    """The method of that name, with its tuned parameters; a learned one has no weights yet."""
     known = {str(method).casefold(): method for method in METHODS} | {"default": DEFAULT}
-    if name.casefold() in known:
-        return known[name.casefold()]
+    found = known.get(name.casefold()) or recognised(name)
+    if found is None:
+        raise BadInput(f'no method is called "{name}": {hint(name)}')
+    return found
+
+
+def hint(name: str) -> str:
+    """What may have been meant by a name that is none."""
+    if name.endswith(SUFFIX):
+        return "give a file of weights by --weights, or to vrnet.load_method"
+    known = {str(method).casefold(): method for method in (*METHODS, *EXAMPLES)} | {"default": "default"}
     close = get_close_matches(name.casefold(), known, n=1)
-    hint = f'did you mean "{known[close[0]]}"?' if close else f"choose one of {', '.join(names())}"
-    raise BadInput(f'no method is called "{name}": {hint}')
+    others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
+    return f'did you mean "{known[close[0]]}"?' if close else f"choose one of {others}"
+
+
+def weights_of(method: Method) -> str | None:
+    """The file that the method's weights came from, if it has any."""
+    return method.file if isinstance(method, Trained) else None
 
 
 def missing(name: str) -> str | None:

@@ -40,7 +40,7 @@ class Demons:
     def __str__(self) -> str:
         return "Demons"
 
-    def build(self) -> Initializer:
+    def build(self, d: int) -> Initializer:
         return each_pair(self.package, self._run)
 
     def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
@@ -76,7 +76,7 @@ class SyN:
     def __str__(self) -> str:
         return "SyN"
 
-    def build(self) -> Initializer:
+    def build(self, d: int) -> Initializer:
         return each_pair(self.package, self._run)
 
     def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
@@ -117,7 +117,7 @@ class FFD:
     def __str__(self) -> str:
         return "FFD"
 
-    def build(self) -> Initializer:
+    def build(self, d: int) -> Initializer:
         return each_pair(self.package, self._run)
 
     def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:

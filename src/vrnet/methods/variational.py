@@ -54,7 +54,7 @@ class Variational:
     def what(self) -> str:
         return f"iterative: {DATA_WORDS[self.data]}, {REGULARIZER_WORDS[self.regularizer]}"
 
-    def build(self) -> Solver:
+    def build(self, d: int) -> Solver:
         """The same cascade at every level, each one the initialiser of the next; the finest is watched."""
         steps = [[self._step(theta)] * self.iterations for theta in self._thetas()]
         cascade = Cascade(no_motion, steps)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import nn
 
 from vrnet.errors import BadInput
 from vrnet.images.files import check_file, exists, written_whole
-from vrnet.methods.learned import learned
+from vrnet.methods.learned import recognised
 
 SUFFIX = ".safetensors"
 
@@ -30,6 +31,11 @@ class Card:
     version: str
     """Of vrnet."""
 
+    def __post_init__(self) -> None:
+        h = self.spacing_mm
+        if self.dimension not in (2, 3) or len(h) != self.dimension or not all(isfinite(x) and x > 0 for x in h):
+            raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
+
 
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
     """Write a model; in half precision it takes half the room."""
@@ -45,11 +51,17 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
     """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours."""
     card, tensors = read_card(path), read_tensors(path)
-    model = learned(card.method).build(card.dimension)
+    method = recognised(card.method)
+    if method is None:
+        raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
+    with torch.device("meta"):  # without numbers, since all of them are in the file
+        model = method.build(card.dimension)
     try:
-        model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()})
+        model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()}, assign=True)
     except RuntimeError as error:
         raise BadInput(f"the weights in {path} do not fit {card.method}: they are of another model") from error
+    if not all(tensor.isfinite().all() for tensor in model.state_dict().values()):
+        raise BadInput(f"some weights in {path} are not finite: its training went wrong, take an earlier one")
     return model.eval(), card
 
 
@@ -70,11 +82,12 @@ def read_card(path: Path) -> Card:
         values: dict[str, Any] = json.loads(header["vrnet"])
         values["spacing_mm"] = tuple(values["spacing_mm"])
         return Card(**{field.name: values[field.name] for field in fields(Card)})
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, BadInput) as error:
         raise BadInput(f"{path} does not hold a model of vrnet: give a file that vrnet train wrote") from error
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file, as copies: what safetensors gives is the file itself, and changes where it is changed."""
     from safetensors.torch import load_file
 
-    return load_file(path)
+    return {name: tensor.clone() for name, tensor in load_file(path).items()}

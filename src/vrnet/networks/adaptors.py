@@ -72,14 +72,16 @@ class Keep(nn.Module):
 
 
 def padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
-    """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it."""
+    """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it.
+
+    What comes out is as precise a type as what went in, whatever the net itself computes with."""
     sizes, multiple = x.shape[2:], cast(int, net.multiple)
     extra = [-n % multiple for n in sizes]
     if not any(extra):
-        return net(x)
+        return net(x).to(x.dtype)
     before = [e // 2 for e in extra]
     sides = [side for e, b in zip(reversed(extra), reversed(before), strict=True) for side in (b, e - b)]
-    out = net(functional.pad(x, sides, mode="replicate"))
+    out = net(functional.pad(x, sides, mode="replicate")).to(x.dtype)
     for axis, (b, n) in enumerate(zip(before, sizes, strict=True), start=2):
         out = out.narrow(axis, b, n)
     return out

@@ -1,0 +1,99 @@
+"""Data sets in, tables and models out: what `vrnet prepare`, `vrnet train` and `vrnet evaluate --data` share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vrnet.checking import device_named
+from vrnet.data.dataset import dataset
+from vrnet.data.prepared import Prepared, load_pack, prepared, save_pack
+from vrnet.data.sample import Purpose, Sample
+from vrnet.errors import BadInput
+from vrnet.evaluation.cohort import Find, measured, summarised, write_rows
+from vrnet.images.files import check_file, check_folder
+from vrnet.methods.learned import Learned
+from vrnet.methods.names import Ready, parse, weights_of
+from vrnet.methods.trained import Trained
+from vrnet.networks.capture import captured
+from vrnet.registration import on_device, threads_for
+from vrnet.workflow import Stage, write_json
+
+PACK = ".npz"
+USES: tuple[tuple[str, Purpose], ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
+"""What each split is prepared for."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where pairs come from: a data set by its name, or one prepared in a file."""
+
+    data: str
+    root: Path | None = None
+    split_file: Path | None = None
+    cache: Path | None = None
+    skip_broken: bool = False
+
+    def split(self, split: str, purpose: Purpose, stage: Stage, say: Callable[[str], None]) -> Prepared:
+        """The pairs of a split, prepared if they are not yet."""
+        if self.data.endswith(PACK):
+            return self._packed(split, purpose)
+        found, tick = dataset(self.data, self.root, self.split_file), stage(f"preparing {self.data}, {split}")
+        return prepared(found, split, purpose, self.cache, skip_broken=self.skip_broken, progress=tick, say=say)
+
+    def _packed(self, split: str, purpose: Purpose) -> Prepared:
+        if self.root or self.split_file:
+            raise BadInput(f"{self.data} holds a data set already prepared: leave out --root and --split-file")
+        parts = load_pack(Path(self.data))
+        if (split, purpose) not in parts:
+            known = ", ".join(f"{name} (for {use})" for name, use in parts)
+            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}")
+        return parts[split, purpose]
+
+
+def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[tuple[str, str], Prepared]:
+    """Prepare a whole data set, and put it in one file."""
+    check_file(path, (PACK,))
+    parts: dict[tuple[str, str], Prepared] = {}
+    for split, purpose in USES:
+        parts[split, purpose] = source.split(split, purpose, stage, say)
+    stage(f"writing {path}")
+    save_pack(parts, path)
+    return parts
+
+
+def trainable(name: str) -> Learned:
+    """The learned method of a name, or BadInput if there is nothing to train."""
+    found = parse(name)
+    if not isinstance(found, Learned):
+        raise BadInput(f"{found} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
+    return found
+
+
+def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, device: str = "cpu") -> dict[str, Any]:
+    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
+    check_folder(folder, ("metrics.csv", "summary.json"))
+    there, first, found = device_named(device), pairs.samples[0], []
+    find = quick(on_device(method.build(len(first.spacing)), there), method, first, there)
+    tick = stage(f"{method} on {len(pairs.samples)} subjects")
+    for done, sample in enumerate(pairs.samples, start=1):
+        with threads_for(find, sample.fixed[0].numel()):
+            found.append(measured(sample, find, pairs.structures, there.type))
+        tick(done / len(pairs.samples))
+    what = {"method": str(method), "weights": weights_of(method), "data": pairs.data, "split": pairs.split}
+    summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarised(found)}
+    write_rows(found, folder / "metrics.csv")
+    write_json(summary, folder / "summary.json")
+    return summary
+
+
+def quick(find: Find, method: Ready, sample: Sample, device: torch.device) -> Find:
+    """The same; a network on a GPU is recorded once, since all pairs have one shape."""
+    if device.type != "cuda" or not isinstance(method, Trained):
+        return find
+    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
+    with torch.inference_mode():
+        replay = captured(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
+    return lambda I0, I1, spacing: replay(I0, I1).clone()

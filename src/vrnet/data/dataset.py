@@ -1,0 +1,91 @@
+"""Data sets by name: where subjects are found, and how each becomes a sample."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+from vrnet.data.acdc import ACDC
+from vrnet.data.acdc3d import ACDC3D
+from vrnet.data.cmr3d import CMR3D
+from vrnet.data.hippocampus import Hippocampus
+from vrnet.data.manifest import Manifest
+from vrnet.data.phantoms import Phantoms, phantoms3d
+from vrnet.data.sample import Purpose, Sample
+from vrnet.data.ukbb import UKBB
+from vrnet.errors import BadInput
+from vrnet.images.files import exists, is_folder
+
+__all__ = ["DATASETS", "Dataset", "Entry", "Purpose", "dataset"]
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Implemented by frozen dataclasses, one a file: their fields but the paths are the protocol's parameters."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def structures(self) -> Mapping[str, int]:
+        """{"LV": 3, ...}: what the labels mean."""
+        ...
+
+    @property
+    def between(self) -> bool:
+        """Whether images of any two subjects make a pair to train on, or only those of one subject."""
+        ...
+
+    def subjects(self, split: str) -> list[str]:
+        """Those of a split, in order; BadInput if there is no such split."""
+        ...
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """The files that the subject's sample is made from."""
+        ...
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """The subject's pairs; or BadInput, which says what is wrong with it."""
+        ...
+
+
+class Entry(NamedTuple):
+    """A data set that can be asked for."""
+
+    about: str
+    reads: Literal["folder", "file"] | None
+    """What its root is, if it has any."""
+    build: Callable[..., Dataset]
+    """From the root and, in a folder, the file of splits if it is another than the folder's split.csv."""
+
+
+DATASETS = {
+    "acdc": Entry("ACDC in its official folders: 2D (1.8 mm, 160x160)", "folder", ACDC),
+    "acdc3d": Entry("the same in 3D (1.5x1.5x3.15 mm, 128x128x32)", "folder", ACDC3D),
+    "ukbb": Entry("short-axis cines in the UK Biobank's folders: 2D (1.8 mm, 160x160)", "folder", UKBB),
+    "cmr3d": Entry("high-resolution 3D cardiac MR in such folders (1.2 mm, 128x128x96)", "folder", CMR3D),
+    "hippocampus": Entry("MSD hippocampi, between subjects: 3D (1 mm, 48x64x48)", "folder", Hippocampus),
+    "phantom": Entry("beating hearts made on the spot, motion known: 2D (1.8 mm, 160x160)", None, Phantoms),
+    "phantom3d": Entry("the same in 3D (1.2 mm, 128x128x96)", None, phantoms3d),
+    "manifest": Entry("your own pairs, listed in a CSV file: 2D images, stacks or volumes", "file", Manifest.read),
+}
+
+
+def dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dataset:
+    """The data set of a name, in the folder (or, of a manifest, the file) where it needs one; or BadInput."""
+    if name not in DATASETS:
+        raise BadInput(f'there is no data set "{name}": choose one of {", ".join(DATASETS)}')
+    _, reads, build = DATASETS[name]
+    check_root(name, root, reads)
+    if split_file is not None and reads != "folder":
+        raise BadInput(f"{name} takes no file of splits: leave it out")
+    given = {"folder": (root, split_file), "file": (root,), None: ()}[reads]
+    return build(*given)
+
+
+def check_root(name: str, root: Path | None, reads: str | None) -> None:
+    """BadInput unless what the data set reads is there, and nothing is given where it reads nothing."""
+    if reads is None and root is not None:
+        raise BadInput(f"{name} is made on the spot: leave --root out")
+    if reads is not None and root is None:
+        raise BadInput(f"{name} is read from a {reads}: name it with --root")
+    if root is not None and not (is_folder(root) if reads == "folder" else exists(root) and root.is_file()):
+        raise BadInput(f"there is no {reads} {root}: name that of {name} with --root")

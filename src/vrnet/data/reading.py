@@ -1,0 +1,72 @@
+"""Files of one subject, read and found fit for use; or BadInput."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from vrnet.errors import BadInput
+from vrnet.images.image import Image, as_labels
+from vrnet.images.io import grid_of, read_image, read_sitk
+
+LARGEST_LABEL = 255
+
+
+def read_shown(path: Path) -> Image:
+    """An image in which there is something to see."""
+    image = read_image(path)
+    if image.array.min() == image.array.max():
+        raise BadInput(f"{path} is constant ({image.array.flat[0]:g}): there is nothing to register")
+    return image
+
+
+def read_volume(path: Path) -> Image:
+    """The same with three axes: a stack of slices, or a volume."""
+    image = read_shown(path)
+    if len(image.grid.shape) != 3:
+        raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")
+    return image
+
+
+def read_phases(paths: Sequence[Path]) -> list[Image]:
+    """The volumes of one subject at several times, all of one shape and in one place."""
+    first, *others = images = [read_volume(path) for path in paths]
+    for image in others:
+        check_alike(first, image)
+    return images
+
+
+def check_alike(first: Image, other: Image) -> None:
+    if first.grid.shape != other.grid.shape:
+        shapes = " and ".join("x".join(map(str, image.grid.shape)) for image in (first, other))
+        raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
+    check_overlap(first, other)
+
+
+def check_overlap(first: Image, other: Image) -> None:
+    if not first.grid.overlaps(other.grid):
+        raise BadInput(f"{first.name} and {other.name} do not overlap in space: check their headers")
+
+
+def read_frames(path: Path) -> list[Image]:
+    """The frames of a 4D file, each as a volume; the first is not constant."""
+    import SimpleITK as sitk
+
+    series = read_sitk(path)
+    if series.GetDimension() != 4 or series.GetSize()[3] < 2:
+        raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")
+    frames = [series[..., t] for t in range(series.GetSize()[3])]
+    images = [Image(sitk.GetArrayFromImage(frame).T, grid_of(frame), str(path)) for frame in frames]
+    if images[0].array.min() == images[0].array.max():
+        raise BadInput(f"{path} is constant in its first frame: there is nothing to register")
+    return images
+
+
+def read_labels(path: Path, image: Image) -> Image:
+    """The label map of an image, on its grid, as uint8."""
+    labels = as_labels(read_image(path))
+    if not labels.grid.matches(image.grid):
+        raise BadInput(f"{path} is not on the grid of {image.name}: labels must match their image")
+    if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
+        raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")
+    return labels.with_array(labels.array.astype(np.uint8))

@@ -1,0 +1,88 @@
+"""The paper's 2D protocol for short-axis stacks: 1.8 mm in-plane, 160x160 about the centre, intensities scaled by the
+1st and 99th percentile of all frames together.
+
+Measured on: the slices at 25, 50 and 75 % of those that show at least 10 pixels of LV and of Myo at both phases.
+Trained on: every slice that is not constant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from vrnet.data.centred import centred
+from vrnet.data.preprocessing import rescale_jointly
+from vrnet.data.sample import Sample
+from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.resample import placed, placed_labels
+
+STRUCTURES = {"LV": 3, "Myo": 2, "RV": 1}
+SPACING, SIZE, QUANTILES, MIN_PIXELS = 1.8, 160, (0.25, 0.5, 0.75), 10
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Resolution within the slices, in mm, and their edge, in voxels."""
+
+    spacing: float = SPACING
+    size: int = SIZE
+
+    def grid(self, own: Grid) -> Grid:
+        """The stack's slices, sampled anew about their centre."""
+        return centred(own, (self.size, self.size, own.shape[2]), (self.spacing, self.spacing, own.spacing[2]))
+
+
+def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], plane: Plane) -> Sample:
+    """End-systole to end-diastole (the first) in the slices to be measured on."""
+    labels = label_slices(masks, plane.grid(images[0].grid))
+    chosen = chosen_slices(labels, name)
+    parts = *image_slices(images, plane.grid(images[0].grid)), *labels
+    fixed, moving, fixed_labels, moving_labels = (part[chosen] for part in parts)
+    return Sample(name, fixed, moving, (plane.spacing,) * 2, fixed_labels, moving_labels)
+
+
+def all_slices(name: str, images: Sequence[Image], plane: Plane) -> Sample:
+    """Every later frame to the first, in all slices that show something in both."""
+    first, *later = image_slices(images, plane.grid(images[0].grid))
+    fixed, moving = first.repeat(len(later), 1, 1, 1), torch.cat(later)
+    shown = varied(fixed) & varied(moving)
+    if not shown.any():
+        raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
+    return Sample(name, fixed[shown], moving[shown], (plane.spacing,) * 2)
+
+
+def image_slices(images: Sequence[Image], grid: Grid) -> list[Float[Tensor, "n 1 h w"]]:
+    """The slices of each stack, all scaled as one."""
+    return [slices(stack) for stack in rescale_jointly(*(tensor(placed(image, grid)) for image in images))]
+
+
+def label_slices(masks: Sequence[Image], grid: Grid) -> list[UInt8[Tensor, "n 1 h w"]]:
+    return [slices(tensor(placed_labels(mask, grid))) for mask in masks]
+
+
+def tensor(image: Image) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(image.array))
+
+
+def slices(stack: Tensor) -> Tensor:
+    """(h, w, n) to (n, 1, h, w)."""
+    return stack.movedim(2, 0)[:, None].contiguous()
+
+
+def varied(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
+    """Which images are not constant."""
+    return images.flatten(1).amax(1) > images.flatten(1).amin(1)
+
+
+def chosen_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:
+    """The slices at the quantiles of those that show enough LV and Myo at both phases."""
+    enough = [(mask == STRUCTURES[part]).sum((1, 2, 3)) >= MIN_PIXELS for mask in labels for part in ("LV", "Myo")]
+    valid = torch.stack(enough).all(0).nonzero()[:, 0].tolist()
+    if not valid:
+        raise BadInput(f"{name} has no slice with LV and Myo at both phases: leave it out of split.csv")
+    return [valid[round(q * (len(valid) - 1))] for q in QUANTILES]

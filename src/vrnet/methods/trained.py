@@ -1,0 +1,85 @@
+"""Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vrnet.errors import BadInput
+from vrnet.fields import resize, resize_field
+from vrnet.methods.weights import Card, load_weights
+from vrnet.variational.cascade import Spacing
+
+CLOSE = 0.05
+FAR = 16
+ADVICE = {
+    2: "register slices one by one (--slices each, or slice_axis=)",
+    3: "give it volumes, and register them whole (without --slices each or slice_axis=)",
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A learned method with weights, ready to register."""
+
+    card: Card
+    model: nn.Module = field(repr=False)
+    file: str
+    """The name of the file that it came from."""
+
+    def __str__(self) -> str:
+        return self.card.method
+
+    @property
+    def what(self) -> str:
+        return f"trained on {self.card.trained_on}: {self.card.dimension}D at {millimetres(self.card.spacing_mm)}"
+
+    def build(self, d: int) -> "AtSpacing":
+        if d != self.card.dimension:
+            raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
+        return AtSpacing(self.model.eval(), self.card.spacing_mm)
+
+
+class AtSpacing(nn.Module):
+    """A model that sees images at its own spacing, in mm: others are resized to it, and the field is brought back.
+
+    Without a spacing the images are taken to have the model's."""
+
+    def __init__(self, model: nn.Module, spacing: tuple[float, ...]) -> None:
+        super().__init__()
+        self.model, self.spacing = model, spacing
+
+    def forward(
+        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
+        shape = tuple(I0.shape[2:])
+        own = shape_at(self.spacing, shape, spacing or self.spacing)
+        if own == shape:
+            return self.model(I0, I1, self.spacing)
+        return resize_field(self.model(resize(I0, own), resize(I1, own), self.spacing), shape)
+
+
+def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
+    """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted.
+
+    An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur."""
+    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
+    if not all(1 / FAR < ratio < FAR for ratio in ratios):
+        raise BadInput(
+            f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}: are they in mm?"
+        )
+    return tuple(
+        n if abs(ratio - 1) <= CLOSE else max(2, round((n - 1) * ratio) + 1)
+        for n, ratio in zip(shape, ratios, strict=True)
+    )
+
+
+def millimetres(spacing: tuple[float, ...]) -> str:
+    return " x ".join(f"{h:g}" for h in spacing) + " mm"
+
+
+def load_method(path: str | Path) -> Trained:
+    """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
+    model, card = load_weights(Path(path))
+    return Trained(card, model, Path(path).name)

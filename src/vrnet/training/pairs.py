@@ -1,0 +1,51 @@
+"""What is trained on: images held together on one device, and which two of them make a pair."""
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+from vrnet.data.prepared import Prepared
+from vrnet.errors import BadInput
+
+PART_OF_MEMORY = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pair k is images[index[k, 0]], fixed, and images[index[k, 1]], moving."""
+
+    images: Float[Tensor, "m 1 *s"]
+    index: Integer[Tensor, "n 2"]
+    spacing: tuple[float, ...]
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> "Pairs":
+        """Those of a split: within each subject or, where subjects are compared, of every image with every other."""
+        samples = prepared.samples
+        if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
+            raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
+        fixed = torch.cat([sample.fixed for sample in samples])
+        if prepared.between:
+            index = torch.tensor(list(permutations(range(len(fixed)), 2)))
+            return cls(fixed, index, samples[0].spacing)
+        images = torch.cat([fixed, *(sample.moving for sample in samples)])
+        first = torch.arange(len(fixed))
+        return cls(images, torch.stack([first, first + len(fixed)], dim=1), samples[0].spacing)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.images.shape[2:])
+
+    def near(self, device: torch.device) -> "Pairs":
+        """On the device, if they take no more than a quarter of what is free there; otherwise where they are."""
+        if device.type == "cuda" and self.images.nbytes > PART_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
+            return self
+        return replace(self, images=self.images.to(device), index=self.index.to(device))
+
+    def take(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
+        """These pairs, as a batch."""
+        rows = self.index[chosen.to(self.index.device)]
+        return self.images[rows[:, 0]], self.images[rows[:, 1]]

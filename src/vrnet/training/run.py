@@ -1,0 +1,102 @@
+"""A run on disk: config.json, metrics.csv, weights.safetensors (the best on validation), checkpoint.safetensors."""
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from vrnet.errors import BadInput
+from vrnet.images.files import check_folder, exists, written_whole
+
+CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
+FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
+Row = dict[str, int | float]
+"""A row of metrics.csv: the step, the loss since the row before, the rate, scores on validation."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of a run."""
+
+    folder: Path
+
+    def begin(self, config: Mapping[str, Any], resume: bool) -> None:
+        """Write what is to be done; or, to go on, see that it is what was begun."""
+        check_folder(self.folder, FILES)
+        begun = self.config() if exists(self.folder / CONFIG) else None
+        if begun is not None and not resume:
+            raise BadInput(f"{self.folder} holds a run: add --resume to go on with it, or choose another folder")
+        if begun is not None:
+            differing = [key for key, value in as_json(config).items() if begun.get(key) != value]
+            if differing:
+                raise BadInput(f"{self.folder} was begun with another {differing[0]}: resume with the same options")
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.folder / CONFIG) as temporary:
+            temporary.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def config(self) -> dict[str, Any]:
+        try:
+            return json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{self.folder / CONFIG} cannot be read: choose another folder") from error
+
+    def rows(self) -> list[Row]:
+        """What was measured so far, a row a validation."""
+        if not exists(self.folder / METRICS):
+            return []
+        with (self.folder / METRICS).open(newline="", encoding="utf-8") as file:
+            return [{key: json.loads(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+    def write_rows(self, rows: list[Row]) -> None:
+        with (
+            written_whole(self.folder / METRICS) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, total: Tensor) -> None:
+        """Everything that the next step depends on; and the sum of the losses since the last validation."""
+        from safetensors.torch import save_file
+
+        tensors = {"total": total} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+        for number, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in state.items()}
+        with written_whole(self.folder / CHECKPOINT) as temporary:
+            held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+            save_file(held, temporary, metadata={"step": str(step)})
+
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, Tensor]:
+        """Go back to where the run was left; the number of steps done, and the sum of the losses since."""
+        from safetensors import safe_open
+
+        if not exists(self.folder / CHECKPOINT):
+            return 0, torch.zeros(())
+        with safe_open(self.folder / CHECKPOINT, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            step = int(file.metadata()["step"])
+        model.load_state_dict(below("model.", tensors))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in below("optimizer.", tensors).items():
+            number, part = name.split(".")
+            state.setdefault(int(number), {})[part] = tensor
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+        return step, tensors["total"]
+
+
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def as_json(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As it reads when it comes back from a file."""
+    return json.loads(json.dumps(config))

@@ -1,0 +1,46 @@
+"""How a model does on pairs it is not trained on: the loss and, where there are labels, the mean Dice."""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from vrnet.data.prepared import Prepared
+from vrnet.data.sample import Sample
+from vrnet.fields import warp_labels
+from vrnet.training.loss import Loss
+
+Scores = dict[str, float]
+
+
+def validated(model: nn.Module, prepared: Prepared, loss: Loss, device: torch.device) -> Scores:
+    """val_loss, and val_dice where there are labels: of each structure over the pairs of a subject, of the structures,
+    of the subjects, each time the mean."""
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        found = [scored(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
+    model.train(was_training)
+    losses, dices = (torch.stack(column).nanmean().item() for column in zip(*found, strict=True))
+    return {"val_loss": losses} | ({"val_dice": dices} if dices == dices else {})
+
+
+def scored(
+    model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The loss and the mean Dice of a subject; NaN where it has no labels."""
+    I0, I1 = sample.fixed.to(device), sample.moving.to(device)
+    u = model(I0, I1, sample.spacing)
+    if sample.fixed_labels is None or sample.moving_labels is None:
+        return loss(I0, I1, u), torch.full((), torch.nan, device=device)
+    warped = warp_labels(sample.moving_labels.to(device), u)
+    return loss(I0, I1, u), dices(sample.fixed_labels.to(device), warped, list(structures.values())).nanmean(
+        0
+    ).nanmean()
+
+
+def dices(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
+    """2|A ∩ B| / (|A| + |B|) of each label; NaN where neither has it."""
+    A, B = (torch.cat([L == label for label in labels], dim=1).flatten(2) for L in (a, b))
+    return 2 * (A & B).sum(2) / (A.sum(2) + B.sum(2))

@@ -1,0 +1,32 @@
+import pytest
+
+from vrnet import BadInput
+from vrnet.data.splits import listed
+
+
+@pytest.mark.parametrize("column", ["patient", "subject"])
+def test_a_split_is_listed_in_the_order_of_the_file(tmp_path, column):
+    (tmp_path / "split.csv").write_text(f"\ufeff{column},group,split\nb,NOR,test\nc,NOR,train\na,DCM, test\n", "utf-8")
+    assert listed(tmp_path / "split.csv", "test") == ["b", "a"]
+
+
+def test_an_unknown_split_is_answered_with_those_there(tmp_path):
+    (tmp_path / "split.csv").write_text("subject,split\na,train\nb,test\n")
+    with pytest.raises(BadInput, match=r'"val" of .*split\.csv.*\(test, train\)'):
+        listed(tmp_path / "split.csv", "val")
+
+
+@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n", "subject\na\n", b"\xff\xfe\x00"])
+def test_a_file_that_is_missing_or_of_another_form_is_answered_with_the_form(tmp_path, text):
+    path = tmp_path / "split.csv"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(BadInput, match='two columns, the lines "subject,split", "patient001,train"') as error:
+        listed(path, "train")
+    assert "\n" not in str(error.value)
+
+
+def test_nobody_is_in_two_splits(tmp_path):
+    (tmp_path / "split.csv").write_text("subject,split\na,train\nb,test\na,test\n")
+    with pytest.raises(BadInput, match='lists "a" 2 times'):
+        listed(tmp_path / "split.csv", "train")

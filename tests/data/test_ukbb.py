@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from tests.data.making import heart, write, write_splits, write_ukbb
+from vrnet import BadInput
+from vrnet.data.ukbb import UKBB
+
+
+@pytest.fixture
+def root(tmp_path):
+    """One subject with a cine of four frames, one without, one without labels."""
+    images, labels = heart(5)
+    for name in ("1000001", "1000002", "1000003"):
+        write_ukbb(tmp_path / name, images, labels)
+    for phase in ("ED", "ES"):
+        (tmp_path / "1000003" / f"label_sa_{phase}.nii.gz").unlink()
+    weights = (0, 0.5, 1, 0.25)
+    frames = [(1 - w) * images[0] + w * images[1] for w in weights]
+    write(tmp_path / "1000001" / "sa.nii.gz", np.stack(frames, -1), np.diag([1.5, 1.5, 10, 1]))
+    write_splits(tmp_path, train=["1000001", "1000002", "1000003"])
+    return tmp_path
+
+
+def test_to_be_measured_on_a_subject_is_three_labelled_slices_of_both_phases(root):
+    sample = UKBB(root).prepare("1000001", "evaluation")
+    assert sample.fixed.shape == sample.moving_labels.shape == (3, 1, 160, 160)
+    assert sample.spacing == (1.8, 1.8)
+    assert {path.name for path in UKBB(root).sources("1000001", "evaluation")} == {
+        "sa_ED.nii.gz", "sa_ES.nii.gz", "label_sa_ED.nii.gz", "label_sa_ES.nii.gz",
+    }  # fmt: skip
+
+
+def test_to_be_trained_on_every_frame_is_paired_with_the_first(root):
+    """Frame 2 of the cine is end-systole, and the others lie between: so do their images, under one scaling."""
+    sample = UKBB(root).prepare("1000001", "training")
+    assert sample.fixed.shape == sample.moving.shape == (3 * 7, 1, 160, 160)
+    assert sample.fixed_labels is None
+    first, (half, systole, quarter) = sample.fixed[:7], sample.moving.split(7)
+    assert torch.equal(sample.fixed, first.repeat(3, 1, 1, 1))
+    unclipped = (first > 0.05) & (first < 0.95) & (systole > 0.05) & (systole < 0.95)
+    assert (half - (first + systole) / 2)[unclipped].abs().max() < 0.01
+    assert (quarter - (0.75 * first + 0.25 * systole))[unclipped].abs().max() < 0.01
+
+
+def test_without_a_cine_end_systole_is_paired_with_end_diastole_and_no_labels_are_needed(root):
+    both, unlabelled = (UKBB(root).prepare(name, "training") for name in ("1000002", "1000003"))
+    assert both.fixed.shape == (7, 1, 160, 160)
+    assert torch.equal(both.moving, unlabelled.moving)
+    for name in ("1000002", "1000003"):
+        assert [path.name for path in UKBB(root).sources(name, "training")] == ["sa_ED.nii.gz", "sa_ES.nii.gz"]
+
+
+def test_labels_with_lv_and_rv_exchanged_are_noticed(root):
+    images, labels = heart(5)
+    write_ukbb(root / "1000002", images, [np.choose(mask, [0, 3, 2, 1]) for mask in labels])
+    with pytest.raises(BadInput, match="encloses label 1"):
+        UKBB(root).prepare("1000002", "evaluation")
+
+
+def test_in_a_real_subject_the_myocardium_encloses_the_lv(data_root):
+    sample = UKBB(data_root / "ukbb_sample").prepare("0001", "evaluation")
+    for mask in sample.fixed_labels[:, 0].numpy():
+        wall = mask == UKBB.structures["Myo"]
+        cavity = ndimage.binary_fill_holes(wall) & ~wall
+        assert (mask[cavity] == UKBB.structures["LV"]).mean() > 0.95
+    assert UKBB(data_root / "ukbb_sample").prepare("0001", "training").fixed.shape == (9, 1, 160, 160)

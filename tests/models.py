@@ -1,0 +1,44 @@
+"""Small models of random weights, as if trained: learned methods, and a fake one whose answer is known."""
+
+import torch
+from torch import nn
+
+from vrnet import Trained
+from vrnet.fields import gradient
+from vrnet.methods.learned import learned
+from vrnet.methods.weights import Card, save_weights
+
+
+def card(method="C-L2-2x1-w2", d=2, spacing=None):
+    spacing = spacing or (1.8, 1.8, 4.0)[:d]
+    return Card(method, d, spacing, "1st to 99th percentile of the pair to [0, 1]", "phantoms", "0.1.0")
+
+
+def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
+    """A model whose heads are no longer near zero, so that it moves something."""
+    torch.manual_seed(seed)
+    model = learned(method).build(d)
+    for name, parameter in model.named_parameters():
+        if "head" in name:
+            nn.init.normal_(parameter, std=0.3)
+    return Trained(card(method, d, spacing), model, "m.safetensors")
+
+
+def saved(folder, method="C-L2-2x1-w2", d=2, spacing=None, **options):
+    """A file of such a model."""
+    made = trained(method, d, spacing)
+    save_weights(made.model, made.card, folder / made.file, **options)
+    return folder / made.file
+
+
+class Flow(nn.Module):
+    """u = (I0 − I1) J / |J|²: exact where both images are ramps along an axis. It keeps what it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, I0, I1, spacing=None):
+        self.seen.append((I0, I1, spacing))
+        J = gradient(I1)[:, 0]
+        return (I0 - I1) * J / J.square().sum(1, keepdim=True).clamp(min=1e-12)

@@ -1,0 +1,30 @@
+import pytest
+import torch
+
+from vrnet.errors import BadInput
+from vrnet.training.pairs import Pairs
+
+
+def test_within_subjects_each_fixed_image_goes_with_its_moving_one(d, hearts):
+    prepared = hearts(d, [0, 1, 2])
+    pairs = Pairs.of(prepared)
+    I0, I1 = pairs.take(torch.tensor([2, 0]))
+    assert torch.equal(I0[0], prepared.samples[2].fixed[0])
+    assert torch.equal(I1[0], prepared.samples[2].moving[0])
+    assert torch.equal(I1[1], prepared.samples[0].moving[0])
+    assert len(pairs.index) == 3
+    assert pairs.shape == tuple(prepared.samples[0].fixed.shape[2:])
+
+
+def test_between_subjects_every_image_goes_with_every_other(hearts):
+    prepared = hearts(2, [0, 1, 2, 3], between=True)
+    pairs = Pairs.of(prepared)
+    assert len(pairs.images) == 4
+    assert sorted(map(tuple, pairs.index.tolist())) == [(i, j) for i in range(4) for j in range(4) if i != j]
+
+
+def test_images_of_different_grids_are_refused(hearts):
+    mixed = hearts(2, [0])
+    other = hearts(3, [1])
+    with pytest.raises(BadInput, match="differ in shape"):
+        Pairs.of(type(mixed)("phantom", "train", (*mixed.samples, *other.samples), {}, False))

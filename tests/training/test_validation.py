@@ -1,0 +1,37 @@
+import numpy as np
+import torch
+from torch import nn
+
+from vrnet.evaluation.metrics import dice
+from vrnet.fields import warp_labels, zeros
+from vrnet.training.loss import Loss
+from vrnet.training.validation import dices, validated
+
+
+class Still(nn.Module):
+    def forward(self, I0, I1, spacing=None):
+        return zeros(I0)
+
+
+def test_dice_on_tensors_is_that_of_the_metrics(d, hearts):
+    sample = hearts(d, [3]).samples[0]
+    found = dices(sample.fixed_labels, sample.moving_labels, [1, 2, 3, 7])[0]
+    masks = sample.fixed_labels[0, 0].numpy(), sample.moving_labels[0, 0].numpy()
+    expected = [dice(masks[0] == label, masks[1] == label) for label in (1, 2, 3, 7)]
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    assert torch.isnan(found[3])
+
+
+def test_validation_is_the_mean_over_subjects(d, hearts):
+    prepared = hearts(d, [0, 1])
+    scores = validated(Still().train(), prepared, Loss(0.1), torch.device("cpu"))
+    each = [validated(Still(), hearts(d, [seed]), Loss(0.1), torch.device("cpu")) for seed in (0, 1)]
+    for name in ("val_loss", "val_dice"):
+        np.testing.assert_allclose(scores[name], np.mean([one[name] for one in each]), rtol=1e-6)
+    assert (prepared.samples[0].fixed - prepared.samples[0].moving).abs().mean() > 0
+    unmoved = warp_labels(prepared.samples[0].moving_labels, zeros(prepared.samples[0].fixed))
+    assert torch.equal(unmoved, prepared.samples[0].moving_labels)
+
+
+def test_without_labels_there_is_only_the_loss(hearts):
+    assert set(validated(Still(), hearts(2, [0], labels=False), Loss(0.1), torch.device("cpu"))) == {"val_loss"}
