@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrnet.checking import check_axes, check_values, device_named, named
 from vrnet.errors import BadInput
-from vrnet.images.grid import NEARLY, Grid
+from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image
 from vrnet.images.resample import brought, coverage, matched
@@ -20,7 +20,6 @@ from vrnet.methods.names import Method, Ready, weights_of
 from vrnet.methods.trained import Trained
 from vrnet.registration import Progress, register
 
-THICK = 3.0
 Slices = Literal["auto", "each", "together"]
 
 
@@ -130,7 +129,6 @@ def slice_axis_of(grid: Grid, slices: str, dimension: int | None = None) -> int 
         return None
     if slices not in ("auto", "each", "together"):
         raise BadInput(f'slices are registered auto, each or together, not "{slices}"')
-    within = max(h for axis, h in enumerate(grid.spacing) if axis != grid.across)
-    is_thick = grid.spacing[grid.across] > (1 - NEARLY) * THICK * within or grid.shape[grid.across] == 1
-    is_auto = is_thick if dimension is None else dimension == 2
-    return grid.across if slices == "each" or (slices == "auto" and is_auto) else None
+    if slices == "auto" and dimension is None:
+        return grid.stacked_across
+    return grid.across if slices == "each" or (slices == "auto" and dimension == 2) else None

@@ -3,9 +3,15 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 WARM_UP = 3
+LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def laid_out(model: nn.Module, d: int) -> nn.Module:
+    """The model with channels last in memory, which GPUs convolve faster."""
+    return model.to(memory_format=LAYOUTS[d])  # type: ignore[call-overload]
 
 
 def recorded(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:

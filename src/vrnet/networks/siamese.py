@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields import LINEAR
+from vrnet.networks.convolution import Conv3d
 from vrnet.networks.unet import nearly_zero
 
 DEPTHS = (2, 2, 3, 3, 3)
 WIDTHS = (1, 2, 4, 8, 8)
-CONVOLUTIONS = {2: nn.Conv2d, 3: nn.Conv3d}
+CONVOLUTIONS = {2: nn.Conv2d, 3: Conv3d}
 NORMS = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
 

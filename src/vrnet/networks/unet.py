@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vrnet.networks.convolution import Conv3d, ConvTranspose3d
+
 NEARLY_ZERO = 1e-5
 
 
@@ -58,19 +60,19 @@ def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
         convolutions_3d(4 * c, 8 * c, 8 * c, stride=2),
         convolutions_3d(8 * c, 16 * c, 8 * c, stride=2),
     ]
-    ups = [nn.Sequential(nn.ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
+    ups = [nn.Sequential(ConvTranspose3d(k * c, k * c, 2, stride=2), nn.ReLU(inplace=True)) for k in (8, 4, 2, 2)]
     decoder = [
         convolutions_3d(16 * c, 8 * c, 4 * c),
         convolutions_3d(8 * c, 4 * c, 2 * c),
         convolutions_3d(4 * c, 4 * c, 2 * c),
         convolutions_3d(3 * c, 2 * c, 2 * c),
     ]
-    return UNet(encoder, ups, decoder, nearly_zero(nn.Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
+    return UNet(encoder, ups, decoder, nearly_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 
 def convolutions_3d(inputs: int, between: int, outputs: int, stride: int = 1) -> nn.Sequential:
-    first = nn.Conv3d(inputs, between, 3, stride=stride, padding=1)
-    second = nn.Conv3d(between, outputs, 3, padding=1)
+    first = Conv3d(inputs, between, 3, stride=stride, padding=1)
+    second = Conv3d(between, outputs, 3, padding=1)
     return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
 
 
