@@ -1,6 +1,7 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
 import os
+import sys
 from pathlib import Path
 
 from jaxtyping import install_import_hook
@@ -47,6 +48,24 @@ def smooth_image():
         return torch.tensor((image - image.min()) / np.ptp(image), dtype=dtype)[None, None]
 
     return make
+
+
+@pytest.fixture
+def vrnet(monkeypatch, capsys):
+    """Run the command line in this process: vrnet("demo", "--out", folder) gives (status, stdout, stderr)."""
+
+    from vrnet import cli
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["vrnet", *map(str, words)])
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code or 0
+        return status, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,31 @@
 """The command line: `vrnet COMMAND --help` explains each command."""
 
+import re
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 from rich.table import Table
 
 from vrnet import __version__
-from vrnet.console import errors, metrics_table, say, screen, stages, summary_table, training_bar
+from vrnet.console import (
+    best_score,
+    errors,
+    metrics_table,
+    say,
+    screen,
+    silence,
+    stages,
+    summary_table,
+    training_bar,
+)
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.images.transform import Interpolation
 from vrnet.registration_images import Slices
-from vrnet.report.measures import number
 
 if TYPE_CHECKING:
     from vrnet.cohorts import Source
@@ -24,26 +35,43 @@ Device = Literal["auto", "cpu", "cuda"]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
+Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
 Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
-Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
-Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+MaybeFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
+Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE", help_behavior_hint="")]
 DataName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
+PRESET_S = "(default: the preset's)"
+Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
+Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=PRESET_S)]
+Value = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=PRESET_S)]
+Precision = Annotated[
+    Literal["bf16", "float32"] | None, tyro.conf.arg(metavar="{bf16,float32}", help_behavior_hint=PRESET_S)
+]
+YesOrNo = Annotated[Literal["yes", "no"] | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=PRESET_S)]
+Function = TypeVar("Function", bound=Callable[..., None])
 
 
-@app.command
+def command(function: Function) -> Function:
+    """Make it a command; tyro would break its help wherever a line of the docstring ends."""
+    function.__doc__ = re.sub(r"\n {12}", " ", function.__doc__ or "")
+    return app.command(function)
+
+
+@command
 def register(
     fixed: FixedFile,
     moving: MovingFile,
     out: Folder,
-    method: str = "default",
+    method: Name = "default",
     weights: Maybe = None,
     fixed_labels: Maybe = None,
     moving_labels: Maybe = None,
     slices: Slices = "auto",
-    match_intensities: bool = False,
+    match_intensities: Flag = False,
     device: Device = "auto",
-    report: bool = False,
+    report: Flag = False,
 ) -> None:
     """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
 
@@ -92,8 +120,8 @@ def register(
     say(f"Wrote {', '.join(path.name for path in written)} in {out}.")
 
 
-@app.command
-def demo(out: Folder = Path("demo"), method: str = "default", weights: Maybe = None, seed: int = 7) -> None:
+@command
+def demo(out: Folder = Path("demo"), method: Name = "default", weights: Maybe = None, seed: int = 7) -> None:
     """Register a made-up beating heart, and show how well that went.
 
     A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
@@ -121,14 +149,14 @@ def demo(out: Folder = Path("demo"), method: str = "default", weights: Maybe = N
     say(f"Look at {out / 'report.html'}; the transform and the images are beside it.")
 
 
-@app.command
+@command
 def apply(
     transform: TransformFile,
     moving: MovingFile,
     reference: File,
     out: File,
-    labels: bool = False,
-    smooth: bool = False,
+    labels: Flag = False,
+    smooth: Flag = False,
     interpolation: Interpolation = "linear",
 ) -> None:
     """Bring an image, or a label map, to FIXED through a transform.
@@ -158,7 +186,7 @@ def apply(
     say(f"Wrote {out}.")
 
 
-@app.command
+@command
 def invert(
     transform: TransformFile,
     out: File,
@@ -191,7 +219,7 @@ def invert(
     say(f"The farthest ends {worst:.2f} mm away: a transform has no inverse where it folds or leads out of its grid.")
 
 
-@app.command
+@command
 def points(
     transform: TransformFile,
     points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")],
@@ -222,7 +250,7 @@ def points(
         say(f"Note: {unmoved} of them did not move at all. Do they lie outside the transform? Is --space right?")
 
 
-@app.command
+@command
 def evaluate(
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
     weights: Maybe = None,
@@ -235,13 +263,13 @@ def evaluate(
     space: Space = "LPS",
     slices: Slices = "auto",
     device: Device = "auto",
-    data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None,
+    data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE", help_behavior_hint="")] = None,
     root: Root = None,
-    split: str = "test",
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None,
+    split: Name = "test",
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR", help_behavior_hint="")] = None,
     split_file: Maybe = None,
-    cache: Root = None,
-    skip_broken: bool = False,
+    cache: MaybeFolder = None,
+    skip_broken: Flag = False,
 ) -> None:
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
@@ -256,7 +284,7 @@ def evaluate(
         moving_points: The same landmarks in MOVING, in the same order.
         space: Which way x and y run in the points: LPS or RAS.
         slices: Of a stack, register each slice within itself, or all together.
-        device: Where to compute.
+        device: Where to compute; auto takes CUDA where there is one.
         data: A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of
             the paper where it has one; or a file that `vrnet prepare` wrote.
         root: Its folder, with split.csv in it; of a manifest, the CSV file; phantoms have none.
@@ -319,14 +347,14 @@ def evaluate_cohort(
     say(f"Wrote metrics.csv and summary.json in {out}.")
 
 
-@app.command
+@command
 def prepare(
-    data: DataName,
+    data: Name,
     out: File,
     root: Root = None,
     split_file: Maybe = None,
-    cache: Root = None,
-    skip_broken: bool = False,
+    cache: MaybeFolder = None,
+    skip_broken: Flag = False,
 ) -> None:
     """Prepare a data set, and put it in one file, to be carried to another machine.
 
@@ -352,29 +380,29 @@ def prepare(
     say(f"Wrote {out}.")
 
 
-@app.command
+@command
 def train(
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
     data: DataName,
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")],
     root: Root = None,
     preset: Literal["auto", "acdc", "ukbb", "cmr3d", "hippocampus", "short", "phantom"] = "auto",
-    steps: int | None = None,
-    batch: int | None = None,
-    rate: float | None = None,
-    alpha: float | None = None,
-    augment: bool = True,
-    precision: Literal["bf16", "float32"] | None = None,
-    recompute: bool | None = None,
-    validate_every: int | None = None,
-    seed: int | None = None,
-    resume: bool = False,
+    steps: Count = None,
+    batch: Count = None,
+    rate: Value = None,
+    alpha: Value = None,
+    augment: Flag = True,
+    precision: Precision = None,
+    recompute: YesOrNo = None,
+    validate_every: Count = None,
+    seed: int = 0,
+    resume: Flag = False,
     device: Device = "auto",
     devices: int = 1,
     nodes: int = 1,
     split_file: Maybe = None,
-    cache: Root = None,
-    skip_broken: bool = False,
+    cache: MaybeFolder = None,
+    skip_broken: Flag = False,
 ) -> None:
     """Train a learned method, without labels.
 
@@ -390,55 +418,61 @@ def train(
         root: The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none.
         preset: Steps, batch, rate and α: the paper's for acdc, ukbb and cmr3d; ours for the rest. auto goes by the
             data. What follows changes it.
-        steps: How many.
-        batch: Pairs a step, over all devices.
-        rate: Of Adam, at the start.
-        alpha: Weight of smoothness in the loss.
-        augment: Turn, flip, scale, shift, brighten and exchange images; off for a run as in the paper.
-        precision: Of the networks on a GPU.
-        recompute: Gradient checkpointing: half the memory or less, a third more time.
+        steps: How often the weights are changed.
+        batch: Pairs in a step, over all devices together.
+        rate: The learning rate of Adam, at the start.
+        alpha: The weight of smoothness in the loss.
+        augment: Train on the images as they are, as the paper does. Otherwise they are turned, flipped, scaled, shifted
+            and brightened, and fixed and moving exchanged, at random.
+        precision: The numbers that networks compute with on a GPU; all else is float32.
+        recompute: Gradient checkpointing: half the memory or less, for about a third more time.
         validate_every: Steps between two looks at the validation subjects.
-        seed: Of weights, batches and augmentation.
+        seed: Decides on the first weights, the batches and the changes of images.
         resume: Go on with the run in RUN, as if it had not been interrupted.
-        device: Where to compute.
-        devices: GPUs (or processes, on a CPU) of each machine.
+        device: Where to compute; auto takes CUDA where there is one.
+        devices: GPUs (on a CPU, processes) of each machine.
         nodes: Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM.
         split_file: Another split.csv than the folder's.
         cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
         skip_broken: Go on without the subjects that cannot be used.
     """
     from vrnet.checking import device_named
-    from vrnet.cohorts import Source, trainable
-    from vrnet.training.fit import fit
+    from vrnet.cohorts import USES, Source, splits, trainable
+    from vrnet.training.fit import fit, is_first_process
+    from vrnet.training.run import Run
     from vrnet.training.settings import settings
 
     chosen, source, _ = trainable(method), Source(data, root, split_file, cache, skip_broken), device_named(device)
+    Run(out).check(resume)
+    is_first = devices * nodes == 1 or is_first_process()
+    if not is_first:
+        silence()
     with stages() as stage:
-        pairs = source.split("train", "training", stage, say)
-        val = source.split("val", "evaluation", stage, say)
+        pairs, val = splits(source, USES[:2], stage, say).values()
     given = {
         "steps": steps,
         "batch": batch,
         "rate": rate,
         "alpha": alpha,
         "precision": precision,
-        "recompute": recompute,
+        "recompute": None if recompute is None else recompute == "yes",
         "validate_every": validate_every,
         "seed": seed,
     }
-    how = settings(preset, pairs, augment, {name: value for name, value in given.items() if value is not None})
+    changes = {name: value for name, value in given.items() if value is not None}
+    how = settings(chosen, preset, pairs, augment, changes)
     with training_bar(str(chosen)) as watch:
         done = fit(
             chosen, pairs, val, how, out, device=device, devices=devices, nodes=nodes, resume=resume, watch=watch
         )
     if not done.is_finished:
         say(f"Stopped after {done.step} of {how.steps} steps. Go on with the same command and --resume.")
-        sys.exit(130)
-    say(f"Best on validation: {', '.join(f'{name} {number(value)}' for name, value in done.best.items())}.")
+        sys.exit(130 if is_first else 0)  # Lightning kills all when one that it started fails
+    say(f"Best on validation {best_score(done.best)}.")
     say(f"Wrote weights.safetensors, metrics.csv and config.json in {out}.")
 
 
-@app.command
+@command
 def methods() -> None:
     """List every method by its name, with what it is and whether it is ready.
 
@@ -467,7 +501,11 @@ def main() -> None:
         print(f"vrnet {__version__}")
         return
     try:
-        app.cli(prog="vrnet", description="Deformable image registration for cardiac MR, in 2D and 3D.")
+        app.cli(
+            prog="vrnet",
+            description="Deformable image registration for cardiac MR, in 2D and 3D.",
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
     except KeyboardInterrupt:
         errors.print("vrnet: interrupted; nothing is half-written", style="red")
         sys.exit(130)

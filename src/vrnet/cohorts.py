@@ -1,14 +1,15 @@
 """Data sets in, tables and models out: what `vrnet prepare`, `vrnet train` and `vrnet evaluate --data` share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vrnet.checking import device_named
-from vrnet.data.dataset import dataset
+from vrnet.data.dataset import Dataset, dataset
 from vrnet.data.prepared import Prepared, load_pack, prepared, save_pack
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
@@ -16,14 +17,15 @@ from vrnet.evaluation.cohort import Find, measured, summarised, write_rows
 from vrnet.images.files import check_file, check_folder
 from vrnet.methods.learned import Learned
 from vrnet.methods.names import Ready, parse, weights_of
-from vrnet.methods.trained import Trained
-from vrnet.networks.capture import captured
+from vrnet.methods.trained import AtSpacing
+from vrnet.networks.capture import captured, laid_out
 from vrnet.registration import on_device, threads_for
 from vrnet.workflow import Stage, write_json
 
 PACK = ".npz"
-USES: tuple[tuple[str, Purpose], ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
-"""What each split is prepared for."""
+Use = tuple[str, Purpose]
+"""A split, and what it is prepared for."""
+USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,19 @@ class Source:
         """The pairs of a split, prepared if they are not yet."""
         if self.data.endswith(PACK):
             return self._packed(split, purpose)
-        found, tick = dataset(self.data, self.root, self.split_file), stage(f"preparing {self.data}, {split}")
+        found, tick = self.found, stage(f"preparing {self.data}, {split}")
         return prepared(found, split, purpose, self.cache, skip_broken=self.skip_broken, progress=tick, say=say)
+
+    @cached_property
+    def found(self) -> Dataset:
+        return dataset(self.data, self.root, self.split_file)
+
+    def has(self, split: str) -> bool:
+        """Whether anyone is in a split of the data set."""
+        try:
+            return bool(self.found.subjects(split))
+        except BadInput:
+            return False
 
     def _packed(self, split: str, purpose: Purpose) -> Prepared:
         if self.root or self.split_file:
@@ -53,12 +66,26 @@ class Source:
         return parts[split, purpose]
 
 
-def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[tuple[str, str], Prepared]:
-    """Prepare a whole data set, and put it in one file."""
-    check_file(path, (PACK,))
+def splits(
+    source: Source, uses: Sequence[Use], stage: Stage, say: Callable[[str], None]
+) -> dict[tuple[str, str], Prepared]:
+    """Several splits; BadInput tells at once what is wrong with any of them."""
     parts: dict[tuple[str, str], Prepared] = {}
-    for split, purpose in USES:
-        parts[split, purpose] = source.split(split, purpose, stage, say)
+    wrong: list[str] = []
+    for split, purpose in uses:
+        try:
+            parts[split, purpose] = source.split(split, purpose, stage, say)
+        except BadInput as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadInput("\n".join(dict.fromkeys(wrong)))
+    return parts
+
+
+def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[tuple[str, str], Prepared]:
+    """Prepare the splits that a data set has, and put them in one file."""
+    check_file(path, (PACK,))
+    parts = splits(source, [use for use in USES if source.has(use[0])] or USES, stage, say)
     stage(f"writing {path}")
     save_pack(parts, path)
     return parts
@@ -76,7 +103,7 @@ def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, devic
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
     check_folder(folder, ("metrics.csv", "summary.json"))
     there, first, found = device_named(device), pairs.samples[0], []
-    find = quick(on_device(method.build(len(first.spacing)), there), method, first, there)
+    find = quick(on_device(method.build(len(first.spacing)), there), first, there)
     tick = stage(f"{method} on {len(pairs.samples)} subjects")
     for done, sample in enumerate(pairs.samples, start=1):
         with threads_for(find, sample.fixed[0].numel()):
@@ -89,10 +116,11 @@ def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, devic
     return summary
 
 
-def quick(find: Find, method: Ready, sample: Sample, device: torch.device) -> Find:
+def quick(find: Find, sample: Sample, device: torch.device) -> Find:
     """The same; a network on a GPU is recorded once, since all pairs have one shape."""
-    if device.type != "cuda" or not isinstance(method, Trained):
+    if device.type != "cuda" or not isinstance(find, AtSpacing):
         return find
+    laid_out(find, len(sample.spacing))
     I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
     with torch.inference_mode():
         replay = captured(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)

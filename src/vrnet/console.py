@@ -1,6 +1,6 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from vrnet.workflow import Stage
 if TYPE_CHECKING:
     from vrnet.training.fit import Moment
 
-screen, errors = Console(), Console(stderr=True)
+screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
 MANY = 8
 
 
@@ -25,42 +25,81 @@ def say(line: str) -> None:
     screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def silence() -> None:
+    """Errors only: for all but the first of several processes that do one thing."""
+    screen.quiet = bars.quiet = True
+
+
 @contextmanager
 def stages() -> Iterator[Stage]:
     """A bar on the error stream, so that results can be piped; stage(name) starts it anew, and returns its setter."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=errors) as bar:
+    with Progress(*columns, console=bars) as bar:
         task = bar.add_task("starting", total=None)
 
         def stage(name: str) -> Callable[[float], None]:
             bar.reset(task, description=name, total=None)
             return lambda done: bar.update(task, total=1.0, completed=done)
 
-        try:
+        with hidden_if_failed(bar):
             yield stage
-        except BaseException:
-            bar.live.transient = True  # no half of a bar above the line that says what is wrong
-            raise
         bar.update(task, description="done", total=1.0, completed=1.0)
 
 
 @contextmanager
+def hidden_if_failed(bar: Progress) -> Iterator[None]:
+    """No half of a bar above the line that says what is wrong."""
+    try:
+        yield
+    except BaseException:
+        bar.live.transient = True
+        raise
+
+
+@contextmanager
 def training_bar(method: str) -> Iterator[Callable[["Moment"], None]]:
-    """A bar with the loss, the latest Dice on validation, θ, and steps a second."""
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}")
-    with Progress(*columns, TextColumn("{task.fields[how]}"), TimeRemainingColumn(), console=errors) as bar:
-        task = bar.add_task(method, total=None, how="")
-        yield lambda moment: bar.update(task, completed=moment.step, total=moment.steps, how=how_it_goes(moment))
+    """A bar with the loss, the latest Dice on validation, θ, and steps a second; in a file, a line a validation."""
+    columns = TextColumn("{task.description}"), BarColumn(12), TextColumn("{task.fields[how]}"), TimeRemainingColumn()
+    told = 0
+    with Progress(*columns, console=bars) as bar:
+        task = bar.add_task(method, total=None, how="the first steps")
+
+        def watch(moment: "Moment") -> None:
+            nonlocal told
+            bar.update(task, completed=moment.step, total=moment.steps, how=how_it_goes(moment))
+            if not bars.is_terminal and moment.scores.get("step", 0) > told:
+                told = int(moment.scores["step"])
+                bars.print(how_it_goes(moment), highlight=False, soft_wrap=True)
+
+        with hidden_if_failed(bar):
+            yield watch
 
 
 def how_it_goes(moment: "Moment") -> str:
-    """loss .0123, Dice .801, θ .09 .11, 52.1 steps/s."""
-    words = [f"loss {moment.loss:.4f}"]
+    """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s."""
+    words = [f"{moment.step}/{moment.steps}", f"loss {short(moment.loss)}"]
     if "val_dice" in moment.scores:
-        words.append(f"Dice {moment.scores['val_dice']:.3f}")
+        words.append(f"Dice {short(moment.scores['val_dice'], 3)}")
     if moment.thetas:
-        words.append("θ " + " ".join(f"{theta:.2g}" for theta in moment.thetas))
+        words.append("θ " + spread(moment.thetas))
     return ", ".join([*words, f"{moment.steps_per_second:.3g} steps/s"])
+
+
+def spread(values: list[float]) -> str:
+    """A few numbers, or the least and the greatest of many."""
+    shown = values if len(values) < 4 else [min(values), max(values)]
+    return ("–" if len(values) > 3 else " ").join(short(value, 3) for value in shown)
+
+
+def short(value: float, digits: int = 4) -> str:
+    """.0123"""
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def best_score(row: Mapping[str, int | float]) -> str:
+    """The row of metrics.csv whose model was kept, in words."""
+    score = f"Dice {row['val_dice']:.3f}" if "val_dice" in row else f"loss {row['val_loss']:.4f}"
+    return f"after {row['step']} steps: {score}"
 
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:

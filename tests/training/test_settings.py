@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.training.settings import PRESETS, Training
+from vrnet.methods.learned import learned
+from vrnet.training.settings import PRESETS, Training, settings
 
 
 @pytest.mark.parametrize(
@@ -25,9 +28,42 @@ def test_the_rate_falls_to_nothing():
     assert Training(steps=100, hold=0.0).rate_at(25) == pytest.approx(0.75e-4)
 
 
+NAN, INF = float("nan"), float("inf")
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"alpha": -1.0}, {"hold": 1.5}, {"validate_every": 0}]
+    "wrong",
+    [
+        {"steps": 0},
+        {"batch": 0},
+        {"rate": 0.0},
+        {"rate": NAN},
+        {"alpha": -1.0},
+        {"alpha": INF},
+        {"hold": 1.5},
+        {"validate_every": 0},
+        {"seed": -1},
+        {"seed": 2**31},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(BadInput):
         Training(**wrong)
+
+
+@pytest.mark.parametrize(("data", "preset"), [("acdc", "acdc"), ("hippocampus", "hippocampus"), ("manifest", None)])
+def test_left_to_itself_the_preset_is_that_of_the_data_or_of_its_dimension(d, data, preset, hearts):
+    train = replace(hearts(d, [0]), data=data)
+    assert settings(learned("VoxelMorph"), "auto", train, True, {}) == PRESETS[preset or {2: "acdc", 3: "cmr3d"}[d]]
+
+
+def test_what_is_given_changes_the_preset(hearts):
+    given = {"steps": 7, "alpha": 0.3}
+    found = settings(learned("VoxelMorph"), "short", hearts(2, [0]), False, given)
+    assert found == replace(PRESETS["short"], steps=7, alpha=0.3, augmentation=None)
+
+
+def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
+    one = hearts(2, [0])
+    assert settings(learned("Siamese"), "acdc", one, True, {}).alpha == 1e-4
+    assert settings(learned("Siamese"), "acdc", one, True, {"alpha": 0.2}).alpha == 0.2

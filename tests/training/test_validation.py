@@ -5,7 +5,7 @@ from torch import nn
 from vrnet.evaluation.metrics import dice
 from vrnet.fields import warp_labels, zeros
 from vrnet.training.loss import Loss
-from vrnet.training.validation import dices, validated
+from vrnet.training.validation import dices, in_use, validated
 
 
 class Still(nn.Module):
@@ -35,3 +35,14 @@ def test_validation_is_the_mean_over_subjects(d, hearts):
 
 def test_without_labels_there_is_only_the_loss(hearts):
     assert set(validated(Still(), hearts(2, [0], labels=False), Loss(0.1), torch.device("cpu"))) == {"val_loss"}
+
+
+def test_a_model_in_use_learns_nothing_and_goes_on_learning_afterwards(random):
+    """By gradients, or by averages that a normalisation keeps."""
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).double()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with in_use(model):
+        assert not model(random(1, 1, 8, 8)).requires_grad
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+    assert model(random(1, 1, 8, 8)).requires_grad

@@ -26,8 +26,10 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=path.parent, prefix=".partial-") as folder:
-            temporary = Path(folder) / path.name
+            temporary, plain = Path(folder) / path.name, Path(folder) / ".plain"
+            plain.touch()
             yield temporary
+            temporary.chmod(plain.stat().st_mode)  # some libraries write files that nobody else may read
             temporary.replace(path)
     except OSError as error:
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error

@@ -4,16 +4,19 @@ Lightning Fabric brings devices, nodes and mixed precision.
 """
 
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from vrnet import __version__
 from vrnet.checking import device_named
@@ -26,7 +29,7 @@ from vrnet.training.pairs import Pairs
 from vrnet.training.run import WEIGHTS, Row, Run
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
-from vrnet.training.validation import validated
+from vrnet.training.validation import Scores, validated
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -76,15 +79,17 @@ def fit(
     watch: Watch = lambda moment: None,
 ) -> Fitted:
     """Train a method; the folder then holds what `Run` says. Ctrl-C and SIGTERM leave a run that can be resumed."""
-    fabric = launched(device, devices, nodes, settings)
-    if settings.batch % fabric.world_size:
-        raise BadInput(f"{fabric.world_size} devices cannot share a batch of {settings.batch}: choose a multiple")
-    pairs, run = Pairs.of(train).near(fabric.device), Run(folder)
+    pairs, run, config = Pairs.of(train), Run(folder), described(method, train, val, settings)
+    check_shares(settings.batch, devices, nodes)
+    run.check(resume)
+    run.check_same(config)
+    fabric = launched(device, devices, nodes, settings)  # others start here, and are past these checks when it returns
     if fabric.is_global_zero:
-        run.begin(described(method, train, val, settings), resume)
+        run.begin(config)
     fabric.barrier()
     with asked_to_stop() as is_asked, own_stream(fabric.device):
-        course = Course(Trainer(fabric, method, pairs, settings), val, run, card_of(method, train, settings))
+        trainer = Trainer(fabric, method, pairs.near(fabric.device), settings)
+        course = Course(trainer, val, run, card_of(method, train, settings))
         return course.go(watch, is_asked)
 
 
@@ -106,7 +111,9 @@ class Course:
             self.total += loss
             self.done += 1
             if self.done % self.settings.validate_every == 0 or self.done == steps:
+                paused = perf_counter()
                 self.look()
+                looked += perf_counter() - paused
             if perf_counter() - looked > LOOK_EVERY or self.done == steps:
                 value, now = loss.item(), perf_counter()
                 watch(
@@ -128,24 +135,32 @@ class Course:
     def look(self) -> None:
         """Validate, write the row, keep the model if it is the best so far, and where the run stands."""
         since = self.done - (self.rows[-1]["step"] if self.rows else 0)
-        loss = (self.total / since).item()
+        loss = self.shared(self.total / since).item()
+        if not isfinite(loss):
+            raise BadInput(f"the loss is {loss} after {self.done} steps: train in another folder at a smaller --rate")
         self.total.zero_()
+        self.rows.append({"step": self.done, "loss": loss, "rate": self.settings.rate_at(self.done - 1)})
+        self.rows[-1] |= self.fabric.broadcast(self.scores() if self.logs is not None else {})
         if self.logs is not None:
-            scores = validated(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
-            self.rows.append({"step": self.done, "loss": loss, "rate": self.settings.rate_at(self.done - 1), **scores})
             self.run.write_rows(self.rows)
             if self.best is self.rows[-1]:
                 save_weights(self.trainer.model, self.card, self.run.folder / WEIGHTS)
             self.logs.write(self.rows[-1], self.trainer.model, self.val.samples[0])
-        else:
-            self.rows.append({"step": self.done})
         self.keep()
+
+    def scores(self) -> Scores:
+        return validated(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
 
     def keep(self) -> None:
         """Write where the run stands, once, and let the others wait."""
+        total = self.shared(self.total)
         if self.fabric.is_global_zero:
-            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, self.total)
+            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, total)
         self.fabric.barrier()
+
+    def shared(self, value: Tensor) -> Tensor:
+        """The mean over the devices."""
+        return self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[return-value]
 
     def is_to_stop(self, is_asked: Callable[[], bool]) -> bool:
         """Whether this process or another was asked to stop; several agree now and then."""
@@ -163,13 +178,22 @@ class Course:
         return max(self.rows, key=score, default={})
 
 
+def check_shares(batch: int, devices: int, nodes: int) -> None:
+    """BadInput unless all devices have the same part of a batch."""
+    if devices < 1 or nodes < 1:
+        raise BadInput("there is nothing to compute on: --devices and --nodes are 1 at least")
+    if batch % (devices * nodes):
+        raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
+
+
 def launched(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
     """Lightning's Fabric, on one device or as one process of many."""
     try:
         from lightning.fabric import Fabric
     except ImportError as error:
         raise BadInput("training needs Lightning: install vrnet[train]") from error
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    for name in ("lightning.fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     on_gpu = device_named(device).type == "cuda"
     if on_gpu and devices > torch.cuda.device_count():
         raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer --devices")
@@ -183,6 +207,11 @@ def launched(device: str, devices: int, nodes: int, settings: Training) -> "Fabr
     )
     fabric.launch()
     return fabric
+
+
+def is_first_process() -> bool:
+    """Of those that train together, by what Lightning, torchrun or SLURM told this one."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
 def described(method: Learned, train: Prepared, val: Prepared, settings: Training) -> dict[str, Any]:

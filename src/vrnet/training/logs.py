@@ -1,13 +1,13 @@
-"""TensorBoard: a curve for every column of metrics.csv and every θ, and pictures of one pair."""
+"""TensorBoard: a curve for every column of metrics.csv and every θ, and a picture of one pair."""
 
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from vrnet.data.sample import Sample
-from vrnet.training.pictures import strip
+from vrnet.training.pictures import TILES, strip
 from vrnet.training.run import Row
+from vrnet.training.validation import in_use
 
 FOLDER = "logs"
 
@@ -23,14 +23,14 @@ class Logs:
     def write(self, row: Row, model: nn.Module, sample: Sample) -> None:
         """The scores of a validation, θ, and what the model makes of the first pair of a subject."""
         step = int(row["step"])
-        for name, value in row.items():
-            self.writer.add_scalar(name, value, step)
+        for name in row.keys() - {"step"}:
+            self.writer.add_scalar(name, row[name], step)
         for number, theta in enumerate(thetas(model), start=1):
             self.writer.add_scalar(f"theta/{number}", theta, step)
         device = next(model.parameters()).device
         I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
-        with torch.no_grad():
-            self.writer.add_image("pair", strip(I0, I1, model(I0, I1, sample.spacing)), step)
+        with in_use(model):
+            self.writer.add_image(f"pair/{TILES}", strip(I0, I1, model(I0, I1, sample.spacing)), step)
         self.writer.flush()
 
 

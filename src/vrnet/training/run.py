@@ -26,33 +26,44 @@ class Run:
 
     folder: Path
 
-    def begin(self, config: Mapping[str, Any], resume: bool) -> None:
-        """Write what is to be done; or, to go on, see that it is what was begun."""
+    @property
+    def is_begun(self) -> bool:
+        return any(exists(self.folder / name) for name in FILES)
+
+    def check(self, resume: bool) -> None:
+        """BadInput unless the folder can be written in, and holds no run that is not to be resumed."""
         check_folder(self.folder, FILES)
-        begun = self.config() if exists(self.folder / CONFIG) else None
-        if begun is not None and not resume:
+        if self.is_begun and not resume:
             raise BadInput(f"{self.folder} holds a run: add --resume to go on with it, or choose another folder")
-        if begun is not None:
-            differing = [key for key, value in as_json(config).items() if begun.get(key) != value]
-            if differing:
-                raise BadInput(f"{self.folder} was begun with another {differing[0]}: resume with the same options")
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.folder / CONFIG) as temporary:
-            temporary.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def check_same(self, config: Mapping[str, Any]) -> None:
+        """BadInput if the run was begun otherwise."""
+        begun = self.config() if self.is_begun else as_json(config)
+        differing = [key for key, value in as_json(config).items() if begun.get(key) != value]
+        if differing:
+            raise BadInput(f"{self.folder} was begun with another {differing[0]}: resume with the same options")
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        """Write what is to be done, unless that was begun before."""
+        if not self.is_begun:
+            with written_whole(self.folder / CONFIG) as temporary:
+                temporary.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def config(self) -> dict[str, Any]:
         try:
-            return json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return dict(json.loads((self.folder / CONFIG).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
             raise BadInput(f"{self.folder / CONFIG} cannot be read: choose another folder") from error
 
     def rows(self) -> list[Row]:
         """What was measured so far, a row a validation."""
         if not exists(self.folder / METRICS):
             return []
-        with (self.folder / METRICS).open(newline="", encoding="utf-8") as file:
-            return [{key: json.loads(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        try:
+            with (self.folder / METRICS).open(newline="", encoding="utf-8") as file:
+                return [{key: json.loads(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError) as error:
+            raise self.damaged(METRICS) from error
 
     def write_rows(self, rows: list[Row]) -> None:
         with (
@@ -76,20 +87,26 @@ class Run:
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, Tensor]:
         """Go back to where the run was left; the number of steps done, and the sum of the losses since."""
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         if not exists(self.folder / CHECKPOINT):
             return 0, torch.zeros(())
-        with safe_open(self.folder / CHECKPOINT, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            step = int(file.metadata()["step"])
-        model.load_state_dict(below("model.", tensors))
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in below("optimizer.", tensors).items():
-            number, part = name.split(".")
-            state.setdefault(int(number), {})[part] = tensor
-        optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-        return step, tensors["total"]
+        try:
+            with safe_open(self.folder / CHECKPOINT, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                step = int(file.metadata()["step"])
+            model.load_state_dict(below("model.", tensors))
+            state: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in below("optimizer.", tensors).items():
+                number, part = name.split(".")
+                state.setdefault(int(number), {})[part] = tensor
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+            return step, tensors["total"]
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise self.damaged(CHECKPOINT) from error
+
+    def damaged(self, name: str) -> BadInput:
+        return BadInput(f"{self.folder / name} is damaged, so the run cannot go on: train again in another folder")
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

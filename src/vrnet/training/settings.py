@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Literal
 
 from vrnet.data.prepared import Prepared
 from vrnet.errors import BadInput
+from vrnet.methods.learned import Learned, Siamese
 from vrnet.training.augmentation import Augmentation
+from vrnet.training.loss import SIAMESE
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,12 @@ class Training:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch, self.validate_every) < 1 or self.rate <= 0 or self.alpha < 0:
-            raise BadInput("steps, batch and validate-every are 1 at least, rate is above zero and alpha not below it")
+        if min(self.steps, self.batch, self.validate_every) < 1:
+            raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations")
+        if not (0 < self.rate < inf and 0 <= self.alpha < inf):
+            raise BadInput(f"rate is {self.rate} and alpha {self.alpha}: give a rate above 0, and alpha 0 or more")
+        if not 0 <= self.seed < 2**31:
+            raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {2**31 - 1}")
         if not 0 <= self.hold <= 1:
             raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
 
@@ -49,7 +56,7 @@ PRESETS = {
     "acdc": Training(steps=20_000, alpha=0.05),
     "cmr3d": Training(steps=30_000, batch=2, hold=1.0, alpha=1e-4, augmentation=IN_SPACE, recompute=True),
     "short": Training(steps=3_000, rate=4e-4, alpha=0.05),
-    "hippocampus": Training(steps=3_000, batch=8, rate=4e-4, alpha=0.05, augmentation=IN_SPACE),
+    "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "phantom": Training(steps=300, batch=4, rate=1e-3, alpha=0.05, validate_every=50),
 }
 """The first three are the paper's; the others are ours, for a tenth of the steps or less."""
@@ -57,9 +64,10 @@ OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phanto
 OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
-def settings(preset: str, train: Prepared, augment: bool, given: Mapping[str, Any]) -> Training:
-    """A preset (auto: that of the data, or else of its dimension), changed by what is given."""
+def settings(method: Learned, preset: str, train: Prepared, augment: bool, given: Mapping[str, Any]) -> Training:
+    """A preset (auto: that of the data, or else of its dimension), changed by what is given; Siamese has its own α."""
     if preset == "auto":
         preset = OF_DATA.get(train.data, OF_DIMENSION[len(train.samples[0].spacing)])
-    found = replace(PRESETS[preset], **given)
+    own = {"alpha": SIAMESE.alpha} if isinstance(method, Siamese) else {}
+    found = replace(PRESETS[preset], **{**own, **given})
     return found if augment else replace(found, augmentation=None)

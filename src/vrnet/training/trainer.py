@@ -1,23 +1,23 @@
 """One model on its way: the pairs of each step, the step itself, and what is kept of it."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+from numpy.random import SeedSequence
 from torch import Tensor
 from torch.optim import Adam
 
 from vrnet.methods.learned import Learned, Siamese
-from vrnet.networks.capture import WARM_UP, recorded
+from vrnet.networks.capture import WARM_UP, laid_out, recorded
 from vrnet.training.augmentation import changed
-from vrnet.training.loss import Loss, huber, squared
+from vrnet.training.loss import SIAMESE, Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.recompute import Recomputed, again
 from vrnet.training.settings import Training
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
-
-CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
 class Trainer:
@@ -31,7 +31,7 @@ class Trainer:
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
         if on_gpu:
-            self.model.to(memory_format=CHANNELS_LAST[len(pairs.shape)])  # type: ignore[call-overload]
+            laid_out(self.model, len(pairs.shape))
         rate = torch.tensor(settings.rate, device=fabric.device)
         self.optimizer = Adam(self.model.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
         trained = Recomputed(self.model) if settings.recompute else self.model
@@ -51,7 +51,7 @@ class Trainer:
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
         """The pairs of a step, changed; on several devices, the part of this one."""
-        torch.manual_seed((self.settings.seed << 32) + number)
+        torch.manual_seed(int(SeedSequence((self.settings.seed, number)).generate_state(1)[0]))
         size, augmentation = self.settings.batch, self.settings.augmentation
         chosen = torch.randint(len(self.pairs.index), (size,))
         mine, there = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
@@ -73,4 +73,4 @@ class Trainer:
 
 def loss_of(method: Learned, alpha: float) -> Loss:
     """The paper's loss; for Siamese that of its authors."""
-    return Loss(alpha, squared, huber) if isinstance(method, Siamese) else Loss(alpha)
+    return replace(SIAMESE, alpha=alpha) if isinstance(method, Siamese) else Loss(alpha)

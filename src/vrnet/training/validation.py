@@ -1,6 +1,8 @@
 """How a model does on pairs it is not trained on: the loss and, where there are labels, the mean Dice."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isnan
 
 import torch
 from jaxtyping import Float, UInt8
@@ -17,13 +19,23 @@ Scores = dict[str, float]
 def validated(model: nn.Module, prepared: Prepared, loss: Loss, device: torch.device) -> Scores:
     """val_loss, and val_dice where there are labels: of each structure over the pairs of a subject, of the structures,
     of the subjects, each time the mean."""
+    with in_use(model):
+        found = [scored(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
+    losses, dices = (torch.stack(column) for column in zip(*found, strict=True))
+    mean_dice = dices.nanmean().item()
+    return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
+
+
+@contextmanager
+def in_use(model: nn.Module) -> Iterator[None]:
+    """As it will be used: it learns nothing from what it sees, by gradients or by averages that it keeps."""
     was_training = model.training
     model.eval()
-    with torch.no_grad():
-        found = [scored(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
-    model.train(was_training)
-    losses, dices = (torch.stack(column).nanmean().item() for column in zip(*found, strict=True))
-    return {"val_loss": losses} | ({"val_dice": dices} if dices == dices else {})
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
 
 
 def scored(

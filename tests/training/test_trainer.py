@@ -1,0 +1,88 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.training.test_fit import QUICK
+from vrnet.methods.learned import learned
+from vrnet.training.loss import SIAMESE, Loss
+from vrnet.training.pairs import Pairs
+from vrnet.training.trainer import Trainer, loss_of
+
+CPU = torch.device("cpu")
+
+
+def one_of(rank, devices):
+    """What Fabric tells a process about itself, of several."""
+    backward = lambda value: value.backward()  # noqa: E731
+    return SimpleNamespace(
+        device=CPU, global_rank=rank, world_size=devices, setup=lambda *parts: parts, backward=backward
+    )
+
+
+def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
+    how = replace(QUICK, **{"batch": 4, **settings})
+    return Trainer(one_of(rank, devices), learned(name), Pairs.of(hearts(d, [0, 1, 2])), how)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_what_devices_draw_are_the_parts_of_one_draw(d, devices, hearts):
+    whole = trainer(hearts, d).draw(5)
+    for rank in range(devices):
+        part = trainer(hearts, d, rank, devices).draw(5)
+        assert all(torch.equal(mine, all_[rank::devices]) for mine, all_ in zip(part, whole, strict=True))
+        assert len(part[0]) == 4 // devices
+
+
+def test_what_a_step_draws_depends_on_its_number_and_the_seed_alone(hearts):
+    one, other = trainer(hearts), trainer(hearts, seed=1)
+    first = one.draw(3)
+    one.draw(4)
+    torch.rand(7)
+    assert all(torch.equal(a, b) for a, b in zip(one.draw(3), first, strict=True))
+    assert not torch.equal(one.draw(4)[0], first[0])
+    assert not torch.equal(other.draw(3)[0], first[0])
+
+
+def test_without_augmentation_the_pairs_are_those_of_the_data(hearts):
+    I0, I1 = trainer(hearts, augmentation=None).draw(0)
+    samples = hearts(2, [0, 1, 2]).samples
+    for a, b in zip(I0, I1, strict=True):
+        assert any(torch.equal(a, one.fixed[0]) and torch.equal(b, one.moving[0]) for one in samples)
+
+
+def test_the_rate_of_a_step_is_that_of_the_settings(hearts):
+    """Adam's first step moves every weight that has a gradient by the rate; so does each while gradients are alike."""
+    steps = 10
+    for number in (0, 5, 8):
+        one = trainer(hearts, steps=steps, rate=1e-3, name="VoxelMorph-w4")
+        before = [parameter.detach().clone() for parameter in one.model.parameters()]
+        one.step(number)
+        moved = torch.cat([(a - b).abs().flatten() for a, b in zip(one.model.parameters(), before, strict=True)])
+        expected = {0: 1e-3, 5: 1e-3, 8: 0.4e-3}[number]
+        assert moved.max().item() == pytest.approx(expected, rel=1e-2)
+
+
+def test_the_loss_of_a_step_is_that_of_its_pairs_before_it(hearts):
+    one, again = trainer(hearts), trainer(hearts)
+    I0, I1 = again.draw(2)
+    assert one.step(2) == Loss(QUICK.alpha)(I0, I1, again.model(I0, I1, again.pairs.spacing))
+
+
+def test_a_step_is_the_mean_of_the_devices_parts(hearts):
+    """The gradient of the whole batch is the mean of those of its parts, which Lightning takes."""
+    gradients = []
+    for rank, devices in ((0, 1), (0, 2), (1, 2)):
+        one = trainer(hearts, rank=rank, devices=devices)
+        one.step(0)
+        gradients.append([parameter.grad for parameter in one.model.parameters()])
+    for whole, *parts in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, sum(parts) / 2, rtol=1e-4, atol=1e-9)
+
+
+def test_siamese_is_trained_by_its_own_loss():
+    assert loss_of(learned("Siamese"), 1e-4) == SIAMESE
+    assert loss_of(learned("Siamese"), 0.3).alpha == 0.3
+    for name in ("R-L1-3x2", "VoxelMorph", "3xRC-Net"):
+        assert loss_of(learned(name), 0.3) == Loss(0.3)
