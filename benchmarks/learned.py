@@ -1,4 +1,4 @@
-"""Learned methods side by side on one GPU: trained at once, each on a stream of its own, then measured on test subjects.
+"""Learned methods side by side on one GPU: trained at once, each on its own stream, then measured on test subjects.
 
     vrnet prepare --data acdc --root ACDC --out acdc.npz
     python benchmarks/learned.py acdc.npz C-L2-3x1-w32 R-L2-3x2-w32 VoxelMorph-w32 --seeds 0 1 2 --out learned.csv

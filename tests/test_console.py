@@ -1,6 +1,9 @@
+import pytest
 from rich.console import Console
 
-from vrnet.console import metrics_table, stages
+from vrnet import console
+from vrnet.console import best_score, how_it_goes, metrics_table, say, silence, stages, training_bar
+from vrnet.training.fit import Moment
 
 METRICS = {
     "method": "TV-L1",
@@ -50,3 +53,51 @@ def test_stages_are_shown_on_the_error_stream(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "100%" in err
+
+
+def moment(step=12_345, thetas=(), scores=None):
+    return Moment(step, 20_000, 0.0123, scores or {}, list(thetas), 52.14)
+
+
+def test_the_training_bar_says_how_it_goes():
+    assert how_it_goes(moment()) == "12345/20000, loss .0123, 52.1 steps/s"
+    labelled = moment(thetas=(0.098, 0.1131), scores={"val_dice": 0.801})
+    assert how_it_goes(labelled) == "12345/20000, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s"
+
+
+def test_the_training_bar_fits_a_terminal_with_six_thetas(monkeypatch):
+    terminal = Console(width=100, force_terminal=True, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    monkeypatch.setattr(console, "bars", terminal)
+    with training_bar("R-L2-6x1-w32") as watch:
+        watch(moment(thetas=(0.1, 0.2, 0.3, 0.4, 0.5, 0.09), scores={"val_dice": 0.801}))
+    shown = terminal.export_text().splitlines()[-1]
+    assert "12345/20000, loss .0123, Dice .801, θ .090–.500, 52.1 steps/s" in shown
+    assert shown.rstrip().endswith(("-:--:--", ":00"))
+
+
+def test_in_a_file_there_is_a_line_a_validation(capsys):
+    with training_bar("R-L1-1x1") as watch:
+        for step in range(10, 50, 5):
+            watch(moment(step, scores={"step": step // 20 * 20} if step >= 20 else {}))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("20/", "40/"))]
+    assert len(lines) == 2
+
+
+def test_the_best_row_is_told_by_what_it_was_chosen_by():
+    assert best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}) == "after 40 steps: Dice 0.750"
+    assert best_score({"step": 40, "val_loss": 0.02}) == "after 40 steps: loss 0.0200"
+
+
+@pytest.fixture
+def quiet_again():
+    yield
+    console.screen.quiet = console.bars.quiet = False
+
+
+def test_a_silenced_process_shows_errors_only(capsys, quiet_again):
+    silence()
+    with stages() as stage:
+        stage("reading")(0.5)
+    say("a line")
+    console.errors.print("wrong")
+    assert capsys.readouterr() == ("", "wrong\n")

@@ -39,6 +39,14 @@ def test_a_successful_writing_takes_the_old_file_s_place(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_may_be_read_by_whoever_may_read_its_neighbours(tmp_path):
+    """Whatever the library that wrote it had in mind: safetensors, for one, lets nobody else read."""
+    (tmp_path / "neighbour").touch()
+    with written_whole(tmp_path / "x") as temporary:
+        temporary.touch(mode=0o600)
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "neighbour").stat().st_mode
+
+
 def test_what_cannot_be_written_at_all_says_why(tmp_path):
     (tmp_path / "file").touch()
     with (

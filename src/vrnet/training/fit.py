@@ -93,6 +93,30 @@ def fit(
         return course.go(watch, is_asked)
 
 
+class Pace:
+    """Steps a second since the last look; a look waits for the GPU, so it is due now and then only."""
+
+    def __init__(self, done: int) -> None:
+        self.looked, self.done = perf_counter(), done
+
+    @property
+    def is_due(self) -> bool:
+        return perf_counter() - self.looked > LOOK_EVERY
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done meanwhile takes no time."""
+        start = perf_counter()
+        yield
+        self.looked += perf_counter() - start
+
+    def since(self, done: int) -> float:
+        """Steps a second since this was last asked."""
+        before, self.looked = self.looked, perf_counter()
+        steps, self.done = done - self.done, done
+        return steps / (self.looked - before)
+
+
 class Course:
     """The steps of a run, from where it was left."""
 
@@ -105,28 +129,19 @@ class Course:
         self.logs = Logs(run.folder, self.done) if self.fabric.is_global_zero else None
 
     def go(self, watch: Watch, is_asked: Callable[[], bool]) -> Fitted:
-        steps, looked, before = self.settings.steps, perf_counter(), self.done
+        """Every step that is left, unless asked to stop."""
+        steps, pace = self.settings.steps, Pace(self.done)
         while self.done < steps:
             loss = self.trainer.step(self.done)
             self.total += loss
             self.done += 1
             if self.done % self.settings.validate_every == 0 or self.done == steps:
-                paused = perf_counter()
-                self.look()
-                looked += perf_counter() - paused
-            if perf_counter() - looked > LOOK_EVERY or self.done == steps:
-                value, now = loss.item(), perf_counter()
-                watch(
-                    Moment(
-                        self.done,
-                        steps,
-                        value,
-                        self.rows[-1] if self.rows else {},
-                        thetas(self.trainer.model),
-                        (self.done - before) / (now - looked),
-                    )
-                )
-                looked, before = now, self.done
+                with pace.paused():
+                    self.look()
+            if pace.is_due or self.done == steps:
+                latest = self.rows[-1] if self.rows else {}
+                found = loss.item(), latest, thetas(self.trainer.model)
+                watch(Moment(self.done, steps, *found, pace.since(self.done)))
             if self.is_to_stop(is_asked):
                 self.keep()
                 break
