@@ -221,3 +221,12 @@ def test_gradients_flow_through_warp(d, random):
     assert gradcheck(fields.warp, (I, u))
     assert gradcheck(fields.compose, (u, u.detach().flip(2).requires_grad_()))
     assert gradcheck(lambda v: fields.determinant(fields.jacobian(v)), (u,))
+
+
+def test_nothing_is_copied_from_the_host_while_fields_are_scaled(d, random, monkeypatch):
+    """Or they could not be recorded on a GPU."""
+    u = random(1, d, *SHAPES[d])
+    monkeypatch.setattr(torch.Tensor, "new_tensor", None)
+    factors = (2.0, 3.0, 0.5)[:d]
+    assert torch.equal(fields.scale(u, factors)[:, 1], 3 * u[:, 1])
+    assert fields.resize_field(u, tuple(2 * n for n in SHAPES[d])).shape[1] == d

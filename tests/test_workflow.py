@@ -6,12 +6,14 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
 from tests.data.test_acdc import root  # noqa: F401
+from tests.evaluation.test_cohort import pairs_of
 from tests.models import card, saved, trained
 from vrnet import BadInput, Image, Trained, demo, load_method, parse, write_image
+from vrnet.cohorts import run_cohort
 from vrnet.data.phantom import phantom
 from vrnet.images.points import Points
 from vrnet.methods.learned import learned
-from vrnet.workflow import Case, outcome, point_error, read_case, run, run_cohort, transform_of, write_json
+from vrnet.workflow import Case, outcome, point_error, read_case, run, transform_of, write_json
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +143,12 @@ def test_a_trained_model_is_measured_on_a_cohort(root, tmp_path):  # noqa: F811
             parameter.data.fill_(20.0)
     near = Trained(card("R-L2-1x1-zeros-w2"), model, "near.safetensors")
     found, nothing = (
-        run_cohort(quiet, method, "acdc", root, "test", tmp_path / str(method)) for method in (near, parse("identity"))
+        run_cohort(quiet, method, pairs_of(root), tmp_path / str(method)) for method in (near, parse("identity"))
     )
     assert (found["method"], found["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
     assert nothing["weights"] is None
     for column in ("dice_mean", "hd_mean"):
         assert found["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
     with pytest.raises(BadInput, match="3D model"):
-        run_cohort(quiet, trained(d=3), "acdc", root, "test", tmp_path / "out")
+        run_cohort(quiet, trained(d=3), pairs_of(root), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -29,7 +29,7 @@ def scale(u: Float[Tensor, "b d *s"], factors: Edges) -> Float[Tensor, "b d *s"]
     """Component i of u times factors[i]; u itself where all are 1."""
     if set(factors) == {1.0}:
         return u
-    return u * u.new_tensor(factors).view(1, -1, *[1] * (u.dim() - 2))
+    return torch.stack([component * factor for component, factor in zip(u.unbind(1), factors, strict=True)], dim=1)
 
 
 def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
@@ -246,6 +246,5 @@ def resize(I: Float[Tensor, "b c *s"], shape: tuple[int, ...]) -> Float[Tensor, 
 
 def resize_field(u: Float[Tensor, "b d *s"], shape: tuple[int, ...]) -> Float[Tensor, "b d *t"]:
     """u on a grid of another shape over the same extent; displacements are counted in the new voxels."""
-    scale = [(m - 1) / max(n - 1, 1) for n, m in zip(u.shape[2:], shape, strict=True)]
-    resized = functional.interpolate(u, size=shape, mode=LINEAR[len(shape)], align_corners=True)
-    return resized * u.new_tensor(scale).view(1, -1, *[1] * len(shape))
+    factors = tuple((m - 1) / max(n - 1, 1) for n, m in zip(u.shape[2:], shape, strict=True))
+    return scale(functional.interpolate(u, size=shape, mode=LINEAR[len(shape)], align_corners=True), factors)

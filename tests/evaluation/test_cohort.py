@@ -8,17 +8,25 @@ import torch
 
 from tests.data.test_acdc import root  # noqa: F401
 from vrnet import BadInput, parse
+from vrnet.cohorts import run_cohort
 from vrnet.data import acdc
 from vrnet.data.acdc import ACDC
 from vrnet.data.phantoms import Phantoms
+from vrnet.data.prepared import Prepared
 from vrnet.evaluation.cohort import measured, summarised, write_rows
 from vrnet.evaluation.metrics import contour_hausdorff, dice
-from vrnet.workflow import run_cohort
 
 COLUMNS = (
     "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
     "jacobian_gradient seconds"
 )
+
+
+def pairs_of(root):  # noqa: F811
+    """The test split of a folder."""
+    data = ACDC(root)
+    samples = tuple(data.prepare(name, "evaluation") for name in data.subjects("test"))
+    return Prepared("acdc", "test", samples, data.structures, data.between)
 
 
 def test_a_subject_s_score_is_the_mean_of_its_slices(root):  # noqa: F811
@@ -52,7 +60,7 @@ def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
 
 def test_a_cohort_is_a_table_and_a_summary(root, tmp_path):  # noqa: F811
     ticks = []
-    summary = run_cohort(lambda name: ticks.append, parse("TV-L1"), "acdc", root, "test", tmp_path / "out")
+    summary = run_cohort(lambda name: ticks.append, parse("TV-L1"), pairs_of(root), tmp_path / "out")
     with (tmp_path / "out" / "metrics.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert row["subject"] == "patient001"
@@ -68,7 +76,7 @@ def test_a_cohort_is_a_table_and_a_summary(root, tmp_path):  # noqa: F811
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_cohort_is_measured_on_the_device_that_is_named(root, tmp_path):  # noqa: F811
     with pytest.raises(BadInput, match="no CUDA"):
-        run_cohort(lambda name: lambda part: None, parse("TV-L1"), "acdc", root, "test", tmp_path / "out", "cuda")
+        run_cohort(lambda name: lambda part: None, parse("TV-L1"), pairs_of(root), tmp_path / "out", "cuda")
     assert not list(tmp_path.iterdir())
 
 

@@ -153,3 +153,13 @@ def test_every_learned_method_has_a_name(name):
 def test_an_unknown_learned_method_is_refused():
     with pytest.raises(BadInput, match="try R-L1-3x2"):
         learned("RC-Net")
+
+
+@pytest.mark.parametrize("method", ["U-L2-6x1-w4", "U-L1-3x2-w4"])
+def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    torch.manual_seed(0)
+    model = learned(method).build(d)
+    model(I0, I1).square().mean().backward()
+    strongest = [max(w.grad.abs().max().item() for w in part.parameters()) for part in (model.init, *model.parts)]
+    assert min(strongest) > 1e-6

@@ -6,6 +6,7 @@ from torch import nn
 from torch.optim import Adam
 
 from vrnet.errors import BadInput
+from vrnet.networks.capture import laid_out
 from vrnet.training.run import Run
 
 CONFIG = {"method": "R-L1-1x1", "training": {"steps": 5, "rates": (1.0, 2.0)}}
@@ -119,3 +120,15 @@ def test_a_folder_that_cannot_be_written_in_is_refused(tmp_path):
     (tmp_path / "run" / "weights.safetensors").mkdir(parents=True)
     with pytest.raises(BadInput, match=r"weights\.safetensors is a folder"):
         Run(tmp_path / "run").check(resume=False)
+
+
+def test_what_the_optimiser_keeps_lies_in_memory_as_its_parameter_does(tmp_path):
+    model = laid_out(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)), 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.rand(1, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    Run(tmp_path).save(1, model, optimizer, torch.zeros(()))
+    Run(tmp_path).restore(model, optimizer)
+    for parameter, kept in optimizer.state.items():
+        assert kept["exp_avg"].stride() == kept["exp_avg_sq"].stride() == parameter.stride()
+    assert not model[0].weight.is_contiguous()

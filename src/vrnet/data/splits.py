@@ -17,6 +17,8 @@ def listed(path: Path, split: str) -> list[str]:
 
 def members(splits: dict[str, str], split: str, path: Path) -> list[str]:
     """Those of a split, out of {subject: split}; BadInput, which names the splits there are, if there are none."""
+    if lost := [subject for subject, own in splits.items() if not own]:
+        raise BadInput(f"{path} does not say in which split {lost[0]} is: fill the column in")
     found = [subject for subject, own in splits.items() if own == split]
     if not found:
         known = ", ".join(sorted(set(splits.values()))) or "none"

@@ -16,12 +16,18 @@ from vrnet.errors import BadInput
 from vrnet.methods.identity import no_motion
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual
-from vrnet.networks.unet import unet
+from vrnet.networks.unet import awake, unet
 from vrnet.variational.cascade import Cascade, Initializer, ReleasedStep, Spacing, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
 
+
+def plain(net: nn.Module) -> nn.Module:
+    """The paper's U."""
+    return Plain(awake(net))
+
+
 WIDTHS = {2: 64, 3: 8}
-DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": Plain, "C": Recurse}
+DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
 DATA_STEPS = {"L1": l1_step, "L2": l2_step}
 STEPS = {"paper": Step, "released": ReleasedStep}
 

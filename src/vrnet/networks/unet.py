@@ -81,6 +81,18 @@ def unet(d: int, inputs: int, width: int) -> UNet:
     return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
 
 
+def awake(net: nn.Module) -> nn.Module:
+    """A network that passes on what it sees from the start (He initialisation, the last layer too).
+
+    For a plain denoiser: one whose output starts near zero would hide all that comes before it."""
+    for module in net.modules():
+        if isinstance(module, (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    return net
+
+
 def nearly_zero(head: nn.Module) -> nn.Module:
     """A last layer whose output starts near zero, so that an untrained residual network is near the identity."""
     for name, parameter in head.named_parameters():

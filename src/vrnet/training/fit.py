@@ -187,10 +187,8 @@ class Course:
 
     @property
     def best(self) -> Row:
-        """The row of highest Dice on validation, or of lowest loss where it has no labels; the first of equals."""
-        has_dice = bool(self.rows) and "val_dice" in self.rows[0]
-        score = (lambda row: row["val_dice"]) if has_dice else (lambda row: -row["val_loss"])
-        return max(self.rows, key=score, default={})
+        """The row of highest Dice on validation, where it has labels; of equals that of lowest loss."""
+        return max(self.rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]), default={})
 
 
 def check_shares(batch: int, devices: int, nodes: int) -> None:

@@ -101,12 +101,20 @@ class Run:
                 number, part = name.split(".")
                 state.setdefault(int(number), {})[part] = tensor
             optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
+            lay_out(optimizer)
             return step, tensors["total"]
         except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
             raise self.damaged(CHECKPOINT) from error
 
     def damaged(self, name: str) -> BadInput:
         return BadInput(f"{self.folder / name} is damaged, so the run cannot go on: train again in another folder")
+
+
+def lay_out(optimizer: Optimizer) -> None:
+    """Give what the optimiser keeps of each parameter its layout in memory, which fused steps take for granted."""
+    for parameter, kept in optimizer.state.items():
+        for name in kept.keys() - {"step"}:
+            kept[name] = torch.empty_like(parameter).copy_(kept[name])
 
 
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -34,7 +34,7 @@ class Trainer:
             laid_out(self.model, len(pairs.shape))
         rate = torch.tensor(settings.rate, device=fabric.device)
         self.optimizer = Adam(self.model.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
-        trained = Recomputed(self.model) if settings.recompute else self.model
+        trained = Recomputed(self.model) if settings.recompute and self.model.steps else self.model
         self._model, self._optimizer = fabric.setup(trained, self.optimizer)
         self._advance = self.advance
         self._warm_up = WARM_UP if on_gpu and fabric.world_size == 1 else -1

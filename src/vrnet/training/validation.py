@@ -44,12 +44,10 @@ def scored(
     """The loss and the mean Dice of a subject; NaN where it has no labels."""
     I0, I1 = sample.fixed.to(device), sample.moving.to(device)
     u = model(I0, I1, sample.spacing)
-    if sample.fixed_labels is None or sample.moving_labels is None:
+    if sample.fixed_labels is None or sample.moving_labels is None or not structures:
         return loss(I0, I1, u), torch.full((), torch.nan, device=device)
-    warped = warp_labels(sample.moving_labels.to(device), u)
-    return loss(I0, I1, u), dices(sample.fixed_labels.to(device), warped, list(structures.values())).nanmean(
-        0
-    ).nanmean()
+    masks = sample.fixed_labels.to(device), warp_labels(sample.moving_labels.to(device), u)
+    return loss(I0, I1, u), dices(*masks, list(structures.values())).nanmean(0).nanmean()
 
 
 def dices(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
