@@ -441,6 +441,8 @@ def train(
     from vrnet.training.fit import fit, is_first_process
     from vrnet.training.run import Run
     from vrnet.training.settings import settings
+    from vrnet.training.trainer import loss_of
+    from vrnet.training.validation import unregistered
 
     chosen, source, _ = trainable(method), Source(data, root, split_file, cache, skip_broken), device_named(device)
     Run(out).check(resume)
@@ -468,7 +470,7 @@ def train(
     if not done.is_finished:
         say(f"Stopped after {done.step} of {how.steps} steps. Go on with the same command and --resume.")
         sys.exit(130 if is_first else 0)  # Lightning kills all when one that it started fails
-    say(f"Best on validation {best_score(done.best)}.")
+    say(f"Best on validation {best_score(done.best, unregistered(val, loss_of(chosen, how.alpha)))}.")
     say(f"Wrote weights.safetensors, metrics.csv and config.json in {out}.")
 
 

@@ -96,10 +96,10 @@ def short(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
-def best_score(row: Mapping[str, int | float]) -> str:
-    """The row of metrics.csv whose model was kept, in words."""
-    score = f"Dice {row['val_dice']:.3f}" if "val_dice" in row else f"loss {row['val_loss']:.4f}"
-    return f"after {row['step']} steps: {score}"
+def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> str:
+    """The row of metrics.csv whose model was kept, beside what there was before registration, in words."""
+    name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in row else ("loss", "val_loss", 4)
+    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
 
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:

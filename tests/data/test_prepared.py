@@ -164,5 +164,5 @@ def test_what_is_whole_stays_in_the_cache_while_the_broken_are_mended(toy, cache
 def test_with_nobody_left_there_is_nothing_to_go_on_with(toy, cache):
     for path in toy.root.iterdir():
         path.write_text("rubbish")
-    with pytest.raises(BadInput, match=r"3 of 3 subjects of toy(.|\n)*s2.*\nmend them$"):
+    with pytest.raises(BadInput, match=r"3 of 3 subjects of toy(.|\n)*s2.*\nmend them; or is this the wrong folder\?$"):
         prepared(toy, "train", "training", cache, skip_broken=True)

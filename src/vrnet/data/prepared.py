@@ -12,6 +12,8 @@ from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.images.files import check_folder
 
+MANY = 20
+"""Subjects that are named at once."""
 __all__ = ["Prepared", "load_pack", "prepared", "save_pack"]
 
 
@@ -83,9 +85,14 @@ def account(broken: Mapping[str, str], data: str, count: int, say: Callable[[str
     """Say who is left out, and why; BadInput if nobody listens, or nobody is left."""
     reasons = [f"{subject}: {reason}" for subject, reason in broken.items()]
     if broken and (say is None or len(broken) == count):
-        way = "mend them" if len(broken) == count else "mend them, or go on without them: --skip-broken"
+        way = (
+            "mend them; or is this the wrong folder?"
+            if len(broken) == count
+            else "mend them, or go on without them: --skip-broken"
+        )
         head = f"{len(broken)} of {count} subjects of {data} cannot be used:"
-        raise BadInput("\n  ".join([head, *reasons]) + f"\n{way}")
+        rest = [f"and {len(broken) - MANY} more"] if len(broken) > MANY else []
+        raise BadInput("\n  ".join([head, *reasons[:MANY], *rest]) + f"\n{way}")
     if say is not None:
         for reason in reasons:
             say(f"left out {reason}")

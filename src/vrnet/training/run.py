@@ -38,10 +38,13 @@ class Run:
 
     def check_same(self, config: Mapping[str, Any]) -> None:
         """BadInput if the run was begun otherwise."""
-        begun = self.config() if self.is_begun else as_json(config)
-        differing = [key for key, value in as_json(config).items() if begun.get(key) != value]
-        if differing:
-            raise BadInput(f"{self.folder} was begun with another {differing[0]}: resume with the same options")
+        if not self.is_begun:
+            return
+        begun, asked = flat(self.config()), flat(as_json(config))
+        for key, value in asked.items():
+            if begun.get(key) != value:
+                was = f"other {key}" if isinstance(value, dict) else f"{key} {begun.get(key)}, not {value}"
+                raise BadInput(f"{self.folder} was begun with {was}: resume with the same, or choose another folder")
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what is to be done, unless that was begun before."""
@@ -120,6 +123,11 @@ def lay_out(optimizer: Optimizer) -> None:
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those whose names begin so, by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """With the settings of the training beside the rest."""
+    return {key: value for key, value in config.items() if key != "training"} | dict(config.get("training", {}))
 
 
 def as_json(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from vrnet.data.prepared import Prepared
 from vrnet.data.sample import Sample
 from vrnet.fields import warp_labels
+from vrnet.methods.identity import no_motion
 from vrnet.training.loss import Loss
+from vrnet.variational.cascade import Cascade
 
 Scores = dict[str, float]
 
@@ -24,6 +26,11 @@ def validated(model: nn.Module, prepared: Prepared, loss: Loss, device: torch.de
     losses, dices = (torch.stack(column) for column in zip(*found, strict=True))
     mean_dice = dices.nanmean().item()
     return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
+
+
+def unregistered(prepared: Prepared, loss: Loss) -> Scores:
+    """The same of no motion at all."""
+    return validated(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
 
 
 @contextmanager
