@@ -78,3 +78,15 @@ def test_parts_of_a_draw_make_the_whole(rows, smooth_image):
     part = changed(I0[rows], I1[rows], change.part(rows, torch.device("cpu")))
     assert torch.equal(part[0], whole[0][rows])
     assert torch.equal(part[1], whole[1][rows])
+
+
+def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
+    allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=True)
+    change = allowed.draw(2000, SHAPES[d], (1.0,) * d)
+    t, g = change.affine[..., -1], change.gamma.log()
+    for found, most in ((t, 0.2), (g, 0.5)):
+        assert 0.98 * most < found.abs().max() <= most
+        assert found.mean().abs() < 0.05 * most
+    assert 0.45 < change.swap.float().mean() < 0.55
+    mirrored = change.affine[..., :-1].diagonal(dim1=1, dim2=2) < 0
+    assert ((0.45 < mirrored.float().mean(0)) & (mirrored.float().mean(0) < 0.55)).all()

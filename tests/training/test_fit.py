@@ -124,7 +124,7 @@ def test_a_folder_with_a_run_is_not_overwritten(hearts, tmp_path):
         fit(learned(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
     with pytest.raises(BadInput, match="begun with method"):
         fit(learned("R-L2-1x1-w2"), one, one, QUICK, tmp_path, device="cpu", resume=True)
-    with pytest.raises(BadInput, match="begun with alpha 0.05, not 0.2"):
+    with pytest.raises(BadInput, match=r"begun with alpha 0\.05, not 0\.2"):
         fit(learned(NAMES[2]), one, one, replace(QUICK, alpha=0.2), tmp_path, device="cpu", resume=True)
     assert fit(learned(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
 

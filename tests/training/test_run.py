@@ -66,7 +66,7 @@ def test_a_run_is_gone_on_with_only_if_asked_and_only_as_it_was_begun(run):
         run.check(resume=False)
     run.check(resume=True)
     run.check_same(CONFIG)
-    with pytest.raises(BadInput, match="begun with steps .*, not 6"):
+    with pytest.raises(BadInput, match=r"begun with steps .*, not 6"):
         run.check_same(CONFIG | {"training": {"steps": 6}})
     run.begin(CONFIG | {"method": "another"})
     assert json.loads((run.folder / "config.json").read_text())["method"] == CONFIG["method"]

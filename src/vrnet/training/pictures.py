@@ -27,7 +27,7 @@ def strip(
 def lines(I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
     """A grid of soft lines across the first two axes, since sharp ones break where they are warped."""
     x, y = (torch.arange(n, device=I.device) % EVERY * (2 * pi / EVERY) for n in I.shape[2:4])
-    waves = torch.maximum(x.cos()[:, None], y.cos()).clamp(min=0).square()
+    waves = torch.maximum(x.cos()[:, None], y.cos()).clamp(min=0).pow(4)
     return waves.view(1, 1, *waves.shape, *[1] * (I.dim() - 4)).expand_as(I)
 
 
