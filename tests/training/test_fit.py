@@ -14,7 +14,7 @@ from vrnet.errors import BadInput
 from vrnet.methods.learned import learned
 from vrnet.methods.weights import load_weights
 from vrnet.training.augmentation import Augmentation
-from vrnet.training.fit import asked_to_stop, fit, is_first_process
+from vrnet.training.fit import asked_to_stop, card_of, fit, is_first_process
 from vrnet.training.settings import Training
 
 QUICK = Training(steps=6, batch=2, rate=1e-3, validate_every=3, augmentation=Augmentation(tilt=5.0))
@@ -176,3 +176,9 @@ def test_a_signal_is_a_wish_to_stop_and_a_second_ctrl_c_is_not_waited_for(number
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_the_card_says_how_images_were_scaled(hearts):
+    cards = [card_of(learned(NAMES[2]), hearts(2, [0, 1], between=between), QUICK) for between in (False, True)]
+    assert "both images together" in cards[0].normalisation
+    assert "each image alone" in cards[1].normalisation
