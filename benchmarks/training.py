@@ -19,8 +19,8 @@ from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
 from vrnet.methods.learned import learned
-from vrnet.networks.capture import captured, laid_out
-from vrnet.training.fit import launched, own_stream
+from vrnet.networks.capture import captured, laid_out, own_stream
+from vrnet.training.fit import launched
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.settings import Training

@@ -1,11 +1,13 @@
 """Functions on a GPU recorded once and replayed: no kernel waits for Python to launch it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 WARM_UP = 3
+Stream = torch.cuda.Stream
 LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 
@@ -43,3 +45,15 @@ def captured(function: Callable[..., Tensor], *examples: Tensor) -> Callable[...
         replay = recorded(function, *examples)
     torch.cuda.current_stream().wait_stream(stream)
     return replay
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[Stream | None]:
+    """A stream of its own on a GPU, since what is recorded must not run on the default one; none elsewhere."""
+    if device.type != "cuda":
+        yield None
+        return
+    stream = Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield stream

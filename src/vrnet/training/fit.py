@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -24,6 +24,7 @@ from vrnet.data.prepared import Prepared
 from vrnet.errors import BadInput
 from vrnet.methods.learned import Learned
 from vrnet.methods.weights import Card, save_weights
+from vrnet.networks.capture import own_stream
 from vrnet.training.logs import Logs, thetas
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import WEIGHTS, Row, Run
@@ -128,25 +129,41 @@ class Course:
         self.total = self.total.to(self.fabric.device)
         self.rows = [row for row in run.rows() if row["step"] <= self.done]
         self.logs = Logs(run.folder, self.done) if self.fabric.is_global_zero else None
+        self.pace = Pace(self.done)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.done == self.settings.steps
 
     def go(self, watch: Watch, is_asked: Callable[[], bool]) -> Fitted:
         """Every step that is left, unless asked to stop."""
-        steps, pace = self.settings.steps, Pace(self.done)
-        while self.done < steps:
-            loss = self.trainer.step(self.done)
-            self.total += loss
-            self.done += 1
-            if self.done % self.settings.validate_every == 0 or self.done == steps:
-                with pace.paused():
-                    self.look()
-            if pace.is_due or self.done == steps:
-                latest = self.rows[-1] if self.rows else {}
-                found = loss.item(), latest, thetas(self.trainer.model)
-                watch(Moment(self.done, steps, *found, pace.since(self.done)))
+        while not self.is_finished:
+            loss = self.advance(*self.trainer.draw(self.done))
+            if self.pace.is_due or self.is_finished:
+                watch(self.moment(loss))
             if self.is_to_stop(is_asked):
                 self.keep()
                 break
-        return Fitted(self.done, self.done == steps, self.best)
+        return self.fitted
+
+    def advance(self, I0: Tensor, I1: Tensor) -> Tensor:
+        """The next step, with these pairs, and a look where one is due; its loss."""
+        loss = self.trainer.learn(self.done, I0, I1)
+        self.total += loss
+        self.done += 1
+        if self.done % self.settings.validate_every == 0 or self.is_finished:
+            with self.pace.paused():
+                self.look()
+        return loss
+
+    def moment(self, loss: Tensor) -> Moment:
+        latest = self.rows[-1] if self.rows else {}
+        found = loss.item(), latest, thetas(self.trainer.model)
+        return Moment(self.done, self.settings.steps, *found, self.pace.since(self.done))
+
+    @property
+    def fitted(self) -> Fitted:
+        return Fitted(self.done, self.is_finished, self.best)
 
     def look(self) -> None:
         """Validate, write the row, keep the model if it is the best so far, and where the run stands."""
@@ -271,10 +288,3 @@ def asked_to_stop() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def own_stream(device: torch.device) -> AbstractContextManager[Any]:
-    """A stream of its own on a GPU, since what is recorded must not run on the default one."""
-    if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]

@@ -41,7 +41,10 @@ class Trainer:
 
     def step(self, number: int) -> Tensor:
         """Take one; its loss, which the next one may overwrite."""
-        I0, I1 = self.draw(number)
+        return self.learn(number, *self.draw(number))
+
+    def learn(self, number: int, I0: Tensor, I1: Tensor) -> Tensor:
+        """Take a step with these pairs."""
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
         if self._warm_up == 0:
