@@ -17,6 +17,7 @@ from vrnet.console import (
     metrics_table,
     say,
     screen,
+    sheet_table,
     silence,
     stages,
     summary_table,
@@ -472,6 +473,65 @@ def train(
         sys.exit(130 if is_first else 0)  # Lightning kills all when one that it started fails
     say(f"Best on validation {best_score(done.best, unregistered(val, loss_of(chosen, how.alpha)))}.")
     say(f"Wrote weights.safetensors, metrics.csv and config.json in {out}.")
+
+
+@command
+def paper(
+    kind: Annotated[Literal["table", "figure"], tyro.conf.Positional],
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    root: Root = None,
+    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE", help_behavior_hint="(default: the one in the paper)")] = "",
+    out: Folder = Path("results"),
+    budget: Literal["paper", "short", "quick"] = "short",
+    quick: Flag = False,
+    seeds: int = 1,
+    at_once: int = 4,
+    device: Device = "auto",
+    split_file: Maybe = None,
+    cache: MaybeFolder = None,
+    skip_broken: Flag = False,
+) -> None:
+    """Make a table or a figure of the paper, what was published beside what is measured.
+
+    Tables: ablation, initialisation, acdc, ukbb, cmr3d, hippocampus, runtime. Figures: parameterisations, alpha,
+    cascades, visual, boxplots, denoising.
+
+    What is missing is trained and measured first, and kept in DIR, a folder a method with a row a subject; what is
+    there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. Writes tables in DIR/tables, as
+    Markdown, CSV and LaTeX, and figures in DIR/figures, with their numbers.
+
+    Args:
+        kind: What is to be made.
+        name: Which one.
+        root: The folder of the data set, with split.csv in it. The tables ukbb and cmr3d are made on phantoms where
+            none is given.
+        data: Another data set of the same dimension, or a file that `vrnet prepare` wrote.
+        out: Where results are kept, and looked for.
+        budget: What is spent on each learned method. paper: its width and steps; short: narrow networks and a tenth
+            of the steps, for minutes a method on a GPU; quick: a few steps on small phantoms.
+        quick: The same as --budget quick: to see that all works, in minutes on a CPU.
+        seeds: Train each learned method so often, at least; all that are there are used.
+        at_once: How many networks are trained at the same time.
+        device: Where to compute; auto takes CUDA where there is one.
+        split_file: Another split.csv than the folder's.
+        cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
+        skip_broken: Go on without the subjects that cannot be used.
+    """
+    from vrnet.cohorts import Source
+    from vrnet.paper.making import Asked, make_figure, make_table
+
+    source = Source(data, root, split_file, cache, skip_broken)
+    asked = Asked(source, out, "quick" if quick else budget, device, at_once, seeds)
+    with stages() as stage:
+        if kind == "table":
+            made, written = make_table(name, asked, stage, say)
+        else:
+            written = make_figure(name, asked, stage, say)
+    if kind == "table":
+        screen.print(sheet_table(made))
+        for line in made.notes:
+            say(line)
+    say(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
 
 
 @command

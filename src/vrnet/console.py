@@ -14,6 +14,7 @@ from vrnet.report.measures import Row, by_structure, number, summary
 from vrnet.workflow import Stage
 
 if TYPE_CHECKING:
+    from vrnet.paper.sheet import Sheet
     from vrnet.training.fit import Moment
 
 screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
@@ -128,4 +129,15 @@ def summary_table(summary: dict[str, Any]) -> Table:
         column.justify = "right"
     for name, value in summary["metrics"].items():
         table.add_row(name, number(value["mean"]), number(value["std"]))
+    return table
+
+
+def sheet_table(made: "Sheet") -> Table:
+    """A table of the paper."""
+    table = Table(*made.header, title=Text(made.title))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for i, row in enumerate(made.rows):
+        cells = ("–" if cell is None else str(cell) for cell in row)
+        table.add_row(*(Text(cell, style="bold" if (i, j) in made.best else "") for j, cell in enumerate(cells)))
     return table

@@ -136,14 +136,15 @@ def draw_wheel(ax: "Axes") -> None:
     ax.set_axis_off()
 
 
-def show_jacobian(ax: "Axes", deformed: Deformation) -> None:
+def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
     """det(I + ∇u): blue shrinks, red grows, green is folded."""
     from matplotlib.colors import ListedColormap
 
     low, high = JACOBIAN_RANGE
     image = ax.imshow(deformed.det.T, cmap="RdBu_r", vmin=low, vmax=high, interpolation="nearest")
     ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([FOLD]), interpolation="nearest")
-    ax.figure.colorbar(image, ax=ax, shrink=0.7)
+    if bar:
+        ax.figure.colorbar(image, ax=ax, shrink=0.7)
     ax.set_title("Jacobian determinant (folds green)", fontsize=10)
 
 

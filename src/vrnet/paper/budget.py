@@ -1,0 +1,76 @@
+"""What is spent on a learned method: its width and its training, on each data set."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from vrnet.data.phantoms import Phantoms
+from vrnet.methods.learned import Learned, Siamese
+from vrnet.training.augmentation import Augmentation
+from vrnet.training.loss import SIAMESE
+from vrnet.training.settings import IN_SPACE, PRESETS, Training
+
+DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
+SHAPES = {2: (160, 160), 3: (128, 128, 96)}
+SPACINGS = {2: 1.8, 3: 1.2}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How wide networks are, by dimension (None: as the paper's), and how they are trained, by data set."""
+
+    name: str
+    widths: Mapping[int, int | None]
+    training: Mapping[str, Training]
+    phantoms: Callable[[int], Phantoms] | None = None
+    """Of a dimension: what all is done on, if not on the data set that is named."""
+
+    def sized(self, method: Learned, d: int) -> Learned:
+        """The method at the width of this budget, unless it has its own."""
+        width = self.widths[d]
+        is_open = method.width is None or (isinstance(method, Siamese) and method.width == 64)
+        return replace(method, width=width) if is_open and width is not None else method
+
+    def settings(self, method: Learned, data: str, alpha: float | None, seed: int) -> Training:
+        """How the method is trained on the data; Siamese has a loss of its own, so also its own α."""
+        settings = replace(self.training[data], seed=seed)
+        if isinstance(method, Siamese):
+            return replace(settings, alpha=SIAMESE.alpha)
+        return settings if alpha is None else replace(settings, alpha=alpha)
+
+
+def small(d: int) -> Phantoms:
+    """Hearts of few voxels, and few of them."""
+    shape, spacing = {2: ((48, 48), 6.0), 3: ((32, 32, 24), 4.8)}[d]
+    return Phantoms("phantom" if d == 2 else "phantom3d", shape, spacing, {"train": 2, "val": 1, "test": 3})
+
+
+STILL = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
+"""A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
+PLANES = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
+VOLUMES = Training(steps=1_000, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=1_000)
+BETWEEN = Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500)
+MOMENT = Training(steps=4, batch=1, rate=1e-3, validate_every=4)
+BUDGETS = {
+    "paper": Budget(
+        "paper",
+        {2: None, 3: None},
+        {
+            **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
+            "phantom": PRESETS["acdc"],
+            "acdc3d": PRESETS["cmr3d"],
+            "phantom3d": PRESETS["cmr3d"],
+        },
+    ),
+    "short": Budget(
+        "short",
+        {2: 16, 3: 8},
+        {
+            **dict.fromkeys(("acdc", "ukbb", "phantom"), PLANES),
+            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), VOLUMES),
+            "hippocampus": BETWEEN,
+        },
+    ),
+    "quick": Budget("quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, MOMENT), small),
+}
+"""paper: its steps and widths, hours to days on a GPU; short: a tenth of that or less, so that a GPU does a table in
+minutes; quick: a few steps on small phantoms, to see that all works."""

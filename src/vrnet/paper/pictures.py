@@ -1,0 +1,172 @@
+"""The figures that show images: all methods on one subject, and the field as it is denoised step by step."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.data.sample import Sample
+from vrnet.evaluation.cohort import Row
+from vrnet.fields import warp, warp_labels
+from vrnet.methods.names import Ready
+from vrnet.methods.trained import Trained
+from vrnet.paper.study import Study
+from vrnet.report.colours import label_colours, motion_colours
+from vrnet.report.figures import outline, show_grid, show_jacobian
+from vrnet.report.pair import deformation
+from vrnet.variational.cascade import Cascade
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COMPARED = {
+    2: ("FFD", "TV-L1", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
+    3: ("Demons", "SyN", "FFD", "VoxelMorph", "2xRC-Net", "R-L1-2x1", "C-L1-2x1"),
+}
+ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian, folds green", "difference from fixed")
+FIRST = ("fixed", "its mask", "moving", "its mask", "", "difference before")
+NOISE = 1.0
+"""Voxels: standard deviation of the noise that is added to the initial field."""
+
+
+class Shown(NamedTuple):
+    """One slice of a subject after a registration, (w, h)."""
+
+    image: ndarray
+    labels: ndarray | None
+    u: ndarray
+    """(2, w, h), in voxels: motion within the slice."""
+    field: ndarray
+    """The whole field, (d, *s)."""
+    k: int
+    """Which slice it is; in 2D 0."""
+
+
+def visual(study: Study) -> "tuple[Figure, list[Row]]":
+    """Warped image, warped mask, displacement, grid, Jacobian and difference, a column a method."""
+    from matplotlib.figure import Figure
+
+    names = [name for name in COMPARED[study.d] if study.can_run(name)]
+    sample = study.test.samples[len(study.test.samples) // 2]
+    pair = len(sample.fixed) // 2
+    methods = study.methods([study.entry(name) for name in names])
+    shown = [cut(sample, pair, field_of(method, sample, pair)) for method in methods]
+    still = cut(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
+    figure = Figure(figsize=(2.1 * (len(names) + 1), 2.2 * len(ROWS)), layout="constrained")
+    axes = figure.subplots(len(ROWS), len(names) + 1)
+    fixed, mask = section(sample.fixed[pair, 0], still.k), None
+    if sample.fixed_labels is not None:
+        mask = section(sample.fixed_labels[pair, 0], still.k)
+    show_first(list(axes[:, 0]), fixed, mask, still)
+    for column, name, one in zip(axes.T[1:], names, shown, strict=True):
+        column[0].set_title(name, fontsize=10)
+        show_method(list(column), fixed, mask, one, np.abs(np.stack([s.u for s in shown])).max())
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+    for number, words in ((0, FIRST), (1, ROWS)):
+        for ax, label in zip(axes[:, number], words, strict=True):
+            ax.set_ylabel(label, fontsize=8)
+    figure.suptitle(f"{study.data}, {sample.name}")
+    differences = [{"method": name, "mean_difference": float(np.abs(one.image - fixed).mean())}
+                   for name, one in zip(names, shown, strict=True)]  # fmt: skip
+    return figure, differences
+
+
+def field_of(method: Ready, sample: Sample, pair: int) -> Tensor:
+    """What a method finds for one pair of a subject."""
+    with torch.inference_mode():
+        find = method.build(len(sample.spacing))
+        return find(sample.fixed[pair : pair + 1], sample.moving[pair : pair + 1], sample.spacing).cpu()
+
+
+def cut(sample: Sample, pair: int, u: Tensor) -> Shown:
+    """The slice of a registered pair that shows most of the heart."""
+    d, one = len(sample.spacing), slice(pair, pair + 1)
+    labels = None if sample.fixed_labels is None else sample.fixed_labels[pair, 0].numpy()
+    k = 0
+    if d == 3:
+        k = u.shape[-1] // 2 if labels is None else int(np.argmax((labels > 0).sum((0, 1))))
+    moved = None
+    if sample.moving_labels is not None:
+        moved = section(warp_labels(sample.moving_labels[one], u)[0, 0], k)
+    flat = u[0, :2] if d == 2 else u[0, :2, ..., k]
+    return Shown(section(warp(sample.moving[one], u)[0, 0], k), moved, flat.numpy(), u[0].numpy(), k)
+
+
+def section(array: Tensor, k: int) -> ndarray:
+    """An image as it is, a slice of a volume."""
+    return (array if array.dim() == 2 else array[..., k]).numpy()
+
+
+def show_first(axes: "list[Axes]", fixed: ndarray, mask: ndarray | None, still: Shown) -> None:
+    """What there was: fixed and its mask, moving and its mask, and their difference."""
+    for ax, image in ((axes[0], fixed), (axes[2], still.image)):
+        ax.imshow(image.T, cmap="gray", vmin=0, vmax=1)
+    for ax, labels in ((axes[1], mask), (axes[3], still.labels)):
+        show_mask(ax, labels, None)
+    axes[4].set_axis_off()
+    axes[5].imshow(np.abs(still.image - fixed).T, cmap="inferno", vmin=0, vmax=0.5)
+
+
+def show_method(axes: "list[Axes]", fixed: ndarray, mask: ndarray | None, one: Shown, scale: float) -> None:
+    """What a method makes of it, all methods in one scale of motion."""
+    axes[0].imshow(one.image.T, cmap="gray", vmin=0, vmax=1)
+    show_mask(axes[1], one.labels, mask)
+    axes[2].imshow(motion_colours(one.u[0], one.u[1], scale or 1.0).swapaxes(0, 1))
+    show_grid(axes[3], one.u)
+    axes[3].set_title("")
+    show_jacobian(axes[4], deformation(one.field, one.k), bar=False)
+    axes[4].set_title("")
+    axes[5].imshow(np.abs(one.image - fixed).T, cmap="inferno", vmin=0, vmax=0.5)
+
+
+def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None:
+    """A label map in grey, and the outlines of the true one in green."""
+    if labels is not None:
+        ax.imshow(labels.T, cmap="gray", vmin=0, interpolation="nearest")
+    if truth is not None:
+        outline(ax, truth, dict.fromkeys(label_colours(np.unique(truth[truth > 0]).tolist()), "lime"), "solid")
+
+
+def denoising(study: Study) -> "tuple[Figure, list[Row]]":
+    """The field after each cascade of R-L2-6x1: from its own first guess with noise added, and from noise alone."""
+    from matplotlib.figure import Figure
+
+    names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
+    sample, torch_noise = study.test.samples[0], torch.Generator().manual_seed(0)
+    rows: list[tuple[str, list[ndarray]]] = []
+    for name, method in zip(names, study.methods([study.entry(name) for name in names]), strict=True):
+        assert isinstance(method, Trained)
+        assert isinstance(method.model, Cascade)
+        I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
+        with torch.inference_mode():
+            first = model.init(I0, I1, sample.spacing)
+            first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
+            fields = [first, *(state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh)]
+        middle = first.shape[-1] // 2
+        rows.append((name, [(v[0, :2] if study.d == 2 else v[0, :2, ..., middle]).numpy() for v in fields]))
+    figure = Figure(figsize=(2.1 * len(rows[0][1]), 9), layout="constrained")
+    axes = figure.subplots(4, len(rows[0][1]))
+    numbers: list[Row] = []
+    for place, (name, fields_) in enumerate(rows):
+        scale = float(np.abs(fields_[-1]).max()) or 1.0
+        for k, u in enumerate(fields_):
+            above, below = axes[2 * place, k], axes[2 * place + 1, k]
+            above.imshow(motion_colours(u[0], u[1], scale).swapaxes(0, 1))
+            above.set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
+            show_grid(below, u)
+            below.set_title("")
+            numbers.append({"method": name, "cascade": k, "roughness": roughness(u)})
+        axes[2 * place, 0].set_ylabel(name)
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+    figure.suptitle(f"{study.data}, {sample.name}: the field after each cascade")
+    return figure, numbers
+
+
+def roughness(u: ndarray) -> float:
+    """Mean |∇u|, in voxels a voxel."""
+    return float(np.mean([np.abs(np.diff(u, axis=axis)).mean() for axis in (1, 2)]))

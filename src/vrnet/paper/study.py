@@ -1,0 +1,222 @@
+"""What was measured of many methods on one data set, in a folder; what is missing is trained and measured.
+
+OUT/DATA/iterative/METHOD or, of a learned one, OUT/DATA/BUDGET/METHOD_alphaA_seedS hold metrics.csv (a row a subject),
+summary.json and config.json (what it depends on); the training itself is in the folder `run` below."""
+
+import csv
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vrnet import __version__
+from vrnet.checking import device_named, named
+from vrnet.cohorts import run_cohort
+from vrnet.data.prepared import Prepared
+from vrnet.data.sample import Purpose
+from vrnet.errors import BadInput
+from vrnet.evaluation.cohort import Row
+from vrnet.methods.learned import Learned
+from vrnet.methods.names import Method, Ready, missing, parse
+from vrnet.methods.trained import Trained, load_method
+from vrnet.paper.budget import DIMENSIONS, Budget
+from vrnet.training.run import CHECKPOINT, WEIGHTS
+from vrnet.training.settings import Training
+from vrnet.workflow import Stage, write_json
+
+Split = Callable[[str, Purpose], Prepared]
+"""A split of the data set, prepared for a purpose."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method, measured once; a learned one after this training."""
+
+    method: Method
+    training: Training | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of its folder."""
+        if self.training is None:
+            return str(self.method)
+        return f"{self.method}_alpha{self.training.alpha:g}_seed{self.training.seed}".replace("Θ", "T")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A data set, what is spent on a method, and where results are kept."""
+
+    out: Path
+    data: str
+    budget: Budget
+    split: Split
+    stage: Stage
+    say: Callable[[str], None]
+    device: str = "auto"
+    at_once: int = 4
+    """Networks trained at the same time."""
+
+    @property
+    def d(self) -> int:
+        return DIMENSIONS[self.data]
+
+    def entry(self, name: str, alpha: float | None = None, seed: int = 0) -> Entry:
+        """The method of a name within this budget."""
+        method = parse(name)
+        if not isinstance(method, Learned):
+            return Entry(method)
+        sized = self.budget.sized(method, self.d)
+        return Entry(sized, self.budget.settings(sized, self.data, alpha, seed))
+
+    def seeds(self, name: str, alpha: float | None = None, least: int = 1) -> list[Entry]:
+        """The method with seeds 0, 1, ...: as many as there are, and as many as asked for."""
+        first = self.entry(name, alpha)
+        if first.training is None:
+            return [first]
+        found: list[Entry] = []
+        for seed in count():
+            entry = self.entry(name, alpha, seed)
+            if seed >= least and not self.has(entry):
+                return found
+            found.append(entry)
+        raise AssertionError
+
+    def folder(self, entry: Entry) -> Path:
+        if entry.training is None:
+            return self.out / self.data / self.kind / entry.place
+        return self.out / self.data / self.budget.name / entry.place
+
+    @property
+    def kind(self) -> str:
+        """Iterative methods depend on no budget, unless it has images of its own."""
+        return "iterative" if self.budget.phantoms is None else self.budget.name
+
+    def has(self, entry: Entry) -> bool:
+        return (self.folder(entry) / "config.json").is_file()
+
+    def rows(self, entry: Entry) -> list[Row]:
+        """What was measured, a row a subject."""
+        with (self.folder(entry) / "metrics.csv").open(newline="", encoding="utf-8") as file:
+            return [
+                {key: value if key == "subject" else float(value or "nan") for key, value in row.items()}
+                for row in csv.DictReader(file)
+            ]
+
+    def config(self, entry: Entry) -> dict[str, Any]:
+        """What it depends on."""
+        return dict(json.loads((self.folder(entry) / "config.json").read_text(encoding="utf-8")))
+
+    def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
+        """A row a subject: the mean over entries, such as the seeds of a method."""
+        found = [self.rows(entry) for entry in entries]
+        return [
+            {"subject": rows[0]["subject"]}
+            | {key: float(np.mean([row[key] for row in rows])) for key in rows[0] if key != "subject"}
+            for rows in zip(*found, strict=True)
+        ]
+
+    def complete(self, entries: Sequence[Entry]) -> None:
+        """Measure those that are not there; learned ones are trained first, several at once."""
+        wanted = [entry for entry in dict.fromkeys(entries) if not self.has(entry)]
+        if not wanted:
+            return
+        known = len(dict.fromkeys(entries))
+        self.say(f"{known - len(wanted)} of {known} on {self.data} are measured already; now the others.")
+        for entry in wanted:
+            self._check(entry)
+        for entry in wanted:
+            if entry.training is None:
+                self._measure(entry, named(str(entry.method)))
+        learned = [entry for entry in wanted if entry.training is not None]
+        for first in range(0, len(learned), self.at_once):
+            some = learned[first : first + self.at_once]
+            self._train(some, f"{first} of {len(learned)} done")
+            for entry in some:
+                self._measure(entry, self._trained(entry))
+
+    def methods(self, entries: Sequence[Entry]) -> list[Ready]:
+        """Ready to register; learned ones are trained if their weights are not there."""
+        learned = [entry for entry in entries if entry.training is not None]
+        for first in range(0, len(learned), self.at_once):
+            self._train(learned[first : first + self.at_once], f"{first} of {len(learned)} done")
+        return [named(str(e.method)) if e.training is None else self._trained(e) for e in entries]
+
+    def can_run(self, name: str) -> bool:
+        """Whether all that the method needs is installed."""
+        return missing(name) is None
+
+    @cached_property
+    def test(self) -> Prepared:
+        return self.split("test", "evaluation")
+
+    def _check(self, entry: Entry) -> None:
+        """BadInput at once, not after hours, where a package is missing."""
+        package = None if entry.training else missing(str(entry.method))
+        if package:
+            raise BadInput(f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'")
+
+    def _train(self, entries: Sequence[Entry], done: str) -> None:
+        from vrnet.training.together import Job, fit_together
+
+        jobs = [
+            Job(entry.method, entry.training, self.folder(entry) / "run")
+            for entry in entries
+            if isinstance(entry.method, Learned) and entry.training is not None and not self._is_trained(entry)
+        ]
+        if not jobs:
+            return
+        train, val = self.split("train", "training"), self.split("val", "evaluation")
+        names = ", ".join(str(job.method) for job in jobs)
+        tick = self.stage(f"training on {self.data} ({done}): {names}")
+        fitted = fit_together(jobs, train, val, device=self.device, watch=tick)
+        if not all(run.is_finished for run in fitted):
+            raise KeyboardInterrupt
+        for job in jobs:
+            (job.folder / CHECKPOINT).unlink()
+
+    def _is_trained(self, entry: Entry) -> bool:
+        """Whether its run is over: only then nothing is left to go on from."""
+        run = self.folder(entry) / "run"
+        return (run / WEIGHTS).is_file() and not (run / CHECKPOINT).is_file()
+
+    def _trained(self, entry: Entry) -> Trained:
+        return load_method(self.folder(entry) / "run" / WEIGHTS)
+
+    def _measure(self, entry: Entry, method: Ready) -> None:
+        device = self.device if entry.training is not None else "cpu"
+        summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
+        config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
+        if entry.training is not None and isinstance(method, Trained):
+            config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
+            config["training"] = asdict(entry.training)
+            config["validation"] = self._validated(entry)
+        config |= {"hardware": hardware(device), "versions": versions()}
+        write_json(config, self.folder(entry) / "config.json")
+        shown = {key: value["mean"] for key, value in summary["metrics"].items()}
+        self.say(f"{entry.place}: Dice {shown['dice_mean']:.3f}, Hausdorff {shown['hd_mean']:.2f} mm")
+
+    def _validated(self, entry: Entry) -> dict[str, float]:
+        """The best row of the training's own metrics.csv."""
+        with (self.folder(entry) / "run" / "metrics.csv").open(newline="", encoding="utf-8") as file:
+            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+        return max(rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]))
+
+
+def hardware(device: str) -> str:
+    """What it was computed on."""
+    there = device_named(device)
+    if there.type == "cuda":
+        return torch.cuda.get_device_name(there)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    return {"vrnet": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
