@@ -65,7 +65,8 @@ BUDGETS = {
         "short",
         {2: 16, 3: 8},
         {
-            **dict.fromkeys(("acdc", "ukbb", "phantom"), PLANES),
+            **dict.fromkeys(("acdc", "ukbb"), PLANES),
+            "phantom": replace(PLANES, steps=600, validate_every=600),
             **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), VOLUMES),
             "hippocampus": BETWEEN,
         },

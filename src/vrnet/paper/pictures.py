@@ -144,7 +144,8 @@ def denoising(study: Study) -> "tuple[Figure, list[Row]]":
         I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
         with torch.inference_mode():
             first = model.init(I0, I1, sample.spacing)
-            first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
+            if not name.endswith("noise"):
+                first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
             fields = [first, *(state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh)]
         middle = first.shape[-1] // 2
         rows.append((name, [(v[0, :2] if study.d == 2 else v[0, :2, ..., middle]).numpy() for v in fields]))
