@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 AGREE_EVERY = 20
 LOOK_EVERY = 0.5
-JOINTLY = "1st to 99th percentile of both images together to [0, 1]"
-EACH = "1st to 99th percentile of each image alone to [0, 1]"
 
 
 @dataclass(frozen=True)
@@ -247,7 +245,7 @@ def card_of(method: Learned, train: Prepared, settings: Training) -> Card:
         method=str(method),
         dimension=first.fixed.dim() - 2,
         spacing_mm=first.spacing,
-        normalisation=EACH if train.between else JOINTLY,
+        normalisation="each" if train.between else "jointly",
         trained_on=f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
         version=__version__,
     )
