@@ -15,7 +15,7 @@ from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import Find, measured, summarised, write_rows
 from vrnet.images.files import check_file, check_folder
-from vrnet.methods.learned import Learned
+from vrnet.methods.learned import Learned, Noise
 from vrnet.methods.names import Ready, parse, weights_of
 from vrnet.methods.trained import AtSpacing
 from vrnet.networks.capture import captured, laid_out
@@ -117,8 +117,8 @@ def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, devic
 
 
 def quick(find: Find, sample: Sample, device: torch.device) -> Find:
-    """The same; a network on a GPU is recorded once, since all pairs have one shape."""
-    if device.type != "cuda" or not isinstance(find, AtSpacing):
+    """The same; a network on a GPU is recorded once, since all pairs have one shape. Noise, by the CPU, cannot be."""
+    if device.type != "cuda" or not isinstance(find, AtSpacing) or any(isinstance(m, Noise) for m in find.modules()):
         return find
     laid_out(find, len(sample.spacing))
     I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
