@@ -126,10 +126,30 @@ def test_pairs_that_do_not_fit_the_first_are_refused_by_name(tmp_path):
 
 
 def test_a_file_that_lists_no_pairs_is_answered_with_the_form(tmp_path):
-    for lines in (("a,b", "1,2"), ("fixed,moving",)):
-        with pytest.raises(BadInput, match='a line a pair, "fixed,moving,split"'):
-            Manifest.read(listing(tmp_path, *lines))
+    with pytest.raises(BadInput, match='a line a pair, "fixed,moving,split"'):
+        Manifest.read(listing(tmp_path, "fixed,moving"))
+    wanted = "fixed and moving and, where wanted, fixed_labels, moving_labels, split, name"
+    with pytest.raises(BadInput, match=f"has the columns reference, Moving: they should be {wanted}"):
+        Manifest.read(listing(tmp_path, "reference,Moving", "a,b"))
     with pytest.raises(BadInput, match="paths are relative to"):
         Manifest.read(listing(tmp_path, "fixed,moving", "nowhere.nii.gz,nowhere.nii.gz"))
     with pytest.raises(BadInput, match='lists "x" 2 times'):
         Manifest.read(listing(tmp_path, "fixed,moving,name", "a,b,x", "a,c,x"))
+
+
+@pytest.mark.parametrize(("mark", "called"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_separated_otherwise_are_named(tmp_path, mark, called):
+    with pytest.raises(BadInput, match=f"separated by {called}: separate them by commas"):
+        Manifest.read(listing(tmp_path, mark.join(("fixed", "moving")), mark.join("ab")))
+
+
+@pytest.mark.parametrize(("name", "meant"), [("fixed_label", "fixed_labels"), ("Split", "split"), ("names", "name")])
+def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path, name, meant):
+    with pytest.raises(BadInput, match=f'has a column "{name}": did you mean "{meant}"'):
+        Manifest.read(listing(tmp_path, f"fixed,moving,{name}", "a,b,c"))
+
+
+def test_columns_of_the_owner_s_own_are_passed_over(tmp_path):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    data = Manifest.read(listing(tmp_path, "fixed,moving,site,age", "a.nii.gz,a.nii.gz,here,50"))
+    assert data.subjects("train") == ["pair001"]

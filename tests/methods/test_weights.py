@@ -135,5 +135,7 @@ def test_no_file_and_no_model_are_refused(tmp_path):
     (tmp_path / "m.safetensors").write_bytes(b"not a model")
     with pytest.raises(BadInput, match="does not hold a model"):
         load_weights(tmp_path / "m.safetensors")
+    with pytest.raises(BadInput, match=r"is a folder: .* give .*weights\.safetensors"):
+        load_weights(tmp_path)
     with pytest.raises(BadInput, match="no ending"):
         save_weights(torch.nn.Linear(1, 1), CARD, tmp_path / "m.pt")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.images.files import check_file, exists, written_whole
+from vrnet.images.files import check_file, exists, is_folder, written_whole
 from vrnet.methods.learned import recognised
 
 SUFFIX = ".safetensors"
@@ -80,6 +80,8 @@ def read_card(path: Path) -> Card:
 
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
+    if is_folder(path):
+        raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
