@@ -26,6 +26,13 @@ def test_voxels_of_the_same_spacing_fall_on_voxels_less_than_one_away():
     assert (np.abs(OWN.index(middle(grid)[None]) - OWN.index(middle(OWN)[None])) <= 0.5 + 1e-9).all()
 
 
+def test_the_first_voxel_goes_to_the_nearest_of_the_image():
+    origin = OWN.points(np.array([[2.3, 4.7, -1.4]]))[0]
+    moved = on_voxels(Grid((4, 4, 4), (2.0, 2.0, 2.0), tuple(origin.tolist()), OWN.direction), OWN)
+    np.testing.assert_allclose(OWN.index(np.array([moved.origin])), [[2, 5, -1]], atol=1e-9)
+    assert (moved.shape, moved.spacing, moved.direction) == ((4, 4, 4), (2.0, 2.0, 2.0), OWN.direction)
+
+
 def test_forward_axes_run_with_the_world_along_the_same_lines():
     axes = forward_axes(OWN)
     assert (axes[np.abs(axes).argmax(0), range(3)] > 0).all()

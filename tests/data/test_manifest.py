@@ -104,6 +104,21 @@ def test_labels_come_along_to_be_measured_on_and_name_themselves(tmp_path):
     assert len(data.sources("pair002", "evaluation")) == len(data.sources("pair001", "training")) == 2
 
 
+@pytest.mark.parametrize("line", ["a.nii.gz,a.nii.gz,seg.nii.gz,", "a.nii.gz,a.nii.gz,,seg.nii.gz"])
+def test_labels_of_one_image_alone_are_not_measured(tmp_path, line):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    write(tmp_path / "seg.nii.gz", noise(16, 16, 16) % 3, np.eye(4))
+    data = Manifest.read(listing(tmp_path, "fixed,moving,fixed_labels,moving_labels", line))
+    assert [path.name for path in data.sources("pair001", "evaluation")] == ["a.nii.gz", "a.nii.gz"]
+    sample = data.prepare("pair001", "evaluation")
+    assert (sample.fixed_labels, sample.moving_labels) == (None, None)
+
+
+def test_without_a_column_of_labels_there_are_no_structures(tmp_path):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    assert Manifest.read(listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz")).structures == {}
+
+
 def test_without_a_column_of_splits_all_is_trained_on_and_nothing_else(tmp_path):
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     data = Manifest.read(listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
