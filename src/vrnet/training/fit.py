@@ -122,9 +122,8 @@ class Course:
     def __init__(self, trainer: Trainer, val: Prepared, run: Run, card: Card) -> None:
         self.trainer, self.val, self.run, self.card = trainer, val, run, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
-        self.done, self.total = run.restore(trainer.model, trainer.optimizer)
-        self.total = self.total.to(self.fabric.device)
-        self.rows = [row for row in run.rows() if row["step"] <= self.done]
+        self.done, total, self.rows = run.restore(trainer.model, trainer.optimizer)
+        self.total = total.to(self.fabric.device)
         self.logs = Logs(run.folder, self.done) if self.fabric.is_global_zero else None
 
     def go(self, watch: Watch, is_asked: Callable[[], bool]) -> Fitted:
@@ -169,7 +168,7 @@ class Course:
         """Write where the run stands, once, and let the others wait."""
         total = self.shared(self.total)
         if self.fabric.is_global_zero:
-            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, total)
+            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, total, self.rows)
         self.fabric.barrier()
 
     def shared(self, value: Tensor) -> Tensor:
