@@ -9,9 +9,9 @@ from vrnet.methods.learned import learned
 from vrnet.methods.weights import Card, save_weights
 
 
-def card(method="C-L2-2x1-w2", d=2, spacing=None):
+def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly"):
     spacing = spacing or (1.8, 1.8, 4.0)[:d]
-    return Card(method, d, spacing, "1st to 99th percentile of the pair to [0, 1]", "phantoms", "0.1.0")
+    return Card(method, d, spacing, normalisation, "phantoms", "0.1.0")
 
 
 def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):

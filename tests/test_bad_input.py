@@ -201,7 +201,7 @@ BAD = {
     "no weights": (nothing, with_weights(), "there is no"),
     "weights that are text": (text("m.safetensors"), with_weights(), "does not hold a model of vrnet"),
     "weights that are an image": (nothing, with_weights(name="moving.nii.gz"), "does not hold a model of vrnet"),
-    "weights that are a folder": (folder_named("m.safetensors"), with_weights(), "does not hold a model of vrnet"),
+    "weights that are a folder": (folder_named("m.safetensors"), with_weights(), "is a folder: if it is that of a run"),
     "weights cut short": (half_a_file, with_weights(), "does not hold a model of vrnet"),
     "weights of another method": (weights(), with_weights("--method", "R-L1-3x2"), "holds C-L2-2x1-w2, not R-L1-3x2"),
     "weights for TV-L1": (weights(), with_weights("--method", "TV-L1"), "holds C-L2-2x1-w2, not TV-L1"),

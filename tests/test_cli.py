@@ -376,10 +376,15 @@ def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
         (("--data", "acdc"), "give --out"),
         (("--data", "acdc", "--out", "out"), "name it with --root"),
         (("--data", "acdc", "--fixed", "a.nii"), "cannot be evaluated at once"),
+        (("--data", "pairs.csv", "--out", "out"), "give --data manifest --root pairs.csv"),
+        (("--data", "runs", "--out", "out"), "name the folder with --root runs, and what it holds with --data, one of"),
+        (("--data", "phantom", "--out", "out", "--weights", "runs"), "runs is a folder: if it is that of a run, give"),
     ],
 )
-def test_evaluate_says_what_it_misses(vrnet, words, answer):
-    status, _, err = vrnet("evaluate", "identity", *words)
+def test_evaluate_says_what_it_misses(vrnet, words, answer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    status, _, err = vrnet("evaluate", *words)
     assert status == 2
     assert answer in err
 
@@ -405,7 +410,7 @@ def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
 
 def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, root):  # noqa: F811
     words = "--data", "acdc", "--root", root, "--out", tmp_path / "out"
-    status, out, err = vrnet("evaluate", "default", *words, "--weights", saved(tmp_path))
+    status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path))
     assert status == 0, err
     assert "C-L2-2x1-w2 on 1 subjects (acdc, test)" in out
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["weights"] == "m.safetensors"

@@ -2,7 +2,7 @@ import pytest
 from rich.console import Console
 
 from vrnet import console
-from vrnet.console import best_score, how_it_goes, metrics_table, say, silence, stages, training_bar
+from vrnet.console import best_score, how_it_goes, metrics_table, say, silence, stages, summary_table, training_bar
 from vrnet.training.fit import Moment
 
 METRICS = {
@@ -15,10 +15,14 @@ METRICS = {
 }
 
 
-def shown(metrics, **names):
+def printed(table):
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    console.print(metrics_table(metrics, **names))
+    console.print(table)
     return console.export_text()
+
+
+def shown(metrics, **names):
+    return printed(metrics_table(metrics, **names))
 
 
 def dice(labels):
@@ -43,6 +47,14 @@ def test_of_many_structures_the_mean_is_shown():
 
 def test_a_transform_by_file_took_no_time():
     assert "Seconds" not in shown(METRICS | {"seconds": None, "slice_by_slice": None})
+
+
+def test_a_summary_has_what_there_was_before_where_that_can_be_known():
+    metrics = {"dice_mean": {"mean": 0.75, "std": 0.125}, "seconds": {"mean": 4.5, "std": 1.5}}
+    what = {"method": "TV-L1", "data": "acdc", "split": "test", "subjects": 2}
+    text = printed(summary_table({**what, "metrics": metrics, "before": {"dice_mean": {"mean": 0.5, "std": 0.25}}}))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    assert rows == [["dice_mean", "0.500", "0.750", "0.125"], ["seconds", "", "4.50", "1.50"]]
 
 
 def test_stages_are_shown_on_the_error_stream(capsys):

@@ -386,6 +386,17 @@ def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
     assert_allclose(result.warped, fields.warp(*map(torch.from_numpy, (moving[None, None], result.field[None])))[0, 0])
 
 
+@pytest.mark.parametrize("normalisation", ["jointly", "each"])
+def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
+    """A second subject at half the brightness: the 1st to 99th percentile of both, or of each, in [0, 1]."""
+    flow, images = Flow(), (pair(d)[0], pair(d)[1] / 2)
+    vrnet.register(*images, Trained(card(d=d, normalisation=normalisation), flow, ""))
+    sources = images if normalisation == "each" else [np.stack(images)] * 2
+    for seen, image, source in zip(flow.seen[0], images, sources, strict=False):
+        low, high = np.percentile(source, (1, 99))
+        assert_allclose(seen[0, 0], np.clip((image - low) / (high - low), 0, 1), atol=1e-5)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
     """One at a time, each with the spacing within it, with progress."""

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 import vrnet
-from tests.models import card, trained
-from vrnet import BadInput, Grid, Image, read_image, register_images, write_image
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
 from vrnet.data.phantom import phantom
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import brought
@@ -212,6 +212,20 @@ def test_where_moving_has_no_voxels_nothing_pulls_at_the_field(d):
     transform, whole = register_images(fixed, small).transform, found(d).transform
     assert median_difference(transform, whole, labels) < 0.2 * min(moving.grid.spacing)
     assert np.abs(transform.displacement).max() < 1.5 * np.abs(whole.displacement).max()
+
+
+def test_to_a_model_of_images_scaled_each_alone_brightness_does_not_matter(d):
+    """Nor where moving has no voxels: fixed fills in there as bright as the model sees it."""
+    (fixed, moving, *_), seen = heart(d), []
+    part = Grid((SIZES[d][0] // 2, *SIZES[d][1:]), SPACING[d], moving.grid.origin, moving.grid.direction)
+    for gain in (1.0, 40.0):
+        flow = Flow()
+        half = Image(gain * moving.array[: SIZES[d][0] // 2] + gain, part)
+        model = Trained(card(d=d, spacing=SPACING[d], normalisation="each"), flow, "")
+        register_images(fixed, half, model, slices="together" if d == 3 else "auto")
+        seen.append([I[0, 0].numpy() for I in flow.seen[0][:2]])
+    for dark, bright in zip(*seen, strict=True):
+        assert_allclose(bright, dark, atol=1e-4)
 
 
 def test_matching_intensities_undoes_another_contrast(d):

@@ -253,7 +253,7 @@ def points(
 
 @command
 def evaluate(
-    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")],
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default",
     weights: Maybe = None,
     fixed: Maybe = None,
     moving: Maybe = None,
@@ -275,8 +275,9 @@ def evaluate(
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving), or on a data set (--data, --root).
 
     Args:
-        method: Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file.
-        weights: A learned method's, as `vrnet train` writes them; METHOD is its name, or `default`.
+        method: Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file;
+            without it `default`, or the method of the weights.
+        weights: A learned method's, as `vrnet train` writes them; they say by themselves of which method they are.
         fixed: The reference image.
         moving: The image brought to it.
         fixed_labels: Label map on the grid of FIXED.

@@ -13,9 +13,9 @@ from vrnet.data.dataset import Dataset, dataset
 from vrnet.data.prepared import Prepared, load_pack, prepared, save_pack
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import Find, measured, summarised, write_rows
+from vrnet.evaluation.cohort import Find, measured, summarised, unregistered, write_rows
 from vrnet.images.files import check_file, check_folder
-from vrnet.methods.learned import Learned
+from vrnet.methods.learned import Learned, Noise
 from vrnet.methods.names import Ready, parse, weights_of
 from vrnet.methods.trained import AtSpacing
 from vrnet.networks.capture import captured, laid_out
@@ -102,23 +102,25 @@ def trainable(name: str) -> Learned:
 def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, device: str = "cpu") -> dict[str, Any]:
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
     check_folder(folder, ("metrics.csv", "summary.json"))
-    there, first, found = device_named(device), pairs.samples[0], []
+    there, first, found, before = device_named(device), pairs.samples[0], [], []
     find = quick(on_device(method.build(len(first.spacing)), there), first, there)
     tick = stage(f"{method} on {len(pairs.samples)} subjects")
     for done, sample in enumerate(pairs.samples, start=1):
         with threads_for(find, sample.fixed[0].numel()):
             found.append(measured(sample, find, pairs.structures, there.type))
+            before.append(unregistered(sample, pairs.structures))
         tick(done / len(pairs.samples))
     what = {"method": str(method), "weights": weights_of(method), "data": pairs.data, "split": pairs.split}
     summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarised(found)}
+    summary["before"] = summarised(before)
     write_rows(found, folder / "metrics.csv")
     write_json(summary, folder / "summary.json")
     return summary
 
 
 def quick(find: Find, sample: Sample, device: torch.device) -> Find:
-    """The same; a network on a GPU is recorded once, since all pairs have one shape."""
-    if device.type != "cuda" or not isinstance(find, AtSpacing):
+    """The same; a network on a GPU is recorded once, since all pairs have one shape. Noise, by the CPU, cannot be."""
+    if device.type != "cuda" or not isinstance(find, AtSpacing) or any(isinstance(m, Noise) for m in find.modules()):
         return find
     laid_out(find, len(sample.spacing))
     I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)

@@ -122,13 +122,14 @@ def dice_rows(metrics: dict[str, Any], structures: dict[str, str]) -> list[Row]:
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """Mean and standard deviation over the subjects, a row a column of metrics.csv."""
+    """The mean before registration, and the mean and standard deviation after, a row a column of metrics.csv."""
     what = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
-    table = Table("", "mean", "std", title=Text(what))
+    table = Table("", "before", "mean", "std", title=Text(what))
     for column in table.columns[1:]:
         column.justify = "right"
     for name, value in summary["metrics"].items():
-        table.add_row(name, number(value["mean"]), number(value["std"]))
+        before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
+        table.add_row(name, before, number(value["mean"]), number(value["std"]))
     return table
 
 

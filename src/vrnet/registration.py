@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vrnet.checking import check_axes, check_spacing, checked, device_named, named, tensor
-from vrnet.data.preprocessing import rescale_jointly
+from vrnet.data.preprocessing import rescale_each, rescale_jointly
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
-from vrnet.methods.names import Method, Ready
+from vrnet.methods.names import Method, Ready, scales_each
 from vrnet.methods.trained import AtSpacing
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.descent import Solver
@@ -109,7 +109,8 @@ def solve(
         spacing = tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
     find = on_device(method.build(I0.dim() - (slice_axis is not None)), I0.device)
     with torch.inference_mode(), threads_for(find, I0.numel()):
-        pairs = [batch(I, slice_axis) for I in rescale_jointly(I0, I1)]
+        rescale = rescale_each if scales_each(method) else rescale_jointly
+        pairs = [batch(I, slice_axis) for I in rescale(I0, I1)]
         if not isinstance(find, Solver):
             return unbatch(each_alone(find, pairs[0], pairs[1], spacing, progress), slice_axis), I0.new_zeros(0)
         with watching(find, tuple(pairs[0].shape[2:]), spacing, progress):

@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from vrnet.checking import check_axes, check_values, device_named, named
+from vrnet.data.volumes import scaled
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image
 from vrnet.images.resample import brought, coverage, matched
 from vrnet.images.transform import Transform
-from vrnet.methods.names import Method, Ready, weights_of
+from vrnet.methods.names import Method, Ready, scales_each, weights_of
 from vrnet.methods.trained import Trained
 from vrnet.registration import Progress, register
 
@@ -69,6 +70,8 @@ def register_images(
     there, axis = planned(fixed, moving, chosen, slices, device)
     if match_intensities:
         moving = matched(moving, fixed)
+    if scales_each(chosen):
+        fixed, moving = (scaled(image)[0] for image in (fixed, moving))  # before either fills the other's gaps
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     found = register(
         np.flip(I0, backward),

@@ -32,8 +32,10 @@ def spots(affine, shape, *points):
 
 
 def place(affine, shape, spacing, size, index):
-    """The world position of an index of a grid about the centre of an image, along its axes."""
+    """The world position of an index of a grid about the centre of an image, along its axes, turned to run as those of
+    LPS do."""
     axes = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    axes = axes * np.sign((np.diag([-1, -1, 1]) @ axes)[np.abs(axes).argmax(0), range(3)])
     middle = nibabel.affines.apply_affine(affine, (np.array(shape) - 1) / 2)
     return middle + axes @ ((np.array(index) - (np.array(size) - 1) / 2) * spacing)
 

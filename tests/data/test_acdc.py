@@ -56,13 +56,14 @@ def test_both_phases_share_one_scaling(root):
 
 
 def test_the_centre_stays_in_the_centre(root):
-    """The middle of the stack is the middle of the sample: labels keep their distance from it, in mm."""
+    """The middle of the stack is the middle of the sample: labels keep their distance from it, in mm, along axes that
+    run as LPS does, and not as those of the file, RAS."""
     labels = nibabel.load(root / "patient001" / "patient001_frame01_gt.nii.gz").get_fdata()[..., 3]
     sample = acdc.prepare(root / "patient001").fixed_labels[1, 0].numpy()
     for structure in acdc.STRUCTURES.values():
         before = (np.argwhere(labels == structure).mean(0) - (np.array(labels.shape) - 1) / 2) * 1.5
         after = (np.argwhere(sample == structure).mean(0) - 159 / 2) * 1.8
-        np.testing.assert_allclose(after, before, atol=0.5)
+        np.testing.assert_allclose(after, -before, atol=0.5)
 
 
 def test_a_patient_is_made_of_five_files_whatever_the_purpose(root):

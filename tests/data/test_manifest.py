@@ -104,6 +104,21 @@ def test_labels_come_along_to_be_measured_on_and_name_themselves(tmp_path):
     assert len(data.sources("pair002", "evaluation")) == len(data.sources("pair001", "training")) == 2
 
 
+@pytest.mark.parametrize("line", ["a.nii.gz,a.nii.gz,seg.nii.gz,", "a.nii.gz,a.nii.gz,,seg.nii.gz"])
+def test_labels_of_one_image_alone_are_not_measured(tmp_path, line):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    write(tmp_path / "seg.nii.gz", noise(16, 16, 16) % 3, np.eye(4))
+    data = Manifest.read(listing(tmp_path, "fixed,moving,fixed_labels,moving_labels", line))
+    assert [path.name for path in data.sources("pair001", "evaluation")] == ["a.nii.gz", "a.nii.gz"]
+    sample = data.prepare("pair001", "evaluation")
+    assert (sample.fixed_labels, sample.moving_labels) == (None, None)
+
+
+def test_without_a_column_of_labels_there_are_no_structures(tmp_path):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    assert Manifest.read(listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz")).structures == {}
+
+
 def test_without_a_column_of_splits_all_is_trained_on_and_nothing_else(tmp_path):
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     data = Manifest.read(listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
@@ -126,10 +141,30 @@ def test_pairs_that_do_not_fit_the_first_are_refused_by_name(tmp_path):
 
 
 def test_a_file_that_lists_no_pairs_is_answered_with_the_form(tmp_path):
-    for lines in (("a,b", "1,2"), ("fixed,moving",)):
-        with pytest.raises(BadInput, match='a line a pair, "fixed,moving,split"'):
-            Manifest.read(listing(tmp_path, *lines))
+    with pytest.raises(BadInput, match='a line a pair, "fixed,moving,split"'):
+        Manifest.read(listing(tmp_path, "fixed,moving"))
+    wanted = "fixed and moving and, where wanted, fixed_labels, moving_labels, split, name"
+    with pytest.raises(BadInput, match=f"has the columns reference, Moving: they should be {wanted}"):
+        Manifest.read(listing(tmp_path, "reference,Moving", "a,b"))
     with pytest.raises(BadInput, match="paths are relative to"):
         Manifest.read(listing(tmp_path, "fixed,moving", "nowhere.nii.gz,nowhere.nii.gz"))
     with pytest.raises(BadInput, match='lists "x" 2 times'):
         Manifest.read(listing(tmp_path, "fixed,moving,name", "a,b,x", "a,c,x"))
+
+
+@pytest.mark.parametrize(("mark", "called"), [(";", "semicolons"), ("\t", "tabs")])
+def test_columns_separated_otherwise_are_named(tmp_path, mark, called):
+    with pytest.raises(BadInput, match=f"separated by {called}: separate them by commas"):
+        Manifest.read(listing(tmp_path, mark.join(("fixed", "moving")), mark.join("ab")))
+
+
+@pytest.mark.parametrize(("name", "meant"), [("fixed_label", "fixed_labels"), ("Split", "split"), ("names", "name")])
+def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path, name, meant):
+    with pytest.raises(BadInput, match=f'has a column "{name}": did you mean "{meant}"'):
+        Manifest.read(listing(tmp_path, f"fixed,moving,{name}", "a,b,c"))
+
+
+def test_columns_of_the_owner_s_own_are_passed_over(tmp_path):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    data = Manifest.read(listing(tmp_path, "fixed,moving,site,age", "a.nii.gz,a.nii.gz,here,50"))
+    assert data.subjects("train") == ["pair001"]

@@ -4,7 +4,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
-from vrnet.data.preprocessing import rescale_jointly
+from vrnet.data.preprocessing import rescale_each, rescale_jointly
 
 
 def test_both_images_go_through_one_line_that_ends_at_their_joint_percentiles(d, random):
@@ -30,3 +30,10 @@ def test_the_images_may_differ_in_shape(random):
     J0, J1 = rescale_jointly(random(8, 8), random(5, 6, 7))
     assert J0.shape == (8, 8)
     assert J1.shape == (5, 6, 7)
+
+
+def test_each_alone_ends_at_its_own_percentiles(random):
+    I0, I1 = random(16, 12), 1000 * random(9, 8, 7) - 50
+    for given, rescaled in zip((I0, I1), rescale_each(I0, I1), strict=True):
+        low, high = np.percentile(given, (1, 99))
+        assert_allclose(rescaled, np.clip((given.numpy() - low) / (high - low), 0, 1), atol=1e-6)

@@ -71,3 +71,14 @@ def test_slices_are_chosen_among_those_that_show_enough():
     masks[0][:] = 0
     with pytest.raises(BadInput, match="no slice"):
         chosen_slices(masks, "x")
+
+
+@pytest.mark.parametrize("structure", [2, 3])
+def test_ten_pixels_of_a_structure_are_enough_and_nine_are_not(structure):
+    masks = [torch.zeros(3, 1, 20, 20, dtype=torch.uint8) for _ in range(2)]
+    for mask in masks:
+        mask[:, 0, :4, :4], mask[:, 0, 8:12, :4] = 2, 3
+    masks[1][masks[1] == structure] = 0
+    for k, pixels in enumerate((9, 10, 9)):
+        masks[1][k, 0, 19, :pixels] = structure
+    assert chosen_slices(masks, "x") == [1, 1, 1]

@@ -4,7 +4,6 @@ import torch
 from scipy import ndimage
 
 from tests.data.making import heart, write, write_splits, write_ukbb
-from vrnet import BadInput
 from vrnet.data.ukbb import UKBB
 
 
@@ -52,11 +51,18 @@ def test_without_a_cine_end_systole_is_paired_with_end_diastole_and_no_labels_ar
         assert [path.name for path in UKBB(root).sources(name, "training")] == ["sa_ED.nii.gz", "sa_ES.nii.gz"]
 
 
-def test_labels_with_lv_and_rv_exchanged_are_noticed(root):
-    images, labels = heart(5)
-    write_ukbb(root / "1000002", images, [np.choose(mask, [0, 3, 2, 1]) for mask in labels])
-    with pytest.raises(BadInput, match="encloses label 1"):
-        UKBB(root).prepare("1000002", "evaluation")
+def test_labels_with_lv_and_rv_exchanged_are_renumbered(root):
+    """At both phases, even where one of them alone does not tell, since its walls are open."""
+    images, (diastole, systole) = heart(5)
+    systole[60:] *= systole[60:] != 2
+    found = []
+    for parts in ((diastole, systole), [np.choose(mask, [0, 3, 2, 1]) for mask in (diastole, systole)]):
+        write_ukbb(root / "1000002", images, parts)
+        found.append(UKBB(root).prepare("1000002", "evaluation"))
+    for part in ("fixed_labels", "moving_labels"):
+        expected, renumbered = (getattr(sample, part) for sample in found)
+        assert set(expected.unique().tolist()) == {0, 1, 2, 3}
+        assert torch.equal(renumbered, expected)
 
 
 def test_in_a_real_subject_the_myocardium_encloses_the_lv(data_root):

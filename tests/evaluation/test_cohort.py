@@ -73,6 +73,17 @@ def test_a_cohort_is_a_table_and_a_summary(root, tmp_path):  # noqa: F811
     assert ticks == [1.0]
 
 
+def test_a_summary_says_what_there_was_before(root, tmp_path):  # noqa: F811
+    """Whatever the method does: the overlaps of no registration, and nothing that only a field has."""
+    moved, still = (
+        run_cohort(lambda name: lambda part: None, parse(name), pairs_of(root), tmp_path / name)
+        for name in ("TV-L1", "identity")
+    )
+    overlaps = {name: value for name, value in still["metrics"].items() if name.startswith(("dice", "hd"))}
+    assert moved["before"] == still["before"] == overlaps
+    assert moved["metrics"]["dice_mean"]["mean"] > moved["before"]["dice_mean"]["mean"] + 0.1
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_cohort_is_measured_on_the_device_that_is_named(root, tmp_path):  # noqa: F811
     with pytest.raises(BadInput, match="no CUDA"):

@@ -5,7 +5,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.fields import zeros
-from vrnet.methods.learned import PAPER, RCNet, Siamese, VoxelMorph, VRNet, learned, noise
+from vrnet.methods.learned import PAPER, Noise, RCNet, Siamese, VoxelMorph, VRNet, learned
 from vrnet.networks.adaptors import Predict
 from vrnet.variational.cascade import Cascade, Step
 from vrnet.variational.data_steps import DataStep, l1_step
@@ -124,13 +124,31 @@ def test_the_released_order_denoises_first(d, smooth_image):
     torch.manual_seed(3)
     u = model(I0, I1)
     torch.manual_seed(3)
-    v = noise(I0, I1)
+    v = Noise()(I0, I1)
     lin, step = linearize(I0, I1, v), model.parts[0]
     torch.testing.assert_close(u, step.data(step.denoise(v, lin), lin))
 
 
+def test_noise_is_the_same_in_use_and_another_each_time_in_training(d, smooth_image):
+    """For each pair of a batch as for a pair alone, and whatever else is drawn."""
+    I0, I1 = (I.expand(3, -1, *SIZE[d]) for I in pair(d, smooth_image))
+    start = VRNet(init="noise", width=SMALL[d]).build(d).init
+    a, b = start(I0, I1, None), start(I0, I1, None)
+    assert not torch.equal(a, b)
+    assert not torch.equal(a[0], a[1])
+    before = torch.get_rng_state()
+    u, v = start.eval()(I0, I1, None), start(I0[:1], I1[:1], None)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(u, v.expand_as(u))
+    for field in (a, u):
+        assert abs(field.std() - 1) < 0.1
+        assert abs(field.mean()) < 0.1
+
+
 @pytest.mark.parametrize(
-    "method", [VRNet(width=2), VRNet("C", "L1", 2, 1, width=2), VoxelMorph(2), Siamese(4), RCNet(2, 2)], ids=str
+    "method",
+    [VRNet(width=2), VRNet("C", "L1", 2, 1, "noise", width=2), VoxelMorph(2), Siamese(4), RCNet(2, 2)],
+    ids=str,
 )
 def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image):
     I0, I1 = pair(d, smooth_image)

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 
+import jaxtyping
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -9,7 +10,7 @@ from vrnet import BadInput
 from vrnet.methods.learned import learned
 from vrnet.methods.weights import Card, load_weights, save_weights
 
-CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "1st to 99th percentile of the pair to [0, 1]", "phantoms", "0.1.0")
+CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "jointly", "phantoms", "0.1.0")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_half_precision_takes_half_the_room_and_nearly_the_same_weights(saved, t
 
 def test_counts_keep_their_type(tmp_path):
     model = learned("Siamese-w4").build(2)
-    save_weights(model, Card("Siamese-w4", 2, (1.8, 1.8), "", "", ""), tmp_path / "s.safetensors", half=True)
+    save_weights(model, Card("Siamese-w4", 2, (1.8, 1.8), "jointly", "", ""), tmp_path / "s.safetensors", half=True)
     kinds = {tensor.dtype for tensor in load_file(tmp_path / "s.safetensors").values()}
     assert kinds == {torch.float16, torch.int64}
     load_weights(tmp_path / "s.safetensors")
@@ -58,8 +59,8 @@ def test_the_card_is_plain_text_in_the_header(saved):
 
 
 def header(**changes):
-    values = {"method": CARD.method, "dimension": 2, "spacing_mm": [1.8, 1.8], "normalisation": "", "trained_on": ""}
-    return {"vrnet": json.dumps({**values, "version": "0.1.0", **changes})}
+    values = {"method": CARD.method, "dimension": 2, "spacing_mm": [1.8, 1.8], "normalisation": "each"}
+    return {"vrnet": json.dumps({**values, "trained_on": "", "version": "0.1.0", **changes})}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,7 @@ def header(**changes):
         (header(dimension=4), "does not hold a model of vrnet"),
         (header(dimension=3), "does not hold a model of vrnet"),
         (header(spacing_mm=[1.8, 0]), "does not hold a model of vrnet"),
+        (header(normalisation="as it comes"), "does not hold a model of vrnet"),
         (header(spacing_mm="ab"), "does not hold a model of vrnet"),
         ({"vrnet": "[]"}, "does not hold a model of vrnet"),
     ],
@@ -104,6 +106,12 @@ def test_a_card_is_of_two_or_three_dimensions_with_a_spacing_each(spacing):
         replace(CARD, dimension=3)
 
 
+def test_a_card_knows_two_ways_to_scale_images(monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # types are not enforced where vrnet is used
+    with pytest.raises(BadInput, match='jointly or each, not "as it comes"'):
+        replace(CARD, normalisation="as it comes")
+
+
 def test_a_loaded_model_does_not_change_with_its_file(saved):
     path, model = saved
     again, _ = load_weights(path)
@@ -127,5 +135,7 @@ def test_no_file_and_no_model_are_refused(tmp_path):
     (tmp_path / "m.safetensors").write_bytes(b"not a model")
     with pytest.raises(BadInput, match="does not hold a model"):
         load_weights(tmp_path / "m.safetensors")
+    with pytest.raises(BadInput, match=r"is a folder: .* give .*weights\.safetensors"):
+        load_weights(tmp_path)
     with pytest.raises(BadInput, match="no ending"):
         save_weights(torch.nn.Linear(1, 1), CARD, tmp_path / "m.pt")

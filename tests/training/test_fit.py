@@ -83,6 +83,17 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, hearts, t
     )
 
 
+@pytest.mark.parametrize("text", [None, "step,loss,rate,val_loss,val_dice\n3,9.0,0.1,9.0,0.999\n"])
+def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, hearts, tmp_path, eager, stop_at):
+    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), learned(NAMES[2])
+    whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
+    fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(4))
+    metrics = tmp_path / "parts" / "metrics.csv"
+    metrics.unlink() if text is None else metrics.write_text(text)
+    assert fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", resume=True) == whole
+    assert metrics.read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
+
+
 def test_the_same_seed_gives_the_same_run_and_another_another(hearts, tmp_path):
     train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), learned(NAMES[2])
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
@@ -180,5 +191,4 @@ def test_a_signal_is_a_wish_to_stop_and_a_second_ctrl_c_is_not_waited_for(number
 
 def test_the_card_says_how_images_were_scaled(hearts):
     cards = [card_of(learned(NAMES[2]), hearts(2, [0, 1], between=between), QUICK) for between in (False, True)]
-    assert "both images together" in cards[0].normalisation
-    assert "each image alone" in cards[1].normalisation
+    assert [card.normalisation for card in cards] == ["jointly", "each"]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -14,6 +16,18 @@ def test_within_subjects_each_fixed_image_goes_with_its_moving_one(d, hearts):
     assert torch.equal(I1[1], prepared.samples[0].moving[0])
     assert len(pairs.index) == 3
     assert pairs.shape == tuple(prepared.samples[0].fixed.shape[2:])
+
+
+def test_an_image_that_many_go_with_is_held_once(hearts):
+    """As all frames of a cine go with its first."""
+    one, other = hearts(2, [0, 1], labels=False).samples
+    cine = replace(one, fixed=one.fixed.expand(3, -1, -1, -1), moving=torch.cat([other.fixed, one.moving, one.fixed]))
+    prepared = replace(hearts(2, [0]), samples=(cine, other))
+    pairs = Pairs.of(prepared)
+    assert len(pairs.images) == 2 + 4
+    I0, I1 = pairs.take(torch.arange(4))
+    assert torch.equal(I0, torch.cat([cine.fixed, other.fixed]))
+    assert torch.equal(I1, torch.cat([cine.moving, other.moving]))
 
 
 def test_between_subjects_every_image_goes_with_every_other(hearts):

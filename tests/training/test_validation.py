@@ -2,6 +2,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from vrnet.data.prepared import Prepared
+from vrnet.data.sample import Sample
 from vrnet.evaluation.metrics import dice
 from vrnet.fields import warp_labels, zeros
 from vrnet.training.loss import Loss
@@ -31,6 +33,23 @@ def test_validation_is_the_mean_over_subjects(d, hearts):
     assert (prepared.samples[0].fixed - prepared.samples[0].moving).abs().mean() > 0
     unmoved = warp_labels(prepared.samples[0].moving_labels, zeros(prepared.samples[0].fixed))
     assert torch.equal(unmoved, prepared.samples[0].moving_labels)
+
+
+def squares(*rows):
+    """Label maps of 8x8, a slice a row: the value of each quarter."""
+    corners = [torch.tensor(row, dtype=torch.uint8).view(2, 2) for row in rows]
+    return torch.stack(corners)[:, None].repeat_interleave(4, 2).repeat_interleave(4, 3)
+
+
+def test_dice_is_the_mean_over_pairs_then_over_structures_then_over_subjects():
+    """Subject a: structure 1 has 1 and 0 in its two slices, 2 has 1 in the first alone: (1/2 + 1) / 2.
+    Subject b: structure 1 has 0, and 2 is not there: 0."""
+    images, h = torch.rand(2, 1, 8, 8), (1.0, 1.0)
+    a = Sample("a", images, images, h, squares((1, 0, 2, 0), (1, 0, 0, 0)), squares((1, 0, 2, 0), (0, 1, 0, 0)))
+    b = Sample("b", images[:1], images[:1], h, squares((1, 0, 0, 0)), squares((0, 0, 0, 1)))
+    prepared = Prepared("x", "val", (a, b), {"one": 1, "two": 2}, False)
+    scores = validated(Still(), prepared, Loss(0.1), torch.device("cpu"))
+    assert scores["val_dice"] == 0.375
 
 
 def test_without_labels_there_is_only_the_loss(hearts):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.data.acdc import official, read_patient
-from vrnet.data.centred import centred
+from vrnet.data.centred import centred, forward_axes
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import STRUCTURES
 from vrnet.data.splits import listed
@@ -35,5 +35,6 @@ class ACDC3D:
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One patient: read, scale, resample."""
         images, masks = read_patient(self.root / subject)
-        grid = centred(images[0].grid, self.shape, self.spacing)
+        own = images[0].grid
+        grid = centred(own, self.shape, self.spacing, forward_axes(own))
         return volume_pair(subject, images, masks if purpose == "evaluation" else [], grid)

@@ -7,11 +7,8 @@ from numpy import ndarray
 from vrnet.images.grid import Grid
 
 
-def centred(
-    own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"] | None = None
-) -> Grid:
-    """The grid with the same centre in the world; its axes are the image's own, or the columns of `axes`."""
-    axes = own.axes if axes is None else axes
+def centred(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
+    """The grid with the same centre in the world, whose axes are the columns of `axes`."""
     middle = own.points((np.array([own.shape]) - 1) / 2)[0]
     origin = middle - axes @ (np.array(spacing) * (np.array(shape) - 1) / 2)
     return Grid(shape, spacing, tuple(origin.tolist()), tuple(axes.ravel().tolist()))

@@ -6,7 +6,7 @@ sa_ED and sa_ES (.nii.gz); to be measured on, label_sa_ED and label_sa_ES too.
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrnet.data.centred import centred, on_voxels
+from vrnet.data.centred import centred, forward_axes, on_voxels
 from vrnet.data.reading import read_phases
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import STRUCTURES
@@ -42,4 +42,5 @@ class CMR3D:
         folder = self.root / subject
         images, masks = read_both(folder) if purpose == "evaluation" else (read_phases(image_files(folder)), [])
         own = images[0].grid
-        return volume_pair(subject, images, masks, on_voxels(centred(own, self.shape, self.spacing), own))
+        grid = on_voxels(centred(own, self.shape, self.spacing, forward_axes(own)), own)
+        return volume_pair(subject, images, masks, grid)

@@ -72,13 +72,22 @@ DATASETS = {
 def dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dataset:
     """The data set of a name, in the folder (or, of a manifest, the file) where it needs one; or BadInput."""
     if name not in DATASETS:
-        raise BadInput(f'there is no data set "{name}": choose one of {", ".join(DATASETS)}')
+        raise BadInput(f'there is no data set "{name}": {hint(name)}')
     _, reads, build = DATASETS[name]
     check_root(name, root, reads)
     if split_file is not None and reads != "folder":
         raise BadInput(f"{name} takes no file of splits: leave it out")
     given = {"folder": (root, split_file), "file": (root,), None: ()}[reads]
     return build(*given)
+
+
+def hint(name: str) -> str:
+    """What may have been meant by a name that is none."""
+    if name.endswith(".csv"):
+        return f"if it lists your own pairs, give --data manifest --root {name}"
+    if is_folder(Path(name)):
+        return f"name the folder with --root {name}, and what it holds with --data, one of {', '.join(DATASETS)}"
+    return f"choose one of {', '.join(DATASETS)}"
 
 
 def check_root(name: str, root: Path | None, reads: str | None) -> None:

@@ -7,6 +7,7 @@ pair is in "train", and there is none to validate or to test on: which are held 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from vrnet.images.resample import brought, placed_labels
 
 FORMAT = 'a line a pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
+COLUMNS = (*IMAGES, *LABELS, "split", "name")
+ALIKE = 0.8
 Row = dict[str, str]
 
 
@@ -107,11 +110,23 @@ class Manifest:
 def read_pairs(path: Path) -> dict[str, Row]:
     """{name: {column: value}}; pairs without a name are numbered from 1."""
     rows = read_rows(path, FORMAT)
-    if not rows or not set(IMAGES) <= rows[0].keys():
+    if not rows:
         raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
+    check_columns(list(rows[0]), path)
     names = [row.get("name") or f"pair{number:03d}" for number, row in enumerate(rows, start=1)]
     check_unique(names, path)
     return dict(zip(names, rows, strict=True))
+
+
+def check_columns(found: list[str], path: Path) -> None:
+    """BadInput if one that is needed is not there, or one that may be there has nearly another name."""
+    if not set(IMAGES) <= set(found):
+        names = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
+        raise BadInput(f"{path} has the columns {', '.join(found)}: they should be {names}")
+    for name in found:
+        close = get_close_matches(name.casefold(), set(COLUMNS) - set(found), n=1, cutoff=ALIKE)
+        if close and name not in COLUMNS:
+            raise BadInput(f'{path} has a column "{name}": did you mean "{close[0]}"?')
 
 
 def has_labels(row: Row) -> bool:

@@ -1,4 +1,6 @@
-"""Intensities: one scaling for both images of a pair, or brightness constancy is gone."""
+"""Intensities: one scaling for both images of a pair, or brightness constancy is gone.
+
+Between subjects or scanners there is no such constancy: there, each image has its own."""
 
 import numpy as np
 import torch
@@ -17,3 +19,8 @@ def rescale_jointly(*images: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."]
     if high <= low:  # a few bright voxels on an even ground
         low, high = float(values.min()), float(values.max())
     return tuple(((image - low) / (high - low)).clamp(0, 1).float() for image in images)
+
+
+def rescale_each(*images: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], ...]:
+    """The same of each image alone."""
+    return tuple(scaled for image in images for scaled in rescale_jointly(image))

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from vrnet.data.centred import centred
+from vrnet.data.centred import centred, forward_axes
 from vrnet.data.preprocessing import rescale_jointly
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
@@ -33,8 +33,9 @@ class Plane:
     size: int = SIZE
 
     def grid(self, own: Grid) -> Grid:
-        """The stack's slices, sampled anew about their centre."""
-        return centred(own, (self.size, self.size, own.shape[2]), (self.spacing, self.spacing, own.spacing[2]))
+        """The stack's slices, sampled anew about their centre, their axes running as the world's do."""
+        shape, spacing = (self.size, self.size, own.shape[2]), (self.spacing, self.spacing, own.spacing[2])
+        return centred(own, shape, spacing, forward_axes(own))
 
 
 def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], plane: Plane) -> Sample:

@@ -8,6 +8,7 @@ from vrnet.errors import BadInput
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
 SUBJECT = "subject", "patient"
+OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 
 
 def listed(path: Path, split: str) -> list[str]:
@@ -40,11 +41,15 @@ def read_rows(path: Path, form: str) -> list[dict[str, str]]:
     """The rows of a CSV file, {column: value}; `form` is how it should look, for the message if there is none."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            columns, rows = reader.fieldnames or [], list(reader)
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
+    for mark, called in OTHER_MARKS.items():
+        if any(mark in column for column in columns):
+            raise BadInput(f"the columns of {path} are separated by {called}: separate them by commas")
     return [{(key or "").strip(): str(value or "").strip() for key, value in row.items()} for row in rows]
 
 

@@ -2,16 +2,21 @@
 
 sa_ED, sa_ES, label_sa_ED and label_sa_ES (.nii.gz) to be measured on; to be trained on, every frame of sa.nii.gz to its
 first, which is end-diastole, or where there is no such file end-systole to end-diastole. Training needs no labels.
+Labels are 1 RV, 2 Myo, 3 LV, or 1 LV, 2 Myo, 3 RV.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrnet.data.reading import read_frames, read_labels, read_phases
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from vrnet.data.reading import LARGEST_LABEL, read_frames, read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import SIZE, SPACING, STRUCTURES, Plane, all_slices, three_slices
 from vrnet.data.splits import listed
-from vrnet.errors import BadInput
 from vrnet.images.files import exists
 from vrnet.images.image import Image
 
@@ -60,21 +65,29 @@ def label_files(folder: Path) -> list[Path]:
 
 
 def read_both(folder: Path) -> tuple[list[Image], list[Image]]:
-    """The images of both phases, and their labels."""
+    """The images of both phases, and their labels, numbered as STRUCTURES says."""
     images = read_phases(image_files(folder))
     masks = [read_labels(path, image) for path, image in zip(label_files(folder), images, strict=True)]
-    for mask in masks:
-        check_values(mask)
-    return images, masks
+    return images, [exchanged(mask) for mask in masks] if are_exchanged(masks) else masks
 
 
-def check_values(mask: Image) -> None:
-    """BadInput if LV and RV are exchanged, as some segmentations have them: what Myo encloses is the LV."""
+def are_exchanged(masks: Sequence[Image]) -> bool:
+    """Whether LV and RV have each other's numbers, as in some segmentations: what Myo encloses is the LV."""
+    inside = np.concatenate([enclosed(mask) for mask in masks])
+    return bool((inside == STRUCTURES["RV"]).sum() > (inside == STRUCTURES["LV"]).sum())
+
+
+def enclosed(mask: Image) -> UInt8[ndarray, " n"]:
+    """The labels of the voxels that Myo goes all round, slice by slice."""
     from scipy.ndimage import binary_fill_holes
 
     wall = mask.array == STRUCTURES["Myo"]
-    filled = [binary_fill_holes(wall[..., k]) for k in range(wall.shape[2])]
-    inside = [mask.array[..., k][hole & ~wall[..., k]] for k, hole in enumerate(filled)]
-    lv, rv = (sum(int((values == STRUCTURES[part]).sum()) for values in inside) for part in ("LV", "RV"))
-    if rv > lv:
-        raise BadInput(f"in {mask.name} the myocardium (2) encloses label 1: renumber it to 1 RV, 2 Myo, 3 LV")
+    filled = np.stack([binary_fill_holes(wall[..., k]) for k in range(wall.shape[2])], axis=2)
+    return mask.array[filled & ~wall]
+
+
+def exchanged(mask: Image) -> Image:
+    """LV for RV, and RV for LV."""
+    lv, rv, numbers = STRUCTURES["LV"], STRUCTURES["RV"], np.arange(LARGEST_LABEL + 1, dtype=np.uint8)
+    numbers[[lv, rv]] = rv, lv
+    return mask.with_array(numbers[mask.array])

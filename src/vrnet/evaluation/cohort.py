@@ -14,7 +14,7 @@ from torch import Tensor
 from vrnet.data.sample import Sample
 from vrnet.evaluation.evaluate import regularity_of
 from vrnet.evaluation.metrics import contour_hausdorff, dice
-from vrnet.fields import warp_labels
+from vrnet.fields import warp_labels, zeros
 from vrnet.images.files import written_whole
 from vrnet.variational.cascade import Spacing
 
@@ -33,6 +33,11 @@ def measured(sample: Sample, find: Find, structures: Mapping[str, int], device: 
     seconds = (perf_counter() - start) / len(sample.fixed)
     scores = overlaps_of(sample, u, structures) | regularity_of(u) | end_point_error_of(sample, u)
     return {"subject": sample.name, **scores, "seconds": seconds}
+
+
+def unregistered(sample: Sample, structures: Mapping[str, int]) -> Row:
+    """The overlaps of one subject as it is."""
+    return {"subject": sample.name, **overlaps_of(sample, zeros(sample.fixed), structures)}
 
 
 def overlaps_of(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from itertools import product
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput
@@ -75,7 +76,7 @@ class VRNet:
     def _init(self, d: int) -> Initializer:
         if self.init == "unet":
             return Predict(unet(d, 2, self.width or WIDTHS[d]))
-        return no_motion if self.init == "zeros" else noise
+        return no_motion if self.init == "zeros" else Noise()
 
     def _step(self, d: int) -> nn.Module:
         inputs = 2 if self.denoiser == "C" else d
@@ -171,9 +172,19 @@ def check_width(width: int | None) -> None:
         raise BadInput(f"a network of width {width} has no channels: give at least w1")
 
 
-def noise(I0: Tensor, I1: Tensor, spacing: Spacing = None) -> Tensor:
-    """A field of independent normal displacements, one voxel wide."""
-    return torch.randn(I0.shape[0], I0.dim() - 2, *I0.shape[2:], device=I0.device, dtype=I0.dtype)
+class Noise(nn.Module):
+    """Independent normal displacements, one voxel wide: others each time in training, always the same in use.
+
+    Those in use are drawn on the CPU, since every kind of device draws others."""
+
+    def forward(
+        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
+        b, _, *s = I0.shape
+        if self.training:
+            return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
+        one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
+        return one.to(I0).expand(b, -1, *s)
 
 
 Learned = VRNet | VoxelMorph | Siamese | RCNet

@@ -50,6 +50,11 @@ def weights_of(method: Method) -> str | None:
     return method.file if isinstance(method, Trained) else None
 
 
+def scales_each(method: Method) -> bool:
+    """Whether the method is used to images scaled each alone, as between subjects; others expect one scaling."""
+    return isinstance(method, Trained) and method.card.normalisation == "each"
+
+
 def missing(name: str) -> str | None:
     """The package that the method of this name needs and that is not installed, if there is one."""
     package = getattr(parse(name), "package", None)

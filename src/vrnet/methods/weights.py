@@ -4,16 +4,18 @@ import json
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.images.files import check_file, exists, written_whole
+from vrnet.images.files import check_file, exists, is_folder, written_whole
 from vrnet.methods.learned import recognised
 
 SUFFIX = ".safetensors"
+Normalisation = Literal["jointly", "each"]
+"""Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, went to [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Card:
     dimension: int
     spacing_mm: tuple[float, ...]
     """Of the images it was trained on."""
-    normalisation: str
-    """How their intensities were scaled."""
+    normalisation: Normalisation
+    """How their intensities were scaled, and so are those of images that it registers."""
     trained_on: str
     version: str
     """Of vrnet."""
@@ -35,6 +37,8 @@ class Card:
         h = self.spacing_mm
         if self.dimension not in (2, 3) or len(h) != self.dimension or not all(isfinite(x) and x > 0 for x in h):
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
+        if self.normalisation not in get_args(Normalisation):
+            raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
 
 
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
@@ -76,6 +80,8 @@ def read_card(path: Path) -> Card:
 
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
+    if is_folder(path):
+        raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
     try:
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 AGREE_EVERY = 20
 LOOK_EVERY = 0.5
-JOINTLY = "1st to 99th percentile of both images together to [0, 1]"
-EACH = "1st to 99th percentile of each image alone to [0, 1]"
 
 
 @dataclass(frozen=True)
@@ -125,9 +123,8 @@ class Course:
     def __init__(self, trainer: Trainer, val: Prepared, run: Run, card: Card) -> None:
         self.trainer, self.val, self.run, self.card = trainer, val, run, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
-        self.done, self.total = run.restore(trainer.model, trainer.optimizer)
-        self.total = self.total.to(self.fabric.device)
-        self.rows = [row for row in run.rows() if row["step"] <= self.done]
+        self.done, total, self.rows = run.restore(trainer.model, trainer.optimizer)
+        self.total = total.to(self.fabric.device)
         self.logs = Logs(run.folder, self.done) if self.fabric.is_global_zero else None
         self.pace = Pace(self.done)
 
@@ -188,7 +185,7 @@ class Course:
         """Write where the run stands, once, and let the others wait."""
         total = self.shared(self.total)
         if self.fabric.is_global_zero:
-            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, total)
+            self.run.save(self.done, self.trainer.model, self.trainer.optimizer, total, self.rows)
         self.fabric.barrier()
 
     def shared(self, value: Tensor) -> Tensor:
@@ -264,7 +261,7 @@ def card_of(method: Learned, train: Prepared, settings: Training) -> Card:
         method=str(method),
         dimension=first.fixed.dim() - 2,
         spacing_mm=first.spacing,
-        normalisation=EACH if train.between else JOINTLY,
+        normalisation="each" if train.between else "jointly",
         trained_on=f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
         version=__version__,
     )

@@ -1,6 +1,8 @@
 """What is trained on: images held together on one device, and which two of them make a pair."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import permutations
 
 import torch
@@ -27,13 +29,12 @@ class Pairs:
         samples = prepared.samples
         if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
             raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-        fixed = torch.cat([sample.fixed for sample in samples])
+        fixed, which = distinct([image for sample in samples for image in sample.fixed])
         if prepared.between:
             index = torch.tensor(list(permutations(range(len(fixed)), 2)))
             return cls(fixed, index, samples[0].spacing)
         images = torch.cat([fixed, *(sample.moving for sample in samples)])
-        first = torch.arange(len(fixed))
-        return cls(images, torch.stack([first, first + len(fixed)], dim=1), samples[0].spacing)
+        return cls(images, torch.stack([which, torch.arange(len(fixed), len(images))], dim=1), samples[0].spacing)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -49,3 +50,11 @@ class Pairs:
         """These pairs, as a batch."""
         rows = self.index[chosen.to(self.index.device)]
         return self.images[rows[:, 0]], self.images[rows[:, 1]]
+
+
+def distinct(images: Sequence[Float[Tensor, "1 *s"]]) -> tuple[Float[Tensor, "m 1 *s"], Integer[Tensor, " n"]]:
+    """Each image once, and which of them every one is: all frames of a cine go with one first frame."""
+    keys = [sha256(image.numpy().tobytes()).digest() for image in images]
+    kept = dict(zip(keys, images, strict=True))
+    place = {key: k for k, key in enumerate(kept)}
+    return torch.stack(list(kept.values())), torch.tensor([place[key] for key in keys])

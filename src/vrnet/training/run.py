@@ -58,17 +58,8 @@ class Run:
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(f"{self.folder / CONFIG} cannot be read: choose another folder") from error
 
-    def rows(self) -> list[Row]:
-        """What was measured so far, a row a validation."""
-        if not exists(self.folder / METRICS):
-            return []
-        try:
-            with (self.folder / METRICS).open(newline="", encoding="utf-8") as file:
-                return [{key: json.loads(value) for key, value in row.items()} for row in csv.DictReader(file)]
-        except (OSError, ValueError, TypeError) as error:
-            raise self.damaged(METRICS) from error
-
     def write_rows(self, rows: list[Row]) -> None:
+        """metrics.csv, for the reader: nothing is read from it."""
         with (
             written_whole(self.folder / METRICS) as temporary,
             temporary.open("w", newline="", encoding="utf-8") as file,
@@ -77,8 +68,9 @@ class Run:
             writer.writeheader()
             writer.writerows(rows)
 
-    def save(self, step: int, model: nn.Module, optimizer: Optimizer, total: Tensor) -> None:
-        """Everything that the next step depends on; and the sum of the losses since the last validation."""
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, total: Tensor, rows: list[Row]) -> None:
+        """Everything that the next step depends on; the sum of the losses since the last validation; and what was
+        measured so far, a row a validation."""
         from safetensors.torch import save_file
 
         tensors = {"total": total} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
@@ -86,18 +78,18 @@ class Run:
             tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in state.items()}
         with written_whole(self.folder / CHECKPOINT) as temporary:
             held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-            save_file(held, temporary, metadata={"step": str(step)})
+            save_file(held, temporary, metadata={"step": str(step), "rows": json.dumps(rows)})
 
-    def restore(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, Tensor]:
-        """Go back to where the run was left; the number of steps done, and the sum of the losses since."""
+    def restore(self, model: nn.Module, optimizer: Optimizer) -> tuple[int, Tensor, list[Row]]:
+        """Go back to where the run was left; the steps done, the sum of the losses since the last row, and the rows."""
         from safetensors import SafetensorError, safe_open
 
         if not exists(self.folder / CHECKPOINT):
-            return 0, torch.zeros(())
+            return 0, torch.zeros(()), []
         try:
             with safe_open(self.folder / CHECKPOINT, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                step = int(file.metadata()["step"])
+                step, rows = (json.loads(file.metadata()[name]) for name in ("step", "rows"))
             model.load_state_dict(below("model.", tensors))
             state: dict[int, dict[str, Tensor]] = {}
             for name, tensor in below("optimizer.", tensors).items():
@@ -105,12 +97,10 @@ class Run:
                 state.setdefault(int(number), {})[part] = tensor
             optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
             lay_out(optimizer)
-            return step, tensors["total"]
+            return step, tensors["total"], rows
         except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise self.damaged(CHECKPOINT) from error
-
-    def damaged(self, name: str) -> BadInput:
-        return BadInput(f"{self.folder / name} is damaged, so the run cannot go on: train again in another folder")
+            place = self.folder / CHECKPOINT
+            raise BadInput(f"{place} is damaged, so the run cannot go on: train again in another folder") from error
 
 
 def lay_out(optimizer: Optimizer) -> None:
