@@ -1,15 +1,19 @@
-# make demo | test | clean: each sets up .venv by itself, and again only when what it was made from has changed.
+# make demo | test | docs | clean: each sets up .venv by itself, and again only when what it was made from has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test docs lint clean
 
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
 
 test: lint
 	$(BIN)/pytest
+
+docs: .venv/docs
+	$(BIN)/python docs/make_commands.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: .venv/test
 	$(BIN)/ruff check
@@ -26,5 +30,9 @@ lint: .venv/test
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@
 
+.venv/docs: .venv/core
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv demo build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo site build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,17 +1,23 @@
 """Every snippet of the documents that a reader may copy runs as it stands: shell, Python and, as pairs.csv, CSV.
 
-Blocks of text (batch jobs, folders) are not run. Training is cut to two steps of narrow networks.
+Blocks of text (batch jobs, folders) and py (algorithms) are not run. Training is cut to two steps of narrow networks.
+What pages say of commands, layers and presets is what the code says, their links lead somewhere, and they make a site.
 """
 
 import csv
+import os
 import re
 import shlex
+import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
+from shutil import copy, copytree
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.data.making import heart, write_acdc, write_splits
 from vrnet import Grid, Image, cli, write_image
@@ -23,7 +29,10 @@ from vrnet.training.fit import fit
 from vrnet.training.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ["README.md", "docs/conventions.md", "docs/training.md"]
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+DOCUMENTS = ["README.md", *(f"docs/{page}" for page in PAGES)]
+LINKED = [*DOCUMENTS, "CONTRIBUTING.md", "results/README.md"]
 SMALL = (32, 32)
 
 
@@ -49,6 +58,7 @@ def reader(tmp_path, monkeypatch):
         write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), tmp_path / f"{name}.nii.gz")
     write_patients(tmp_path / "ACDC")
     (tmp_path / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
+    (tmp_path / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("vrnet.training.fit.fit", briefly)
@@ -83,7 +93,7 @@ def write_pairs(table):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
 def test_every_snippet_runs(document, reader):
     known = {}
     for language, code in snippets(document):
@@ -134,3 +144,79 @@ def test_the_four_tools_of_the_conventions_agree(reader, capsys):
     warped = [images[0].array, known["sitk"].GetArrayFromImage(images[1]).T, images[2].numpy()]
     for other in warped[1:]:
         np.testing.assert_allclose(other[6:-6, 6:-6], warped[0][6:-6, 6:-6], atol=2e-3)
+
+
+def run_python(*words, cwd=ROOT):
+    plain = {"PYTHONIOENCODING": "utf-8", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", env={**os.environ, **plain})
+
+
+def test_the_page_of_commands_is_what_the_commands_say():
+    """If it is not: python docs/make_commands.py. (In a process of its own: checks of types change docstrings.)"""
+    script = f"import runpy; print(runpy.run_path({str(DOCS / 'make_commands.py')!r})['page'](), end='')"
+    made = run_python("-c", script).stdout
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == made
+    assert {"## vrnet register", "## vrnet train"} < set(made.splitlines())
+
+
+def test_every_page_is_in_the_navigation_and_nothing_else_is():
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    assert sorted(page for entry in nav for page in entry.values()) == PAGES
+
+
+def prose(document):
+    """A document without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def anchors(document):
+    """What the headings of a document can be linked by."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", LINKED)
+def test_links_lead_to_files_and_headings_that_are_there(document):
+    for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", prose(document)):
+        file, _, anchor = target.partition("#")
+        path = (ROOT / document).parent / file if file else ROOT / document
+        assert path.is_file(), target
+        assert not anchor or anchor in anchors(path.resolve().relative_to(ROOT)), target
+
+
+def test_the_layers_of_the_page_are_those_of_the_contract():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    section = (DOCS / "architecture.md").read_text(encoding="utf-8").split("## Layers")[1]
+    block = re.search(r"```text\n(.*?)```", section, flags=re.S)[1]
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert [re.split(r"\s{2,}", line)[0] for line in block.splitlines()] == layers
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
+    """No page loads a script, font or picture from elsewhere; what results/README.md shows is on its page."""
+    pytest.importorskip("mkdocs", reason="needs vrnet[docs]")
+    for folder in ("docs", "results"):
+        copytree(ROOT / folder, tmp_path / folder)
+    copy(ROOT / "mkdocs.yml", tmp_path)
+    added = "![a](figures/added.jpg) [b](acdc.csv) [c](../docs/protocols.md#acdc) [d](../benchmarks/solver.py)"
+    (tmp_path / "results" / "figures").mkdir(exist_ok=True)
+    copy(ROOT / "docs" / "images" / "report.jpg", tmp_path / "results" / "figures" / "added.jpg")
+    with (tmp_path / "results" / "README.md").open("a", encoding="utf-8") as file:
+        file.write(f"\n{added}\n")
+    done = run_python("-m", "mkdocs", "build", "--strict", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    for page in PAGES:
+        html = (tmp_path / "site" / page).with_suffix(".html").read_text(encoding="utf-8")
+        assert not re.findall(r"<(?:script|img|iframe)[^>]+src=[\"']?(?:https?:)?//", html)
+        assert not re.findall(r"\| *:?---", html), f"a table of {page} needs an empty line before it"
+        assert not re.findall(r"<p>(?:(?!</p>).)*\n[-*] ", html, flags=re.S), f"a list of {page} needs one too"
+        assert not re.findall(r"<link[^>]+href=[\"']?(?:https?:)?//", html)
+    shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
+    assert "protocols.html#acdc" in shown
+    assert "solver.py" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]
+    for part in ("results/figures/added.jpg", "results/acdc.csv"):
+        assert part in shown
+        assert (tmp_path / "site" / part).is_file()
