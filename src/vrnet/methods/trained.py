@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
 from vrnet.methods.weights import Card, load_weights
+from vrnet.networks.capture import laid_out
 from vrnet.variational.cascade import Spacing
 
 CLOSE = 0.05
@@ -38,7 +39,7 @@ class Trained:
     def build(self, d: int) -> "AtSpacing":
         if d != self.card.dimension:
             raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
-        return AtSpacing(self.model.eval(), self.card.spacing_mm)
+        return AtSpacing(laid_out(self.model.eval(), d), self.card.spacing_mm)
 
 
 class AtSpacing(nn.Module):
@@ -64,15 +65,20 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
     """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted.
 
     An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur."""
-    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
-    if not all(1 / FAR < ratio < FAR for ratio in ratios):
+    if not is_in_reach(wanted, spacing):
         raise BadInput(
             f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}: are they in mm?"
         )
+    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
     return tuple(
         n if abs(ratio - 1) <= CLOSE else max(2, round((n - 1) * ratio) + 1)
         for n, ratio in zip(shape, ratios, strict=True)
     )
+
+
+def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...]) -> bool:
+    """Whether resizing from one to the other makes sense: a factor of 16 is more likely another unit."""
+    return all(1 / FAR < h / own < FAR for h, own in zip(spacing, wanted, strict=True))
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:
