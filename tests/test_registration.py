@@ -462,6 +462,17 @@ def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
     assert_allclose(seen, np.arange(1, SIZES[3][axis] + 1) / SIZES[3][axis])
 
 
+def test_slices_side_by_side_are_what_they_are_in_turn():
+    before, seen, model = torch.get_num_threads(), [], trained(spacing=(1.0, 1.5))
+    field = vrnet.register(*pair(3), model, slice_axis=0).field
+    torch.set_num_threads(2)
+    several = vrnet.register(*pair(3), model, slice_axis=0, progress=seen.append).field
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+    assert_allclose(several, field, atol=1e-4)
+    assert_allclose(seen, np.arange(1, 25) / 24)
+
+
 def test_a_network_sees_one_slice_at_a_time():
     flow = Flow()
     vrnet.register(*pair(3), Trained(card(), flow, ""), slice_axis=0)

@@ -1,6 +1,7 @@
 """Two images in, the deformation between them out: the main job, start to end."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import current_thread, main_thread
@@ -130,13 +131,33 @@ def on_device(find: Initializer, device: torch.device) -> Initializer:
 
 
 def each_alone(find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, progress: Progress | None) -> Tensor:
-    """find(I0, I1), a pair at a time: a network on a whole stack at once would need the memory of all its slices."""
+    """find(I0, I1) of each pair: a network on a whole stack at once would need the memory of all its slices."""
+
+    @torch.inference_mode()
+    def one(k: int) -> Tensor:
+        return find(I0[k : k + 1], I1[k : k + 1], spacing)
+
     found = []
-    for k in range(len(I0)):
-        found.append(find(I0[k : k + 1], I1[k : k + 1], spacing))
+    spread = side_by_side if isinstance(find, AtSpacing) and I0.device.type == "cpu" else map
+    for u in spread(one, range(len(I0))):
+        found.append(u)
         if progress:
-            progress((k + 1) / len(I0))
+            progress(len(found) / len(I0))
     return torch.cat(found)
+
+
+def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
+    """function of each, in their order, by as many threads as PyTorch would give to one.
+
+    They need not wait for each other within each convolution: ten slices of 160x160 take two threads 2.8 s, instead of
+    6.6 s, where another process keeps one of two cores busy."""
+    threads = torch.get_num_threads()
+    workers = min(threads, len(numbers)) if current_thread() is main_thread() else 1
+    if workers == 1:
+        yield from map(function, numbers)
+        return
+    with threads_set(threads // workers), ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(function, numbers)
 
 
 def batch(I: Tensor, slice_axis: int | None) -> Tensor:
@@ -161,16 +182,19 @@ def threads_for(find: Initializer, voxels: int) -> AbstractContextManager[None]:
     return nullcontext() if isinstance(find, AtSpacing) else few_threads(voxels)
 
 
-@contextmanager
-def few_threads(voxels: int) -> Iterator[None]:
+def few_threads(voxels: int) -> AbstractContextManager[None]:
     """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more.
 
     PyTorch counts threads for the whole process, so only the main thread of Python may change it."""
-    threads, is_main = torch.get_num_threads(), current_thread() is main_thread()
-    if is_main and voxels <= SMALL:
-        torch.set_num_threads(1)
+    return threads_set(1) if voxels <= SMALL and current_thread() is main_thread() else nullcontext()
+
+
+@contextmanager
+def threads_set(count: int) -> Iterator[None]:
+    """PyTorch's threads, and those of the threads that start meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        if is_main:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)

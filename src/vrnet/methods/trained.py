@@ -14,6 +14,7 @@ from vrnet.variational.cascade import Spacing
 
 CLOSE = 0.05
 FAR = 16
+BLOCK, SLIGHT = 16, 0.01
 ADVICE = {
     2: "register slices one by one (--slices each, or slice_axis=)",
     3: "give it volumes, and register them whole (without --slices each or slice_axis=)",
@@ -71,9 +72,15 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
         )
     ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
     return tuple(
-        n if abs(ratio - 1) <= CLOSE else max(2, round((n - 1) * ratio) + 1)
+        n if abs(ratio - 1) <= CLOSE else max(2, even((n - 1) * ratio + 1))
         for n, ratio in zip(shape, ratios, strict=True)
     )
+
+
+def even(n: float) -> int:
+    """The nearest multiple of 16 if that is within 1 %, since a U-Net pads up to the next; else the nearest number."""
+    block = BLOCK * round(n / BLOCK)
+    return block if abs(block - n) <= SLIGHT * n else round(n)
 
 
 def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...]) -> bool:
