@@ -107,7 +107,7 @@ def test_evaluate_measures_what_register_measured(register, vrnet, files, tmp_pa
     folder, _ = register(*labels)
     pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
     ours = json.loads((folder / "metrics.json").read_text())
-    for what in (folder / "transform.nii.gz", "TV-L1"):
+    for what in (folder / "transform.nii.gz", "default", "short-axis"):
         assert vrnet("evaluate", what, *pair, *labels, "--out", tmp_path / "m.json")[0] == 0
         theirs = json.loads((tmp_path / "m.json").read_text())
         for key in OVERLAPS | {"similarity"}:

@@ -128,6 +128,7 @@ def test_a_pack_holds_the_splits_there_are(vrnet, hearts, tmp_path):
     ("method", "words", "answer"),
     [
         ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
+        ("short-axis", ("--data", "phantom"), "short-axis has nothing to learn"),
         ("R-L3-1x1", ("--data", "phantom"), "R-L3-1x1"),
         (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
         (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),

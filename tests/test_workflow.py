@@ -63,6 +63,23 @@ def test_the_page_says_what_was_run_and_how_well(done):
     assert stages == ["registering with TV-L1", "measuring", "writing"]
 
 
+def test_what_is_written_and_said_names_what_the_default_came_to(case, tmp_path):
+    stages = []
+
+    def stage(name):
+        stages.append(name)
+        return lambda part: None
+
+    result, _ = run(stage, case, parse("default"), tmp_path, report=True)
+    metrics, page = json.loads((tmp_path / "metrics.json").read_text()), (tmp_path / "report.html").read_text("utf-8")
+    assert (metrics["method"], metrics["weights"]) == ("C-L2-3x1-w12", "short_axis.safetensors")
+    assert stages[0] == "registering with C-L2-3x1-w12"
+    assert "on acdc, train: 40 subjects, 5000 steps, at 1.8 x 1.8 mm" in page
+    assert transform_of(stage, "DEFAULT", case, "auto", "cpu")[1].method == "C-L2-3x1-w12"
+    assert stages[-1] == "registering with C-L2-3x1-w12"
+    assert result.metrics["dice"]["after"]["mean"] > 0.9
+
+
 def test_the_page_says_whether_intensities_were_matched(case, tmp_path):
     run(lambda name: lambda part: None, case, parse("TV-L1"), tmp_path, match_intensities=True, report=True)
     assert "moving matched to the histogram of fixed" in (tmp_path / "report.html").read_text(encoding="utf-8")

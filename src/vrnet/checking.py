@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.methods.learned import Learned
-from vrnet.methods.names import Method, Ready, parse
+from vrnet.methods.names import Choice, Method, parse
 from vrnet.methods.trained import load_method
 
 
@@ -23,7 +23,7 @@ def tensor(array: NDArray[Any] | Tensor) -> Tensor:
     return torch.from_numpy(array.astype(wide, order="C"))
 
 
-def named(method: object) -> Ready:
+def named(method: object) -> Choice:
     """The method of a name, or the method itself, or BadInput if it cannot register."""
     if not isinstance(method, (str, Method)):
         raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
@@ -36,7 +36,7 @@ def named(method: object) -> Ready:
     return found
 
 
-def chosen(method: str, weights: Path | None) -> Ready:
+def chosen(method: str, weights: Path | None) -> Choice:
     """The method of a name; or the one in a file of weights, which then is of that name unless that is `default`."""
     if weights is None:
         return named(method)

@@ -1,5 +1,6 @@
 """The command line: `vrnet COMMAND --help` explains each command."""
 
+import gc
 import re
 import sys
 from collections.abc import Callable
@@ -87,12 +88,13 @@ def register(
         fixed: The reference image. For the beating heart: end-diastole.
         moving: The image to be brought to it. For the beating heart: end-systole.
         out: Folder for the results; made if it is not there.
-        method: Any name that `vrnet methods` lists.
+        method: Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images
+            and for stacks registered slice by slice; TV-L1 for volumes.
         weights: A learned method's, as `vrnet train` writes them; they say by themselves of which method they are.
         fixed_labels: Label map on the grid of FIXED; with both label maps, Dice and distances are measured.
         moving_labels: Label map on the grid of MOVING, to be brought to FIXED.
         slices: Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices
-            are at least three times as far apart as the voxels within them, or where the weights are of a 2D model.
+            are at least three times as far apart as the voxels within them, or where a 2D model is named.
         match_intensities: Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where
             the same tissue is not equally bright. Not for the beating heart.
         device: Where to compute; auto takes CUDA where there is one.
@@ -557,6 +559,7 @@ def methods() -> None:
 
 def main() -> None:
     """Run a command; bad input ends with one line and status 2."""
+    gc.freeze()  # what was imported is there to stay: looking through it at the end would take 0.4 s
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a name shows part of it

@@ -16,9 +16,9 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import Find, measured, summarised, unregistered, write_rows
 from vrnet.images.files import check_file, check_folder
 from vrnet.methods.learned import Learned, Noise
-from vrnet.methods.names import Ready, parse, weights_of
+from vrnet.methods.names import Choice, parse, settled, weights_of
 from vrnet.methods.trained import AtSpacing
-from vrnet.networks.capture import captured, laid_out
+from vrnet.networks.capture import captured
 from vrnet.registration import on_device, threads_for
 from vrnet.workflow import Stage, write_json
 
@@ -95,22 +95,23 @@ def trainable(name: str) -> Learned:
     """The learned method of a name, or BadInput if there is nothing to train."""
     found = parse(name)
     if not isinstance(found, Learned):
-        raise BadInput(f"{found} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
+        raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return found
 
 
-def run_cohort(stage: Stage, method: Ready, pairs: Prepared, folder: Path, device: str = "cpu") -> dict[str, Any]:
+def run_cohort(stage: Stage, method: Choice, pairs: Prepared, folder: Path, device: str = "cpu") -> dict[str, Any]:
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
     check_folder(folder, ("metrics.csv", "summary.json"))
     there, first, found, before = device_named(device), pairs.samples[0], [], []
-    find = quick(on_device(method.build(len(first.spacing)), there), first, there)
-    tick = stage(f"{method} on {len(pairs.samples)} subjects")
+    ready = settled(method, len(first.spacing), first.spacing)
+    find = quick(on_device(ready.build(len(first.spacing)), there), first, there)
+    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
     for done, sample in enumerate(pairs.samples, start=1):
         with threads_for(find, sample.fixed[0].numel()):
             found.append(measured(sample, find, pairs.structures, there.type))
             before.append(unregistered(sample, pairs.structures))
         tick(done / len(pairs.samples))
-    what = {"method": str(method), "weights": weights_of(method), "data": pairs.data, "split": pairs.split}
+    what = {"method": str(ready), "weights": weights_of(ready), "data": pairs.data, "split": pairs.split}
     summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarised(found)}
     summary["before"] = summarised(before)
     write_rows(found, folder / "metrics.csv")
@@ -122,7 +123,6 @@ def quick(find: Find, sample: Sample, device: torch.device) -> Find:
     """The same; a network on a GPU is recorded once, since all pairs have one shape. Noise, by the CPU, cannot be."""
     if device.type != "cuda" or not isinstance(find, AtSpacing) or any(isinstance(m, Noise) for m in find.modules()):
         return find
-    laid_out(find, len(sample.spacing))
     I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
     with torch.inference_mode():
         replay = captured(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)

@@ -1,6 +1,7 @@
 """Two images in, the deformation between them out: the main job, start to end."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import current_thread, main_thread
@@ -15,9 +16,9 @@ from vrnet.checking import check_axes, check_spacing, checked, device_named, nam
 from vrnet.data.preprocessing import rescale_each, rescale_jointly
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
-from vrnet.methods.names import Method, Ready, scales_each
+from vrnet.methods.names import Method, Ready, scales_each, settled
 from vrnet.methods.trained import AtSpacing
-from vrnet.variational.cascade import Initializer
+from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.descent import Solver
 from vrnet.variational.progress import watching
 
@@ -37,6 +38,7 @@ class Registration(Generic[Array]):
     energies: Array
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     method: str
+    """What was used; never `default`."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -75,19 +77,21 @@ def register(
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are floating-point arrays or tensors of one shape, 2D or 3D. The same change of brightness or contrast in both
-    does not matter; a different one does, since the same tissue is expected to be equally bright. `spacing` is the
-    distance between voxels along each axis, in any unit; without it they are cubes. (For a trained model it is in mm;
-    without it, they are as the model knows them.) With a `slice_axis` each slice across it moves within itself alone.
-    The work is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called
-    with the part done, from 0 to 1.
+    does not matter; a different one does, since the same tissue is expected to be equally bright. Where no method is
+    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 volumes; the result's `method` says
+    which. `spacing` is the distance between voxels along each axis, in mm; without it they are as the model knows them,
+    and cubes to a method without one. With a `slice_axis` each slice across it moves within itself alone. The work is
+    done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
+    part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = checked(fixed, moving)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
-    chosen, home = named(method), I0.device
+    home, within = I0.device, spacing_within(spacing, slice_axis)
+    chosen = settled(named(method), I0.dim() - (slice_axis is not None), within)
     there = device_named(device) if device else home
-    field, energies = solve(I0.to(there), I1.to(there), chosen, spacing, slice_axis, progress)
+    field, energies = solve(I0.to(there), I1.to(there), chosen, within, slice_axis, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], field.to(home)[None])[0, 0]
     parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
@@ -100,13 +104,12 @@ def solve(
     I0: Tensor,
     I1: Tensor,
     method: Ready,
-    spacing: tuple[float, ...] | None,
+    spacing: Spacing,
     slice_axis: int | None,
     progress: Progress | None,
 ) -> tuple[Tensor, Tensor]:
-    """(field, energies) of a pair, (*s). Slices are a batch of 2D pairs; of their energies the mean is given."""
-    if slice_axis is not None and spacing is not None:
-        spacing = tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
+    """(field, energies) of a pair, (*s). Slices are a batch of 2D pairs; of their energies the mean is given. The
+    spacing is that of the axes along which there is motion."""
     find = on_device(method.build(I0.dim() - (slice_axis is not None)), I0.device)
     with torch.inference_mode(), threads_for(find, I0.numel()):
         rescale = rescale_each if scales_each(method) else rescale_jointly
@@ -118,21 +121,44 @@ def solve(
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 
 
+def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
+    """Along the axes of a slice, or all axes of an image without slices."""
+    return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
+
+
 def on_device(find: Initializer, device: torch.device) -> Initializer:
     """Where there are parameters, they move to the device."""
     return find.to(device) if isinstance(find, nn.Module) else find
 
 
-def each_alone(
-    find: Initializer, I0: Tensor, I1: Tensor, spacing: tuple[float, ...] | None, progress: Progress | None
-) -> Tensor:
-    """find(I0, I1), a pair at a time: a network on a whole stack at once would need the memory of all its slices."""
+def each_alone(find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, progress: Progress | None) -> Tensor:
+    """find(I0, I1) of each pair: a network on a whole stack at once would need the memory of all its slices."""
+
+    @torch.inference_mode()
+    def one(k: int) -> Tensor:
+        return find(I0[k : k + 1], I1[k : k + 1], spacing)
+
     found = []
-    for k in range(len(I0)):
-        found.append(find(I0[k : k + 1], I1[k : k + 1], spacing))
+    spread = side_by_side if isinstance(find, AtSpacing) and I0.device.type == "cpu" else map
+    for u in spread(one, range(len(I0))):
+        found.append(u)
         if progress:
-            progress((k + 1) / len(I0))
+            progress(len(found) / len(I0))
     return torch.cat(found)
+
+
+def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
+    """function of each, in their order, by as many threads as PyTorch would give to one.
+
+    They need not wait for each other within each convolution: ten slices of 160x160 take two threads 2.8 s, instead of
+    6.6 s, where another process keeps one of two cores busy."""
+    threads = torch.get_num_threads()
+    workers = min(threads, len(numbers)) if current_thread() is main_thread() else 1
+    if workers == 1:
+        yield from map(function, numbers)
+        return
+    with threads_set(threads // workers), ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(function, numbers)
 
 
 def batch(I: Tensor, slice_axis: int | None) -> Tensor:
@@ -157,16 +183,19 @@ def threads_for(find: Initializer, voxels: int) -> AbstractContextManager[None]:
     return nullcontext() if isinstance(find, AtSpacing) else few_threads(voxels)
 
 
-@contextmanager
-def few_threads(voxels: int) -> Iterator[None]:
+def few_threads(voxels: int) -> AbstractContextManager[None]:
     """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more.
 
     PyTorch counts threads for the whole process, so only the main thread of Python may change it."""
-    threads, is_main = torch.get_num_threads(), current_thread() is main_thread()
-    if is_main and voxels <= SMALL:
-        torch.set_num_threads(1)
+    return threads_set(1) if voxels <= SMALL and current_thread() is main_thread() else nullcontext()
+
+
+@contextmanager
+def threads_set(count: int) -> Iterator[None]:
+    """PyTorch's threads, and those of the threads that start meanwhile."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        if is_main:
-            torch.set_num_threads(threads)
+        torch.set_num_threads(threads)

@@ -17,9 +17,9 @@ from vrnet.images.image import Image
 from vrnet.images.io import read_image
 from vrnet.images.resample import brought, coverage, matched
 from vrnet.images.transform import Transform
-from vrnet.methods.names import Method, Ready, scales_each, weights_of
+from vrnet.methods.names import Choice, Method, Ready, scales_each, settled, weights_of
 from vrnet.methods.trained import Trained
-from vrnet.registration import Progress, register
+from vrnet.registration import Progress, register, spacing_within
 
 Slices = Literal["auto", "each", "together"]
 
@@ -59,14 +59,14 @@ def register_images(
 
     Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
     registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least three times as far apart as the voxels within them (a trained model decides for itself: one
-    in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the histogram of fixed, for
-    images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels nothing pulls at the
-    field."""
+    where they are at least three times as far apart as the voxels within them (a trained model that is named decides
+    for itself: one in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the histogram of
+    fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels nothing
+    pulls at the field."""
     start = perf_counter()
     fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     moving = given
-    chosen = named(method)
+    chosen = suited(named(method), fixed.grid, slices)
     there, axis = planned(fixed, moving, chosen, slices, device)
     if match_intensities:
         moving = matched(moving, fixed)
@@ -89,11 +89,21 @@ def register_images(
     return ImageRegistration(transform, warped, found.energies, *how, seconds)
 
 
+def suited(method: Choice, grid: Grid, slices: Slices = "auto") -> Ready:
+    """The method itself, or what the default comes to on a grid."""
+    axis = slice_axis_of(grid, slices, dimension_of(method))
+    return settled(method, len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
+
+
+def dimension_of(method: Choice) -> int | None:
+    """Of a trained model; others take images of any."""
+    return method.card.dimension if isinstance(method, Trained) else None
+
+
 def planned(fixed: Image, moving: Image, method: Ready, slices: Slices, device: str) -> tuple[torch.device, int | None]:
     """Where to compute, and across which axis slices are registered one by one; BadInput if anything is in the way."""
     check_pair(fixed, moving)
-    dimension = method.card.dimension if isinstance(method, Trained) else None
-    there, axis = device_named(device), slice_axis_of(fixed.grid, slices, dimension)
+    there, axis = device_named(device), slice_axis_of(fixed.grid, slices, dimension_of(method))
     check_axes(fixed.grid.shape, axis)
     method.build(len(fixed.grid.shape) - (axis is not None))  # which fails where a package is missing, or a model unfit
     return there, axis

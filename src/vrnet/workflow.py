@@ -18,10 +18,10 @@ from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, placed, placed_labels
 from vrnet.images.transform import Transform
-from vrnet.methods.names import Ready
+from vrnet.methods.names import Choice, Ready
 from vrnet.methods.trained import Trained, millimetres
 from vrnet.methods.weights import SUFFIX
-from vrnet.registration_images import ImageRegistration, Slices, check_pair, register_images
+from vrnet.registration_images import ImageRegistration, Slices, check_pair, register_images, suited
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -54,7 +54,7 @@ def read_case(fixed: Path, moving: Path, fixed_labels: Path | None = None, movin
 def run(
     stage: Stage,
     case: Case,
-    method: Ready,
+    method: Choice,
     folder: Path,
     *,
     slices: Slices = "auto",
@@ -64,21 +64,22 @@ def run(
 ) -> tuple["Outcome", list[Path]]:
     """Register a case and write what became of it in the folder; `stage` is told what is being done."""
     check_folder(folder, OUTPUTS)
+    ready = suited(method, case.fixed.grid, slices)
     found = register_images(
         case.fixed,
         case.moving,
-        method,
+        ready,
         slices=slices,
         match_intensities=match_intensities,
         device=device,
-        progress=stage(f"registering with {method}"),
+        progress=stage(f"registering with {ready}"),
     )
     stage("measuring")
     done = outcome(case, found.transform, found)
     stage("writing")
     written = write_outcome(done, folder)
     if report:
-        written += write_pages(done, folder, found.energies.tolist(), described(case, method, found, match_intensities))
+        written += write_pages(done, folder, found.energies.tolist(), described(case, ready, found, match_intensities))
     return done, written
 
 
@@ -91,7 +92,7 @@ def transform_of(
             raise BadInput(f"{method} is a transform, which has no weights: leave out --weights, or name a method")
         check_pair(case.fixed, case.moving)
         return Transform.load(method, case.fixed.grid), None
-    ready = chosen(method, weights)
+    ready = suited(chosen(method, weights), case.fixed.grid, slices)
     tick = stage(f"registering with {ready}")
     found = register_images(case.fixed, case.moving, ready, slices=slices, device=device, progress=tick)
     return found.transform, found

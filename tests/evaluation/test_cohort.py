@@ -84,6 +84,19 @@ def test_a_summary_says_what_there_was_before(root, tmp_path):  # noqa: F811
     assert moved["metrics"]["dice_mean"]["mean"] > moved["before"]["dice_mean"]["mean"] + 0.1
 
 
+def test_a_cohort_names_what_the_default_came_to(root, tmp_path):  # noqa: F811
+    flat, whole = pairs_of(root), replace(pairs_of(root), samples=(volume(),))
+    told = []
+    for pairs, name, weights in ((flat, "C-L2-3x1-w12", "short_axis.safetensors"), (whole, "TV-L1", None)):
+        summary = run_cohort(lambda name: told.append(name) or (lambda part: None), parse("default"), pairs, tmp_path)
+        assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subjects")
+        assert json.loads((tmp_path / "summary.json").read_text()) == summary
+
+
+def volume():
+    return Phantoms(shape=(32, 32, 24), spacing=5.0).prepare("phantom-0001", "evaluation")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_cohort_is_measured_on_the_device_that_is_named(root, tmp_path):  # noqa: F811
     with pytest.raises(BadInput, match="no CUDA"):

@@ -35,6 +35,17 @@ def test_regularity_has_the_names_of_metrics_json(d):
     assert still == {"folding_percent": 0, "folding_strict_percent": 0, "jacobian_gradient": 0}
 
 
+@pytest.mark.parametrize("axis", range(3))
+def test_slices_registered_each_by_itself_are_measured_so(axis, random):
+    """As much as the slices one after the other, whatever happens from one to the next."""
+    field = 0.3 * random(3, 6, 5, 4).numpy()
+    field[axis] = 0
+    alone = [regularity(np.delete(field, axis, 0).take(k, 1 + axis)) for k in range(field.shape[1 + axis])]
+    for name, value in regularity(field, axis).items():
+        assert_allclose(value, np.mean([each[name] for each in alone]))
+        assert value > 0
+
+
 def test_overlap_has_every_label_and_their_mean_before_and_after(d, labels):
     fixed, moving = labels
     found = overlap(fixed, moving, moving, (1.0,) * d)

@@ -5,8 +5,9 @@ from itertools import product
 import pytest
 
 from vrnet.errors import BadInput
+from vrnet.methods.default import Default, short_axis
 from vrnet.methods.learned import FAMILIES, PAPER, learned
-from vrnet.methods.names import DEFAULT, METHODS, missing, names, parse
+from vrnet.methods.names import METHODS, SHORT_AXIS, missing, names, parse
 from vrnet.methods.variational import PRESETS
 from vrnet.variational.descent import Solver
 
@@ -19,8 +20,8 @@ def test_every_pair_of_a_regulariser_and_a_data_term_has_a_name():
 
 def test_every_name_can_be_listed_parsed_and_printed():
     outside = {"FFD", "Demons", "SyN", "identity"}
-    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default"}
-    for name in set(names()) - {"default"}:
+    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default", SHORT_AXIS}
+    for name in set(names()) - {SHORT_AXIS}:
         assert str(parse(name)) == name
         assert parse(name.lower()) == parse(name.upper()) == parse(name)
 
@@ -48,9 +49,15 @@ def test_a_family_has_members_of_its_own():
         assert parse(member).what.startswith("learned: ")
 
 
-def test_the_default_is_a_method_with_a_name_of_its_own():
-    assert parse("default") == DEFAULT
-    assert str(DEFAULT) in names()
+def test_the_default_is_a_choice_between_listed_methods():
+    assert parse("default") == Default()
+    assert all(name in names()["default"] and name in names() for name in (SHORT_AXIS, "TV-L1"))
+
+
+def test_the_model_in_the_box_has_a_name_that_needs_no_weights():
+    assert parse("Short-Axis") is parse(SHORT_AXIS) is short_axis()
+    assert missing(SHORT_AXIS) is None
+    assert "in the box" in names()[SHORT_AXIS]
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=str)
@@ -87,6 +94,7 @@ SLIPS = [
     ("RC-Net", "3xRC-Net"),
     ("Siamse", "Siamese"),
     ("defalt", "default"),
+    ("shortaxis", "short-axis"),
 ]
 
 

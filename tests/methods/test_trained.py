@@ -94,6 +94,12 @@ def test_no_axis_is_resized_to_a_single_voxel():
     assert shape_at((4.0, 4.0), (2, 30), (1.0, 1.0)) == (2, 8)
 
 
+def test_a_shape_a_voxel_above_what_a_u_net_takes_is_cut_to_that():
+    """185 voxels of 1.5625 mm are 160.7 of 1.8 mm, which would be padded to 176."""
+    assert shape_at((1.8, 1.8), (185, 211), (1.5625, 1.40625)) == (160, 165)
+    assert shape_at((1.8, 1.8), (161, 50), (1.8, 0.9)) == (161, 26)
+
+
 def test_a_model_registers_images_of_its_own_dimension(d):
     model, other = trained(d=d), {2: 3, 3: 2}[d]
     with pytest.raises(BadInput, match=f"m.safetensors is a {d}D model") as raised:

@@ -34,6 +34,15 @@ def test_a_model_comes_back_as_it_was(saved, random):
         assert torch.equal(again(I0, I1), model(I0, I1))
 
 
+def test_reading_draws_no_random_numbers(saved):
+    """A model of every kind of layer is built without them."""
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    load_weights(saved[0])
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_half_precision_takes_half_the_room_and_nearly_the_same_weights(saved, tmp_path):
     path, model = saved
     save_weights(model, CARD, tmp_path / "half.safetensors", half=True)

@@ -39,15 +39,22 @@ def similarity(
 
 def regularity(field: Float[ndarray, "d *s"], slice_axis: int | None = None) -> dict[str, float]:
     """Foldings and smoothness of a field in voxels; slices that were registered each by itself are measured so too."""
-    return regularity_of(torch.from_numpy(field)[None], slice_axis)
+    u = torch.from_numpy(field)[None]
+    return regularity_of(u if slice_axis is None else slices_of(u, slice_axis))
 
 
-def regularity_of(u: Float[Tensor, "b d *s"], slice_axis: int | None = None) -> dict[str, float]:
+def slices_of(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:
+    """The motion within each slice across an axis."""
+    within = [i for i in range(3) if i != axis]
+    return u[0, within].movedim(1 + axis, 0)
+
+
+def regularity_of(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
     """The same of a batch of fields, over all of them."""
     return {
         "folding_percent": folding_percent(u),
         "folding_strict_percent": folding_strict_percent(u),
-        "jacobian_gradient": jacobian_gradient(u, slice_axis),
+        "jacobian_gradient": jacobian_gradient(u),
     }
 
 

@@ -111,9 +111,8 @@ def folding_strict_percent(u: Float[Tensor, "b d *s"]) -> float:
     return 100 * (stencil_determinants(u) <= 0).any(1).double().mean().item()
 
 
-def jacobian_gradient(u: Float[Tensor, "b d *s"], across: int | None = None) -> float:
-    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel, but
-    not across slices that were registered each by itself."""
+def jacobian_gradient(u: Float[Tensor, "b d *s"]) -> float:
+    """|∇J|: mean absolute component of the gradient of det(I + ∇u), along the axes that have more than one voxel."""
     det = determinant(jacobian(u))
-    axes = [1 + axis for axis, n in enumerate(det.shape[1:]) if n > 1 and axis != across]
+    axes = [1 + axis for axis, n in enumerate(det.shape[1:]) if n > 1]
     return torch.stack(torch.gradient(det, dim=axes)).abs().mean().item()

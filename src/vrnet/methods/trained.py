@@ -9,10 +9,12 @@ from torch import Tensor, nn
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
 from vrnet.methods.weights import Card, load_weights
+from vrnet.networks.capture import laid_out
 from vrnet.variational.cascade import Spacing
 
 CLOSE = 0.05
 FAR = 16
+BLOCK, SLIGHT = 16, 0.01
 ADVICE = {
     2: "register slices one by one (--slices each, or slice_axis=)",
     3: "give it volumes, and register them whole (without --slices each or slice_axis=)",
@@ -38,7 +40,7 @@ class Trained:
     def build(self, d: int) -> "AtSpacing":
         if d != self.card.dimension:
             raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
-        return AtSpacing(self.model.eval(), self.card.spacing_mm)
+        return AtSpacing(laid_out(self.model.eval(), d), self.card.spacing_mm)
 
 
 class AtSpacing(nn.Module):
@@ -64,15 +66,26 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
     """The shape, over the same extent, whose voxels are as nearly as can be as far apart as wanted.
 
     An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur."""
-    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
-    if not all(1 / FAR < ratio < FAR for ratio in ratios):
+    if not is_in_reach(wanted, spacing):
         raise BadInput(
             f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}: are they in mm?"
         )
+    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
     return tuple(
-        n if abs(ratio - 1) <= CLOSE else max(2, round((n - 1) * ratio) + 1)
+        n if abs(ratio - 1) <= CLOSE else max(2, even((n - 1) * ratio + 1))
         for n, ratio in zip(shape, ratios, strict=True)
     )
+
+
+def even(n: float) -> int:
+    """The nearest multiple of 16 if that is within 1 %, since a U-Net pads up to the next; else the nearest number."""
+    block = BLOCK * round(n / BLOCK)
+    return block if abs(block - n) <= SLIGHT * n else round(n)
+
+
+def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...]) -> bool:
+    """Whether resizing from one to the other makes sense: a factor of 16 is more likely another unit."""
+    return all(1 / FAR < h / own < FAR for h, own in zip(spacing, wanted, strict=True))
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:

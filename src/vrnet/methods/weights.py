@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from vrnet.errors import BadInput
 from vrnet.images.files import check_file, exists, is_folder, written_whole
@@ -58,20 +59,32 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     method = recognised(card.method)
     if method is None:
         raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
-    with torch.device("meta"):  # without numbers, since all of them are in the file
+    with torch.device("meta"), Unfilled():  # without numbers or room for them, since all of them are in the file
         model = method.build(card.dimension)
     try:
-        model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()}, assign=True)
+        model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
         raise BadInput(f"the weights in {path} do not fit {card.method}: they are of another model") from error
-    if not all(tensor.isfinite().all() for tensor in model.state_dict().values()):
+    if not all(tensor.sum().isfinite() for tensor in tensors.values()):  # one that is not makes its sum so
         raise BadInput(f"some weights in {path} are not finite: its training went wrong, take an earlier one")
     return model.eval(), card
 
 
-def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+class Unfilled(TorchFunctionMode):
+    """Networks get no first numbers. (To draw them for tensors without any, torch would load its compiler: 2 s.)"""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        is_filling = getattr(function, "__module__", "") == nn.init.__name__ or function in FILLING
+        return given.get("tensor", *args[:1]) if is_filling else function(*args, **given)
+
+
+FILLING = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
+
+
+def cast(tensor: torch.Tensor, dtype: torch.dtype, copy: bool = False) -> torch.Tensor:
     """Numbers in another precision; counts as they are."""
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=copy)
 
 
 def read_card(path: Path) -> Card:
@@ -93,7 +106,8 @@ def read_card(path: Path) -> Card:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file, as copies: what safetensors gives is the file itself, and changes where it is changed."""
+    """The tensors of a file in single precision, as copies: what safetensors gives is the file itself, and changes
+    where it is changed."""
     from safetensors.torch import load_file
 
-    return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    return {name: cast(tensor, torch.float32, copy=True) for name, tensor in load_file(path).items()}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from vrnet.data.phantoms import Phantoms
 from vrnet.methods.learned import Learned, Siamese
+from vrnet.methods.names import Ready, parse, settled
 from vrnet.training.augmentation import Augmentation
 from vrnet.training.loss import SIAMESE
 from vrnet.training.settings import IN_SPACE, PRESETS, Training
@@ -24,9 +25,11 @@ class Budget:
     phantoms: Callable[[int], Phantoms] | None = None
     """Of a dimension: what all is done on, if not on the data set that is named."""
 
-    def sized(self, method: Learned, d: int) -> Learned:
-        """The method at the width of this budget, unless it has its own."""
-        width = self.widths[d]
+    def method(self, name: str, d: int) -> Ready | Learned:
+        """The method of a name; a network at the width of this budget, unless it has its own."""
+        method, width = parse(name), self.widths[d]
+        if not isinstance(method, Learned):
+            return settled(method, d, None)
         is_open = method.width is None or (isinstance(method, Siamese) and method.width == 64)
         return replace(method, width=width) if is_open and width is not None else method
 

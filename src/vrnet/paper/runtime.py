@@ -9,7 +9,7 @@ import torch
 
 from vrnet.data.phantom import phantom
 from vrnet.methods.learned import Learned
-from vrnet.methods.names import Method
+from vrnet.methods.names import Ready
 from vrnet.methods.outside import FFD, Demons, SyN
 from vrnet.networks.capture import captured, laid_out
 from vrnet.paper.study import hardware, versions
@@ -20,7 +20,7 @@ ENOUGH, MOST = 2.0, 20
 """Seconds to measure for, and pairs at most."""
 
 
-def seconds(out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str) -> float | None:
+def seconds(out: Path, method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: str) -> float | None:
     """As measured before on such a device, or else now; None where there is no such device, or the tool has no use of
     it."""
     place = out / "runtime" / device / f"{method}_{'x'.join(map(str, shape))}.json"
@@ -33,7 +33,7 @@ def seconds(out: Path, method: Method, shape: tuple[int, ...], spacing: float, d
     return took
 
 
-def timed(method: Method, shape: tuple[int, ...], spacing: float, device: torch.device) -> float:
+def timed(method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: torch.device) -> float:
     """Seconds a pair of phantom images, after one to warm up."""
     patient = phantom(7, shape, spacing)
     pair = patient.fixed.to(device), patient.moving.to(device)
@@ -50,7 +50,7 @@ def timed(method: Method, shape: tuple[int, ...], spacing: float, device: torch.
 
 
 def ready(
-    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...], device: torch.device
+    method: Ready | Learned, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...], device: torch.device
 ) -> Callable[[], torch.Tensor]:
     """The registration of this pair; a network on a GPU is recorded, as in use."""
     build = method.build(len(spacing))

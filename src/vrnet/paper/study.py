@@ -17,14 +17,14 @@ import numpy as np
 import torch
 
 from vrnet import __version__
-from vrnet.checking import device_named, named
+from vrnet.checking import device_named
 from vrnet.cohorts import run_cohort
 from vrnet.data.prepared import Prepared
 from vrnet.data.sample import Purpose
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import Row
 from vrnet.methods.learned import Learned
-from vrnet.methods.names import Method, Ready, missing, parse
+from vrnet.methods.names import Ready, missing
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
 from vrnet.training.run import CHECKPOINT, WEIGHTS
@@ -39,7 +39,7 @@ Split = Callable[[str, Purpose], Prepared]
 class Entry:
     """A method, measured once; a learned one after this training."""
 
-    method: Method
+    method: Ready | Learned
     training: Training | None = None
 
     @property
@@ -70,11 +70,10 @@ class Study:
 
     def entry(self, name: str, alpha: float | None = None, seed: int = 0) -> Entry:
         """The method of a name within this budget."""
-        method = parse(name)
+        method = self.budget.method(name, self.d)
         if not isinstance(method, Learned):
             return Entry(method)
-        sized = self.budget.sized(method, self.d)
-        return Entry(sized, self.budget.settings(sized, self.data, alpha, seed))
+        return Entry(method, self.budget.settings(method, self.data, alpha, seed))
 
     def seeds(self, name: str, alpha: float | None = None, least: int = 1) -> list[Entry]:
         """The method with seeds 0, 1, ...: as many as there are, and as many as asked for."""
@@ -133,8 +132,8 @@ class Study:
         for entry in wanted:
             self._check(entry)
         for entry in wanted:
-            if entry.training is None:
-                self._measure(entry, named(str(entry.method)))
+            if not isinstance(entry.method, Learned):
+                self._measure(entry, entry.method)
         learned = [entry for entry in wanted if entry.training is not None]
         for first in range(0, len(learned), self.at_once):
             some = learned[first : first + self.at_once]
@@ -147,7 +146,7 @@ class Study:
         learned = [entry for entry in entries if entry.training is not None]
         for first in range(0, len(learned), self.at_once):
             self._train(learned[first : first + self.at_once], f"{first} of {len(learned)} done")
-        return [named(str(e.method)) if e.training is None else self._trained(e) for e in entries]
+        return [self._trained(e) if isinstance(e.method, Learned) else e.method for e in entries]
 
     def can_run(self, name: str) -> bool:
         """Whether all that the method needs is installed."""

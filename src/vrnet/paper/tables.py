@@ -9,7 +9,6 @@ import numpy as np
 from vrnet.evaluation.cohort import Row, columns_of
 from vrnet.images.files import written_whole
 from vrnet.methods.learned import PAPER, Learned
-from vrnet.methods.names import parse
 from vrnet.paper.budget import SHAPES, SPACINGS, Budget
 from vrnet.paper.runtime import seconds
 from vrnet.paper.sheet import Cell, Sheet
@@ -213,10 +212,9 @@ def runtime_sheet(out: Path, budget: Budget, widths: Budget, stage: Stage) -> Sh
         tick(number / len(RUNTIME))
         cells: list[Cell] = [name]
         for d, device in places:
-            method = parse(name)
-            sized = widths.sized(method, d) if isinstance(method, Learned) else method
             shape, spacing = timing_size(budget, d)
-            took = seconds(out, sized, shape, spacing, device) if in_paper_or_fast(name, d) else None
+            method = widths.method(name, d)
+            took = seconds(out, method, shape, spacing, device) if in_paper_or_fast(name, d) else None
             cells.append(None if took is None else f"{took:.3g}")
         rows.append([*cells, *(known.get(name, {}).get(f"{d}D_{device}") for d, device in places)])
     header = [f"{d}D {DEVICES[device]}" for d, device in places]

@@ -5,6 +5,7 @@ is taken in space, so that G, the gradient in space, stands where J would if vox
 """
 
 from collections.abc import Callable
+from math import log
 
 import torch
 from jaxtyping import Float
@@ -79,7 +80,7 @@ class DataStep(nn.Module):
     def __init__(self, step: Callable[[Tensor, Linearization, Tensor], Tensor], theta: float = 0.1) -> None:
         super().__init__()
         self.step = step
-        self.log_theta = nn.Parameter(torch.tensor(theta).log())
+        self.log_theta = nn.Parameter(torch.tensor(log(theta)))
 
     def forward(self, v: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
         return self.step(v, lin, self.log_theta.exp())

@@ -1,0 +1,48 @@
+import subprocess
+import sys
+
+import pytest
+
+from vrnet import parse
+from vrnet.methods.default import Default, short_axis
+
+NEAR = [None, (1.8, 1.8), (0.9, 1.2), (0.2, 20.0)]
+FAR = [(0.1, 1.8), (1.8, 30.0), (0.0018, 0.0018)]
+"""A factor of 16 from 1.8 mm, and metres."""
+
+
+@pytest.mark.parametrize("spacing", NEAR)
+def test_2d_images_are_for_the_model_in_the_box(spacing):
+    assert Default().settled(2, spacing) is short_axis()
+
+
+@pytest.mark.parametrize("spacing", FAR)
+def test_a_spacing_that_the_model_refuses_leaves_the_solver(spacing):
+    assert Default().settled(2, spacing) == parse("TV-L1")
+
+
+@pytest.mark.parametrize("spacing", [None, (1.8, 1.8, 1.8), (1.8, 1.8, 10.0)])
+def test_volumes_are_for_the_solver(spacing):
+    assert Default().settled(3, spacing) == parse("TV-L1")
+
+
+def test_the_model_in_the_box_says_what_it_is():
+    model = short_axis()
+    assert (str(model), model.file) == ("C-L2-3x1-w12", "short_axis.safetensors")
+    assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
+    assert "40 subjects" in model.what
+    assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(4.37e6, rel=0.01)
+
+
+USE = """
+import sys, vrnet
+from vrnet.methods.default import short_axis
+assert short_axis.cache_info().currsize == 0
+short_axis()
+print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)
+"""
+
+
+def test_the_model_is_read_when_first_needed_and_without_the_compiler_of_torch():
+    loaded = subprocess.run([sys.executable, "-c", USE], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"_dynamo", "_inductor", "True"} & set(loaded)

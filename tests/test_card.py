@@ -1,0 +1,55 @@
+"""The card of the model in the box, and the front page, say what results/short_axis holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vrnet.methods.default import WEIGHTS, short_axis
+
+ROOT = Path(__file__).parents[1]
+CARD = (WEIGHTS.parent / "README.md").read_text(encoding="utf-8")
+SUMMARY = json.loads((ROOT / "results" / "short_axis" / "summary.json").read_text())
+METRICS = SUMMARY["metrics"]
+
+
+def cells(text, name):
+    """The cells of the row of that name."""
+    row = re.search(rf"^\| {re.escape(name)} \|(.*)\|$", text, flags=re.M)
+    return [cell.strip() for cell in row[1].split("|")]
+
+
+def mean_and_deviation(column, digits):
+    value = METRICS[column]
+    text = f"{value['mean']:.{digits}f} ({value['std']:.{digits}f})"
+    return text.replace("0.", ".") if column.startswith("dice") else text
+
+
+@pytest.mark.parametrize("name", ["LV", "Myo", "RV", "mean"])
+def test_the_card_has_the_figures_that_were_measured(name):
+    assert cells(CARD, name) == [mean_and_deviation(f"dice_{name}", 3), mean_and_deviation(f"hd_{name}", 2)]
+
+
+def test_the_card_tells_of_folding_and_seconds():
+    folding, strictly = (METRICS[f"folding{kind}_percent"]["mean"] for kind in ("", "_strict"))
+    assert f"Folding: {folding:.2f} % of the voxels by central differences, {strictly:.2f} %" in CARD
+    assert f"{METRICS['seconds']['mean']:.2f} s on one core" in CARD
+
+
+def test_the_front_page_has_the_figures_of_the_card():
+    row = cells((ROOT / "README.md").read_text(encoding="utf-8"), "short-axis (the default)")
+    seconds = f"{METRICS['seconds']['mean']:.2f}"
+    assert row == [*cells(CARD, "mean"), f"{METRICS['folding_percent']['mean']:.2f}", seconds]
+
+
+def test_the_figures_are_those_of_the_model():
+    assert (SUMMARY["method"], SUMMARY["weights"]) == (str(short_axis()), short_axis().file)
+    assert (SUMMARY["data"], SUMMARY["split"], SUMMARY["subjects"]) == ("acdc", "test", 20)
+    assert f"{SUMMARY['method']}: VR-Net" in CARD
+
+
+def test_what_is_named_in_the_card_is_there():
+    rows = (ROOT / "results" / "short_axis" / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 1 + SUMMARY["subjects"]
+    assert "CC BY-NC-SA 4.0" in CARD
