@@ -1,36 +1,113 @@
-"""λ and θ of TV-L1 on real hearts: each pair on the ten validation subjects of ACDC, best last.
+"""Parameters of TV-L1, FFD, Demons and SyN: every setting of a small grid on the validation subjects, best last.
 
-    python benchmarks/tune.py --root ACDC
+    python benchmarks/tune.py FFD Demons --data acdc --root ACDC --out tuning.csv
+    python benchmarks/tune.py SyN --data hippocampus.npz --subjects 8 --out tuning.csv
 
-(What the chosen ones give on the test subjects: vrnet evaluate TV-L1 --data acdc --root ACDC --out DIR.)
+A row a setting is added to the file as soon as it is measured; one that is there already is not measured again. Best is
+the highest Dice − HD/100 mm. (What the chosen ones give on the test subjects: vrnet evaluate METHOD --data ...)
 """
 
 import argparse
-from dataclasses import replace
+import csv
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 
 import torch
 
 from vrnet import parse
-from vrnet.data import acdc
+from vrnet.cohorts import Source
 from vrnet.evaluation.cohort import measured, summarised
+
+GRIDS = {
+    ("TV-L1", 2): [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}],
+    ("FFD", 2): [
+        {"bending": (0.05, 0.1), "iterations": (200, 400), "step": (1.8,)},
+        {"bending": (0.2,), "step": (1.8,)},
+        {"step": (0.45, 0.9)},
+    ],
+    ("Demons", 2): [{"sigma": (1.5, 2.0, 2.5)}, {"step": (1.0,)}, {"iterations": ((200, 100, 50),)}],
+    ("SyN", 2): [{"flow_sigma": (4.0, 5.0)}, {"total_sigma": (0.5,)}],
+}
+"""{(method, dimension): grids}; of each grid, all combinations; what it does not name stays as it is."""
+MEASURES = "dice_mean", "hd_mean", "folding_percent", "seconds"
+COLUMNS = "data", "method", "setting", *MEASURES
+
+
+def candidates(name, d):
+    """The method with each combination of parameters."""
+    method, found = parse(name), []
+    for grid in GRIDS[name, d]:
+        found += [replace(method, **dict(zip(grid, values, strict=True))) for values in product(*grid.values())]
+    return list(dict.fromkeys(found))
+
+
+def described(method):
+    """All parameters: "sigma 2.0, step 2.0, iterations 100-100-50"."""
+    values = {field.name: getattr(method, field.name) for field in fields(method)}
+    words = {key: "-".join(map(str, v)) if isinstance(v, tuple) else v for key, v in values.items()}
+    return ", ".join(f"{key} {value}" for key, value in words.items())
+
+
+def row_of(method, pairs):
+    """What a method scores: means over the subjects."""
+    find = method.build(len(pairs.samples[0].spacing))
+    means = summarised([measured(sample, find, pairs.structures) for sample in pairs.samples])
+    scores = {key: f"{means[key]['mean']:.4f}" for key in MEASURES}
+    return {"data": pairs.data, "method": str(method), "setting": described(method), **scores}
+
+
+def rows_in(path):
+    """What was measured before."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add(row, path):
+    """Put a row at the end of the file."""
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def tuned(name, pairs, path):
+    """The rows of a method's grid, best last."""
+    rows = []
+    for method in candidates(name, len(pairs.samples[0].spacing)):
+        key = pairs.data, name, described(method)
+        known = [row for row in rows_in(path) if (row["data"], row["method"], row["setting"]) == key]
+        rows += known or [row_of(method, pairs)]
+        if not known:
+            add(rows[-1], path)
+        print(line_of(rows[-1]), flush=True)
+    return sorted(rows, key=lambda row: float(row["dice_mean"]) - float(row["hd_mean"]) / 100)
+
+
+def line_of(row):
+    scores = f"Dice {row['dice_mean']}, HD {row['hd_mean']} mm, folding {row['folding_percent']} %, {row['seconds']} s"
+    return f"{row['data']}, {row['method']} ({row['setting']}): {scores}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("methods", nargs="+", choices=sorted({name for name, _ in GRIDS}))
+    parser.add_argument("--data", required=True, help="a data set, or a file that vrnet prepare wrote")
+    parser.add_argument("--root", type=Path)
+    parser.add_argument("--subjects", type=int, help="the first so many, where a method is slow")
     parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    samples, results = [acdc.prepare(folder) for folder in acdc.subjects(options.root, "val")], []
-    for lam, first, last in product((0.05, 0.06, 0.065, 0.075, 0.09), (0.05, 0.1, 0.2), (0.5, 1.0)):
-        find = replace(parse("TV-L1"), lam=lam, theta=(first, last)).build(2)
-        summary = summarised([measured(sample, find, acdc.STRUCTURES) for sample in samples])
-        dice, distance = (summary[key]["mean"] for key in ("dice_mean", "hd_mean"))
-        results.append((dice - distance / 100, f"λ {lam} θ {first}-{last}  Dice {dice:.3f}  HD {distance:.2f} mm"))
-        print(results[-1][1], flush=True)
-    print("\nby Dice − HD/100 mm:", *(line for _, line in sorted(results)), sep="\n")
+    parser.add_argument("--out", type=Path, default=Path("tuning.csv"))
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    pairs = Source(given.data, given.root).split("val", "evaluation", lambda name: lambda done: None, print)
+    pairs = replace(pairs, samples=pairs.samples[: given.subjects])
+    best = [tuned(name, pairs, given.out) for name in given.methods]
+    for rows in best:
+        print("\nbest last:", *map(line_of, rows), sep="\n")
 
 
 if __name__ == "__main__":

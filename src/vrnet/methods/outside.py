@@ -68,6 +68,8 @@ class SyN:
     what: ClassVar = "outside tool: symmetric normalisation (ANTs)"
     flow_sigma: float = 5.0
     """Smoothing of the update field, in voxels."""
+    total_sigma: float = 0.0
+    """Smoothing of the whole field, in voxels."""
     iterations: tuple[int, ...] = (100, 100, 50)
     """At each level, coarsest first."""
     radius: int = 4
@@ -90,7 +92,7 @@ class SyN:
                 type_of_transform="SyNOnly",
                 initial_transform="Identity",
                 flow_sigma=self.flow_sigma,
-                total_sigma=0,
+                total_sigma=self.total_sigma,
                 reg_iterations=self.iterations,
                 outprefix=str(Path(folder) / "syn"),
                 **metric,
@@ -106,13 +108,15 @@ class FFD:
     what: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
     spacing: float = 8.0
     """Between control points at the finest level, in mm."""
-    bending: float = 0.05
+    bending: float = 0.1
     """Weight of the bending energy."""
     levels: int = 3
     samples: int = 2048
     """Voxels drawn at random at each iteration."""
     iterations: int = 200
     """At each level."""
+    step: float = 0.9
+    """About the longest first update, in mm."""
 
     def __str__(self) -> str:
         return "FFD"
@@ -143,6 +147,8 @@ class FFD:
             "MaximumNumberOfIterations": [str(self.iterations)],
             "NumberOfSpatialSamples": [str(self.samples)],
             "ImageSampler": ["RandomCoordinate"],
+            "NumberOfSamplesForExactGradient": ["4096"],  # for the step sizes: more take far longer, to the same end
+            "MaximumStepLength": [str(self.step)],
             "NewSamplesEveryIteration": ["true"],
             "AutomaticTransformInitialization": ["false"],
             "ResultImagePixelType": ["float"],
