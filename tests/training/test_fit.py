@@ -153,7 +153,7 @@ def test_devices_that_cannot_share_a_batch_are_refused_before_anything_is_writte
 
 def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     one = hearts(2, [0])
-    monkeypatch.setattr("vrnet.training.fit.Trainer.step", lambda self, number: torch.tensor(float("nan")))
+    monkeypatch.setattr("vrnet.training.fit.Trainer.learn", lambda self, number, I0, I1: torch.tensor(float("nan")))
     with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller --rate"):
         fit(learned("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "weights.safetensors").exists()

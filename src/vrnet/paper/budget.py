@@ -50,7 +50,7 @@ def small(d: int) -> Phantoms:
 STILL = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
 """A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
 PLANES = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
-VOLUMES = Training(steps=1_000, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=1_000)
+VOLUMES = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=500)
 BETWEEN = Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500)
 MOMENT = Training(steps=4, batch=1, rate=1e-3, validate_every=4)
 BUDGETS = {

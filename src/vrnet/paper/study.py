@@ -27,7 +27,7 @@ from vrnet.methods.learned import Learned
 from vrnet.methods.names import Ready, missing
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CHECKPOINT, WEIGHTS
+from vrnet.training.run import CHECKPOINT, WEIGHTS, as_json
 from vrnet.training.settings import Training
 from vrnet.workflow import Stage, write_json
 
@@ -124,6 +124,8 @@ class Study:
 
     def complete(self, entries: Sequence[Entry]) -> None:
         """Measure those that are not there; learned ones are trained first, several at once."""
+        for entry in entries:
+            self._check_same(entry)
         wanted = [entry for entry in dict.fromkeys(entries) if not self.has(entry)]
         if not wanted:
             return
@@ -155,6 +157,15 @@ class Study:
     @cached_property
     def test(self) -> Prepared:
         return self.split("test", "evaluation")
+
+    def _check_same(self, entry: Entry) -> None:
+        """BadInput where what is there was trained otherwise than now asked for."""
+        if entry.training is None or not self.has(entry):
+            return
+        kept, asked = self.config(entry)["training"], as_json(asdict(entry.training))
+        differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
+        if differ:
+            raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")
 
     def _check(self, entry: Entry) -> None:
         """BadInput at once, not after hours, where a package is missing."""
