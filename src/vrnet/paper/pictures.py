@@ -132,7 +132,7 @@ def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None
 
 
 def denoising(study: Study) -> "tuple[Figure, list[Row]]":
-    """The field after each cascade of R-L2-6x1: from its own first guess with noise added, and from noise alone."""
+    """The field after each cascade of R-L2-6x1, noise added to the first: to its own guess, and to noise alone."""
     from matplotlib.figure import Figure
 
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
@@ -144,8 +144,7 @@ def denoising(study: Study) -> "tuple[Figure, list[Row]]":
         I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
         with torch.inference_mode():
             first = model.init(I0, I1, sample.spacing)
-            if not name.endswith("noise"):
-                first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
+            first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
             fields = [first, *(state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh)]
         middle = first.shape[-1] // 2
         rows.append((name, [(v[0, :2] if study.d == 2 else v[0, :2, ..., middle]).numpy() for v in fields]))
