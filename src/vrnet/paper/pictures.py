@@ -10,7 +10,6 @@ from torch import Tensor
 from vrnet.data.sample import Sample
 from vrnet.evaluation.cohort import Row
 from vrnet.fields import warp, warp_labels
-from vrnet.methods.learned import Noise
 from vrnet.methods.names import Ready
 from vrnet.methods.trained import Trained
 from vrnet.paper.study import Study
@@ -31,6 +30,8 @@ ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian,
 FIRST = ("fixed", "its mask", "moving", "its mask", "", "difference before")
 NOISE = 1.0
 """Voxels: standard deviation of the noise that is added to the initial field."""
+SEED = 1
+"""Of that noise: another than that of noise as the initial field."""
 
 
 class Shown(NamedTuple):
@@ -145,7 +146,7 @@ def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None
 
 
 def denoising(study: Study) -> "tuple[Figure, list[Row]]":
-    """The field after each cascade of R-L2-6x1: from its own first guess with noise added, and from noise alone."""
+    """The field after each cascade of R-L2-6x1, noise added to the first: to its own guess, and to noise alone."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], study.methods([study.entry(name) for name in names])
     found = {name: states(method, sample) for name, method in zip(names, methods, strict=True)}
@@ -165,8 +166,7 @@ def states(method: Ready, sample: Sample) -> list[ndarray]:
     I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
-        if not isinstance(model.init, Noise):
-            first = first + NOISE * torch.randn(first.shape, generator=torch.Generator().manual_seed(0))
+        first = first + NOISE * torch.randn(first.shape, generator=torch.Generator().manual_seed(SEED))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [within(v, first.shape[-1] // 2) for v in (first, *after)]
 

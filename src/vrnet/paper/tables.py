@@ -17,6 +17,7 @@ from vrnet.workflow import Stage
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
 IN_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
 ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
+FIVE = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
 CASCADES = tuple(f"{n}xRC-Net" for n in range(2, 8))
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 LABELS = {"identity": "unregistered"}
@@ -69,8 +70,9 @@ TABLES = {
     "hippocampus": Table(
         "Methods between subjects: hippocampi",
         "hippocampus",
-        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1"),
+        ("identity", *ITERATIVE, *FIVE),
     ),
+    "phantom3d": Table("Methods on volumes whose motion is known", "phantom3d", ("identity", *ITERATIVE, *FIVE)),
 }
 NETWORKS = ("Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1")
 RUNTIME = (*ITERATIVE, *NETWORKS)
