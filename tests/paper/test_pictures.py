@@ -77,7 +77,7 @@ def test_noise_added_to_noise_is_other_noise(ready, d):
     assert start.std() == pytest.approx(np.sqrt(2), abs=0.15)
 
 
-def test_roughness_of_a_ramp_is_half_its_slope():
+def test_roughness_is_the_mean_of_all_slopes():
     """u = (a x, b y): |∂u| is a, 0, 0 and b."""
     x, y = np.meshgrid(np.arange(7.0), np.arange(5.0), indexing="ij")
     assert roughness(np.stack([0.3 * x, -0.5 * y])) == pytest.approx((0.3 + 0.5) / 4)
