@@ -496,8 +496,8 @@ def paper(
 ) -> None:
     """Make a table or a figure of the paper, what was published beside what is measured.
 
-    Tables: ablation, initialisation, acdc, ukbb, cmr3d, hippocampus, phantom3d, runtime. Figures: parameterisations, alpha,
-    cascades, visual, boxplots, denoising.
+    Tables: ablation, initialisation, acdc, ukbb, cmr3d, hippocampus, phantom3d, runtime. Figures: parameterisations,
+    alpha, cascades, visual, boxplots, denoising.
 
     What is missing is trained and measured first, and kept in DIR, a folder a method with a row a subject; what is
     there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. Writes tables in DIR/tables, as
