@@ -135,10 +135,10 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def sheet_table(made: "Sheet") -> Table:
     """A table of the paper."""
-    table = Table(*made.header, title=Text(made.title))
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for i, row in enumerate(made.rows):
-        cells = ("–" if cell is None else str(cell) for cell in row)
-        table.add_row(*(Text(cell, style="bold" if (i, j) in made.best else "") for j, cell in enumerate(cells)))
+    head, *rows = made.lines(Text, lambda words: Text(words, style="bold"))
+    table = Table(title=Text(made.title))
+    for j, name in enumerate(head):
+        table.add_column(name, justify="right" if j else "left")
+    for row in rows:
+        table.add_row(*row)
     return table

@@ -1,11 +1,12 @@
 """What is spent on a learned method: its width and its training, on each data set."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vrnet.data.phantoms import Phantoms
 from vrnet.methods.learned import Learned, Siamese
 from vrnet.methods.names import Ready, parse, settled
+from vrnet.methods.outside import FFD, Demons, SyN
 from vrnet.training.augmentation import Augmentation
 from vrnet.training.loss import SIAMESE
 from vrnet.training.settings import IN_SPACE, PRESETS, Training
@@ -24,10 +25,14 @@ class Budget:
     training: Mapping[str, Training]
     phantoms: Callable[[int], Phantoms] | None = None
     """Of a dimension: what all is done on, if not on the data set that is named."""
+    tools: Mapping[str, Ready] = field(default_factory=dict)
+    """Iterative methods with other parameters than the tuned ones."""
+    timing: float = 2.0
+    """Seconds that a method is timed for, after one pair to warm up."""
 
     def method(self, name: str, d: int) -> Ready | Learned:
         """The method of a name; a network at the width of this budget, unless it has its own."""
-        method, width = parse(name), self.widths[d]
+        method, width = self.tools.get(name) or parse(name), self.widths[d]
         if not isinstance(method, Learned):
             return settled(method, d, None)
         is_open = method.width is None or (isinstance(method, Siamese) and method.width == 64)
@@ -43,7 +48,7 @@ class Budget:
 
 def small(d: int) -> Phantoms:
     """Hearts of few voxels, and few of them."""
-    shape, spacing = {2: ((48, 48), 6.0), 3: ((32, 32, 24), 4.8)}[d]
+    shape, spacing = {2: ((48, 48), 6.0), 3: ((16, 16, 16), 9.0)}[d]
     return Phantoms("phantom" if d == 2 else "phantom3d", shape, spacing, {"train": 2, "val": 1, "test": 3})
 
 
@@ -52,7 +57,12 @@ STILL = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation
 PLANES = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 VOLUMES = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=500)
 BETWEEN = Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500)
-MOMENT = Training(steps=4, batch=1, rate=1e-3, validate_every=4)
+MOMENT = Training(steps=2, batch=1, rate=1e-3, validate_every=2)
+HURRIED: dict[str, Ready] = {
+    "FFD": FFD(spacing=40.0, levels=1, iterations=5),
+    "Demons": Demons(iterations=(5,)),
+    "SyN": SyN(iterations=(5,)),
+}
 BUDGETS = {
     "paper": Budget(
         "paper",
@@ -74,7 +84,7 @@ BUDGETS = {
             "hippocampus": BETWEEN,
         },
     ),
-    "quick": Budget("quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, MOMENT), small),
+    "quick": Budget("quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, MOMENT), small, HURRIED, timing=0.0),
 }
 """paper: its steps and widths, hours to days on a GPU; short: a tenth of that or less, so that a GPU does a table in
-minutes; quick: a few steps on small phantoms, to see that all works."""
+minutes; quick: a few steps of all methods on small phantoms, to see that all works."""

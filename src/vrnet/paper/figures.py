@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vrnet.evaluation.cohort import Row
+from vrnet.paper.columns import title_of
 from vrnet.paper.pictures import denoising, visual
 from vrnet.paper.study import Study
-from vrnet.paper.tables import CASCADES, TABLES, title_of
+from vrnet.paper.tables import CASCADES, TABLES
 from vrnet.paper.values import published
 
 if TYPE_CHECKING:

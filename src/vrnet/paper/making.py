@@ -8,7 +8,7 @@ from vrnet.cohorts import PACK, Source
 from vrnet.data.prepared import prepared
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import write_rows
-from vrnet.paper.budget import BUDGETS, DIMENSIONS
+from vrnet.paper.budget import BUDGETS, DIMENSIONS, Budget
 from vrnet.paper.figures import FIGURES
 from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Split, Study
@@ -61,7 +61,8 @@ def make_table(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]
     check(name, "table")
     if name == RUNTIME:
         budget = BUDGETS[asked.budget]
-        made, title = runtime_sheet(asked.out, budget, budget if budget.phantoms else BUDGETS["paper"], stage), name
+        made = runtime_sheet(asked.out, budget, budget if budget.phantoms else BUDGETS["paper"], stage)
+        title = quickly(name, budget)
     else:
         table = TABLES[name]
         study = study_of(asked, table.data, table.instead, stage, say)
@@ -83,7 +84,12 @@ def make_figure(name: str, asked: Asked, stage: Stage, say: Callable[[str], None
 
 def titled(name: str, study: Study, own: str) -> str:
     """The name of its files: a table of other data than its own says so."""
-    return name if study.data == own else f"{name}_{study.data}"
+    return quickly(name if study.data == own else f"{name}_{study.data}", study.budget)
+
+
+def quickly(title: str, budget: Budget) -> str:
+    """What was made of small images is not taken for what it stands for."""
+    return title if budget.phantoms is None else f"{title}_{budget.name}"
 
 
 def check(name: str, kind: str) -> None:

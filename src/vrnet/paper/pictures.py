@@ -30,6 +30,8 @@ ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian,
 FIRST = ("fixed", "its mask", "moving", "its mask", "", "difference before")
 NOISE = 1.0
 """Voxels: standard deviation of the noise that is added to the initial field."""
+SEED = 1
+"""Of that noise: another than that of noise as the initial field."""
 
 
 class Shown(NamedTuple):
@@ -47,32 +49,40 @@ class Shown(NamedTuple):
 
 def visual(study: Study) -> "tuple[Figure, list[Row]]":
     """Warped image, warped mask, displacement, grid, Jacobian and difference, a column a method."""
-    from matplotlib.figure import Figure
-
     names = [name for name in COMPARED[study.d] if study.can_run(name)]
     sample = study.test.samples[len(study.test.samples) // 2]
     pair = len(sample.fixed) // 2
     methods = study.methods([study.entry(name) for name in names])
-    shown = [cut(sample, pair, field_of(method, sample, pair)) for method in methods]
+    shown = {
+        name: cut(sample, pair, field_of(method, sample, pair)) for name, method in zip(names, methods, strict=True)
+    }
     still = cut(sample, pair, torch.zeros(1, study.d, *sample.fixed.shape[2:]))
-    figure = Figure(figsize=(2.1 * (len(names) + 1), 2.2 * len(ROWS)), layout="constrained")
-    axes = figure.subplots(len(ROWS), len(names) + 1)
-    fixed, mask = section(sample.fixed[pair, 0], still.k), None
-    if sample.fixed_labels is not None:
-        mask = section(sample.fixed_labels[pair, 0], still.k)
+    fixed, labels = section(sample.fixed[pair, 0], still.k), sample.fixed_labels
+    mask = None if labels is None else section(labels[pair, 0], still.k)
+    figure = draw_methods(fixed, mask, still, shown, f"{study.data}, {sample.name}")
+    return figure, [
+        {"method": name, "mean_difference": float(np.abs(one.image - fixed).mean())} for name, one in shown.items()
+    ]
+
+
+def draw_methods(fixed: ndarray, mask: ndarray | None, still: Shown, shown: dict[str, Shown], title: str) -> "Figure":
+    """What there was in the first column, then a column a method."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.1 * (len(shown) + 1), 2.2 * len(ROWS)), layout="constrained")
+    axes = figure.subplots(len(ROWS), len(shown) + 1)
     show_first(list(axes[:, 0]), fixed, mask, still)
-    for column, name, one in zip(axes.T[1:], names, shown, strict=True):
+    scale = max(float(np.abs(one.u).max()) for one in shown.values())
+    for column, (name, one) in zip(axes.T[1:], shown.items(), strict=True):
         column[0].set_title(name, fontsize=10)
-        show_method(list(column), fixed, mask, one, np.abs(np.stack([s.u for s in shown])).max())
+        show_method(list(column), fixed, mask, one, scale)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
-    for number, words in ((0, FIRST), (1, ROWS)):
-        for ax, label in zip(axes[:, number], words, strict=True):
+    for column, words in zip(axes.T[:2], (FIRST, ROWS), strict=True):
+        for ax, label in zip(column, words, strict=True):
             ax.set_ylabel(label, fontsize=8)
-    figure.suptitle(f"{study.data}, {sample.name}")
-    differences = [{"method": name, "mean_difference": float(np.abs(one.image - fixed).mean())}
-                   for name, one in zip(names, shown, strict=True)]  # fmt: skip
-    return figure, differences
+    figure.suptitle(title)
+    return figure
 
 
 def field_of(method: Ready, sample: Sample, pair: int) -> Tensor:
@@ -92,13 +102,17 @@ def cut(sample: Sample, pair: int, u: Tensor) -> Shown:
     moved = None
     if sample.moving_labels is not None:
         moved = section(warp_labels(sample.moving_labels[one], u)[0, 0], k)
-    flat = u[0, :2] if d == 2 else u[0, :2, ..., k]
-    return Shown(section(warp(sample.moving[one], u)[0, 0], k), moved, flat.numpy(), u[0].numpy(), k)
+    return Shown(section(warp(sample.moving[one], u)[0, 0], k), moved, within(u, k), u[0].numpy(), k)
 
 
 def section(array: Tensor, k: int) -> ndarray:
     """An image as it is, a slice of a volume."""
     return (array if array.dim() == 2 else array[..., k]).numpy()
+
+
+def within(u: Tensor, k: int) -> ndarray:
+    """The motion in the plane of an image, or of a slice of a volume, (2, w, h)."""
+    return (u[0] if u.dim() == 4 else u[0, :2, ..., k]).numpy()
 
 
 def show_first(axes: "list[Axes]", fixed: ndarray, mask: ndarray | None, still: Shown) -> None:
@@ -133,38 +147,53 @@ def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None
 
 def denoising(study: Study) -> "tuple[Figure, list[Row]]":
     """The field after each cascade of R-L2-6x1, noise added to the first: to its own guess, and to noise alone."""
+    names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
+    sample, methods = study.test.samples[0], study.methods([study.entry(name) for name in names])
+    found = {name: states(method, sample) for name, method in zip(names, methods, strict=True)}
+    figure = draw_states(found, f"{study.data}, {sample.name}: the field after each cascade")
+    numbers = [
+        {"method": name, "cascade": k, "roughness": roughness(u)}
+        for name, fields in found.items()
+        for k, u in enumerate(fields)
+    ]
+    return figure, numbers
+
+
+def states(method: Ready, sample: Sample) -> list[ndarray]:
+    """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h)."""
+    assert isinstance(method, Trained)
+    assert isinstance(method.model, Cascade)
+    I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
+    with torch.inference_mode():
+        first = model.init(I0, I1, sample.spacing)
+        first = first + NOISE * torch.randn(first.shape, generator=torch.Generator().manual_seed(SEED))
+        after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
+    return [within(v, first.shape[-1] // 2) for v in (first, *after)]
+
+
+def draw_states(found: dict[str, list[ndarray]], title: str) -> "Figure":
+    """Two rows a method, colours above grids; a column a state."""
     from matplotlib.figure import Figure
 
-    names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
-    sample, torch_noise = study.test.samples[0], torch.Generator().manual_seed(0)
-    rows: list[tuple[str, list[ndarray]]] = []
-    for name, method in zip(names, study.methods([study.entry(name) for name in names]), strict=True):
-        assert isinstance(method, Trained)
-        assert isinstance(method.model, Cascade)
-        I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
-        with torch.inference_mode():
-            first = model.init(I0, I1, sample.spacing)
-            first = first + NOISE * torch.randn(first.shape, generator=torch_noise)
-            fields = [first, *(state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh)]
-        middle = first.shape[-1] // 2
-        rows.append((name, [(v[0, :2] if study.d == 2 else v[0, :2, ..., middle]).numpy() for v in fields]))
-    figure = Figure(figsize=(2.1 * len(rows[0][1]), 9), layout="constrained")
-    axes = figure.subplots(4, len(rows[0][1]))
-    numbers: list[Row] = []
-    for place, (name, fields_) in enumerate(rows):
-        scale = float(np.abs(fields_[-1]).max()) or 1.0
-        for k, u in enumerate(fields_):
-            above, below = axes[2 * place, k], axes[2 * place + 1, k]
-            above.imshow(motion_colours(u[0], u[1], scale).swapaxes(0, 1))
-            above.set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
-            show_grid(below, u)
-            below.set_title("")
-            numbers.append({"method": name, "cascade": k, "roughness": roughness(u)})
+    count = len(next(iter(found.values())))
+    figure = Figure(figsize=(2.1 * count, 4.5 * len(found)), layout="constrained")
+    axes = figure.subplots(2 * len(found), count)
+    for place, (name, fields) in enumerate(found.items()):
+        for k, u in enumerate(fields):
+            show_state(axes[2 * place, k], axes[2 * place + 1, k], u, float(np.abs(fields[-1]).max()) or 1.0)
+            axes[2 * place, k].set_title("start" if k == 0 else f"cascade {k}", fontsize=9)
         axes[2 * place, 0].set_ylabel(name)
-    for ax in axes.flat:
+    figure.suptitle(title)
+    return figure
+
+
+def show_state(above: "Axes", below: "Axes", u: ndarray, scale: float) -> None:
+    """A field in colours, and as a grid."""
+    above.imshow(motion_colours(u[0], u[1], scale).swapaxes(0, 1))
+    show_grid(below, u)
+    below.set_title("")
+    for ax in (above, below):
         ax.set(xticks=[], yticks=[])
-    figure.suptitle(f"{study.data}, {sample.name}: the field after each cascade")
-    return figure, numbers
 
 
 def roughness(u: ndarray) -> float:

@@ -1,68 +1,85 @@
 """Seconds a pair, one at a time: networks need no weights for that."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import torch
 
 from vrnet.data.phantom import phantom
+from vrnet.evaluation.cohort import Find
 from vrnet.methods.learned import Learned
 from vrnet.methods.names import Ready
 from vrnet.methods.outside import FFD, Demons, SyN
 from vrnet.networks.capture import captured, laid_out
 from vrnet.paper.study import hardware, versions
 from vrnet.registration import few_threads
+from vrnet.training.together import synchronise
 from vrnet.workflow import write_json
 
-ENOUGH, MOST = 2.0, 20
-"""Seconds to measure for, and pairs at most."""
+FOLDER, MOST = "runtime", 20
+"""Where times are kept; pairs at most."""
 
 
-def seconds(out: Path, method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: str) -> float | None:
+def seconds(
+    out: Path, method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: str, enough: float = 2.0
+) -> float | None:
     """As measured before on such a device, or else now; None where there is no such device, or the tool has no use of
     it."""
-    place = out / "runtime" / device / f"{method}_{'x'.join(map(str, shape))}.json"
+    place = out / FOLDER / device / f"{method}_{sized(shape)}.json"
     if place.is_file():
         return float(json.loads(place.read_text(encoding="utf-8"))["seconds"])
     if device == "cuda" and (not torch.cuda.is_available() or isinstance(method, FFD | Demons | SyN)):
         return None
-    took = timed(method, shape, spacing, torch.device(device))
+    took = timed(method, shape, spacing, torch.device(device), enough)
     write_json({"seconds": took, "hardware": hardware(device), "versions": versions()}, place)
     return took
 
 
-def timed(method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: torch.device) -> float:
-    """Seconds a pair of phantom images, after one to warm up."""
+def sized(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def machines(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
+    """What images of these shapes were registered on."""
+    places = [place for shape in shapes for place in (out / FOLDER).glob(f"*/*_{sized(shape)}.json")]
+    return sorted({json.loads(place.read_text(encoding="utf-8"))["hardware"] for place in places})
+
+
+def timed(
+    method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: torch.device, enough: float
+) -> float:
+    """Seconds a pair of phantom images, after one to warm up; measured for `enough` seconds."""
     patient = phantom(7, shape, spacing)
     pair = patient.fixed.to(device), patient.moving.to(device)
     with torch.inference_mode():
-        find = ready(method, pair, patient.spacing, device)
+        find = ready(method, pair, patient.spacing)
         find()
+        synchronise(device)
         done, start = 0, perf_counter()
-        while done == 0 or (perf_counter() - start < ENOUGH and done < MOST):
+        while done == 0 or (perf_counter() - start < enough and done < MOST):
             find()
+            synchronise(device)
             done += 1
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
         return (perf_counter() - start) / done
 
 
 def ready(
-    method: Ready | Learned, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...], device: torch.device
+    method: Ready | Learned, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
 ) -> Callable[[], torch.Tensor]:
     """The registration of this pair; a network on a GPU is recorded, as in use."""
-    build = method.build(len(spacing))
+    d, device = len(spacing), pair[0].device
     if not isinstance(method, Learned):
-
-        def solve() -> torch.Tensor:
-            with few_threads(pair[0].numel()):
-                return build(*pair, spacing)
-
-        return solve
-    model = method.build(len(spacing)).to(device).eval()
+        return partial(solved, method.build(d), pair, spacing)
+    model = method.build(d).to(device).eval()
     if device.type == "cuda":
-        replay = captured(lambda I0, I1: laid_out(model, len(spacing))(I0, I1, spacing), *pair)
-        return lambda: replay(*pair)
-    return lambda: model(*pair, spacing)
+        return partial(captured(lambda I0, I1: laid_out(model, d)(I0, I1, spacing), *pair), *pair)
+    return partial(model, *pair, spacing)
+
+
+def solved(find: Find, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
+    """By an iterative method, with as many threads as in use."""
+    with few_threads(pair[0].numel()):
+        return find(*pair, spacing)

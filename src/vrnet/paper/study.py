@@ -27,10 +27,11 @@ from vrnet.methods.learned import Learned
 from vrnet.methods.names import Ready, missing
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CHECKPOINT, WEIGHTS, as_json
+from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, as_json
 from vrnet.training.settings import Training
 from vrnet.workflow import Stage, write_json
 
+RUN = "run"
 Split = Callable[[str, Purpose], Prepared]
 """A split of the data set, prepared for a purpose."""
 
@@ -99,11 +100,11 @@ class Study:
         return "iterative" if self.budget.phantoms is None else self.budget.name
 
     def has(self, entry: Entry) -> bool:
-        return (self.folder(entry) / "config.json").is_file()
+        return (self.folder(entry) / CONFIG).is_file()
 
     def rows(self, entry: Entry) -> list[Row]:
         """What was measured, a row a subject."""
-        with (self.folder(entry) / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        with (self.folder(entry) / METRICS).open(newline="", encoding="utf-8") as file:
             return [
                 {key: value if key == "subject" else float(value or "nan") for key, value in row.items()}
                 for row in csv.DictReader(file)
@@ -111,7 +112,7 @@ class Study:
 
     def config(self, entry: Entry) -> dict[str, Any]:
         """What it depends on."""
-        return dict(json.loads((self.folder(entry) / "config.json").read_text(encoding="utf-8")))
+        return dict(json.loads((self.folder(entry) / CONFIG).read_text(encoding="utf-8")))
 
     def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
         """A row a subject: the mean over entries, such as the seeds of a method."""
@@ -145,6 +146,8 @@ class Study:
 
     def methods(self, entries: Sequence[Entry]) -> list[Ready]:
         """Ready to register; learned ones are trained if their weights are not there."""
+        for entry in entries:
+            self._check_same(entry)
         learned = [entry for entry in entries if entry.training is not None]
         for first in range(0, len(learned), self.at_once):
             self._train(learned[first : first + self.at_once], f"{first} of {len(learned)} done")
@@ -159,13 +162,15 @@ class Study:
         return self.split("test", "evaluation")
 
     def _check_same(self, entry: Entry) -> None:
-        """BadInput where what is there was trained otherwise than now asked for."""
-        if entry.training is None or not self.has(entry):
+        """BadInput where what is there was trained otherwise than now asked for, measured or not."""
+        if entry.training is None:
             return
-        kept, asked = self.config(entry)["training"], as_json(asdict(entry.training))
-        differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
-        if differ:
-            raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")
+        asked = as_json(asdict(entry.training))
+        for place in (self.folder(entry) / CONFIG, self.folder(entry) / RUN / CONFIG):
+            kept = json.loads(place.read_text(encoding="utf-8"))["training"] if place.is_file() else asked
+            differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
+            if differ:
+                raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")
 
     def _check(self, entry: Entry) -> None:
         """BadInput at once, not after hours, where a package is missing."""
@@ -177,7 +182,7 @@ class Study:
         from vrnet.training.together import Job, fit_together
 
         jobs = [
-            Job(entry.method, entry.training, self.folder(entry) / "run")
+            Job(entry.method, entry.training, self.folder(entry) / RUN)
             for entry in entries
             if isinstance(entry.method, Learned) and entry.training is not None and not self._is_trained(entry)
         ]
@@ -194,11 +199,11 @@ class Study:
 
     def _is_trained(self, entry: Entry) -> bool:
         """Whether its run is over: only then nothing is left to go on from."""
-        run = self.folder(entry) / "run"
+        run = self.folder(entry) / RUN
         return (run / WEIGHTS).is_file() and not (run / CHECKPOINT).is_file()
 
     def _trained(self, entry: Entry) -> Trained:
-        return load_method(self.folder(entry) / "run" / WEIGHTS)
+        return load_method(self.folder(entry) / RUN / WEIGHTS)
 
     def _measure(self, entry: Entry, method: Ready) -> None:
         device = self.device if entry.training is not None else "cpu"
@@ -209,13 +214,13 @@ class Study:
             config["training"] = asdict(entry.training)
             config["validation"] = self._validated(entry)
         config |= {"hardware": hardware(device), "versions": versions()}
-        write_json(config, self.folder(entry) / "config.json")
+        write_json(config, self.folder(entry) / CONFIG)
         shown = {key: value["mean"] for key, value in summary["metrics"].items()}
         self.say(f"{entry.place}: Dice {shown['dice_mean']:.3f}, Hausdorff {shown['hd_mean']:.2f} mm")
 
     def _validated(self, entry: Entry) -> dict[str, float]:
         """The best row of the training's own metrics.csv."""
-        with (self.folder(entry) / "run" / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        with (self.folder(entry) / RUN / METRICS).open(newline="", encoding="utf-8") as file:
             rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
         return max(rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]))
 

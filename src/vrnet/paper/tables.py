@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
-from vrnet.evaluation.cohort import Row, columns_of
 from vrnet.images.files import written_whole
 from vrnet.methods.learned import PAPER, Learned
-from vrnet.paper.budget import SHAPES, SPACINGS, Budget
-from vrnet.paper.runtime import seconds
-from vrnet.paper.sheet import Cell, Sheet
+from vrnet.paper.budget import Budget
+from vrnet.paper.columns import DEVICES, Column, beside, kinds_of, measures, significance, time, times, timing_size
+from vrnet.paper.runtime import machines
+from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Entry, Study
-from vrnet.paper.values import Published, Value, published
+from vrnet.paper.values import Published, published
 from vrnet.workflow import Stage
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
@@ -22,15 +20,7 @@ ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
 FIVE = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
 CASCADES = tuple(f"{n}xRC-Net" for n in range(2, 8))
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
-NAMES = {
-    "folding_percent": "J<0 %",
-    "folding_strict_percent": "strict %",
-    "jacobian_gradient": "|∇J|",
-    "end_point_error_mm": "EPE mm",
-}
 LABELS = {"identity": "unregistered"}
-DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-LESS_IS_MORE = ("hd", "end")
 
 
 @dataclass(frozen=True)
@@ -98,28 +88,28 @@ def sheet(name: str, study: Study, seeds: int = 1) -> Sheet:
     table = TABLES[name]
     wanted = entries(table, study, seeds)
     study.complete(list(chain.from_iterable(wanted.values())))
-    rows = {method: study.mean_rows(found) for method, found in wanted.items()}
-    columns = table.columns or tuple(
-        c for c in columns_of([found[0] for found in rows.values()]) if c not in ("subject", "seconds")
+    columns = columns_for(name, study, wanted)
+    return Sheet(
+        title(table, study),
+        ["method", *(column.title for column in columns)],
+        [[LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in wanted],
+        notes(table, study, wanted),
+        {(list(wanted).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
+        {k for k, column in enumerate(columns, start=1) if column.is_aside},
     )
-    values = {method: [Value.of([row[c] for row in found], c) for c in columns] for method, found in rows.items()}
-    others = [(data, numbers_of(name, data)) for data in (table.data, table.also) if data]
-    shown = [(data, known, [c for c in columns if any(c in row for row in known.values())]) for data, known in others]
-    header = ["method", *map(title_of, columns)]
-    lines: list[list[Cell]] = [[LABELS.get(method, method), *values[method]] for method in rows]
+
+
+def columns_for(name: str, study: Study, wanted: dict[str, list[Entry]]) -> list[Column]:
+    """What is measured; of all measures, what differs; times; what was published."""
+    table, rows = TABLES[name], {method: study.mean_rows(found) for method, found in wanted.items()}
+    kinds = table.columns or kinds_of(rows)
+    found = measures(rows, kinds)
     if table.columns is None:
-        header += ["p Dice", "p HD"]
-        lines = [[*line, *p] for line, p in zip(lines, significance(rows), strict=True)]
+        found += significance(rows)
     if table.has_times:
-        header += [f"s {device}" for device in DEVICES.values()]
-        lines = [[*line, *times(study, wanted[method][0])] for line, method in zip(lines, rows, strict=True)]
-    for data, known, kept in shown:
-        header += [f"{title_of(c)}, published{'' if len(shown) == 1 else f' on {data}'}" for c in kept]
-        lines = [
-            [*line, *(known.get(method, {}).get(c) for c in kept)] for line, method in zip(lines, rows, strict=True)
-        ]
-    best = {(best_of(values, c, k), 1 + k) for k, c in enumerate(columns) if c.split("_")[0] in ("dice", "hd", "end")}
-    return Sheet(title(table, study), header, lines, notes(table, study, wanted), best)
+        found += times(study, {method: entries[0].method for method, entries in wanted.items()})
+    known = {data: numbers_of(name, data) for data in (table.data, table.also) if data}
+    return found + beside(known, kinds)
 
 
 def numbers_of(name: str, data: str) -> Published:
@@ -134,71 +124,31 @@ def title(table: Table, study: Study) -> str:
     return f"{table.title}: measured on {study.data}, not on {table.data}"
 
 
-def title_of(column: str) -> str:
-    """A column as readers call it: Dice LV, HD Avg, J<0 %."""
-    kind, _, part = column.partition("_")
-    return NAMES.get(column) or f"{ {'dice': 'Dice', 'hd': 'HD'}[kind] } {'Avg' if part == 'mean' else part}"
-
-
-def best_of(values: dict[str, list[Value]], column: str, k: int) -> int:
-    """The row of the best value in a column."""
-    means = [row[k].mean for row in values.values()]
-    return int(np.nanargmin(means) if column.startswith(LESS_IS_MORE) else np.nanargmax(means))
-
-
-def significance(rows: dict[str, list[Row]]) -> list[list[Cell]]:
-    """p of Wilcoxon's signed-rank test over subjects, in Dice and HD, between each row and that of highest Dice."""
-    from scipy.stats import wilcoxon
-
-    best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
-    found: list[list[Cell]] = []
-    for method in rows:
-        cells: list[Cell] = []
-        for column in ("dice_mean", "hd_mean"):
-            pairs = [(a[column], b[column]) for a, b in zip(rows[method], rows[best], strict=True)]
-            differ = [a - b for a, b in pairs if not np.isnan(a - b) and a != b]
-            cells.append(None if method == best or not differ else f"{wilcoxon(differ).pvalue:.1g}")
-        found.append(cells)
-    return found
-
-
-def times(study: Study, entry: Entry) -> list[Cell]:
-    """Seconds a pair on the CPU and on a GPU."""
-    if str(entry.method) == "identity":
-        return [None, None]
-    shape, spacing = timing_size(study.budget, study.d)
-    found = [seconds(study.out, entry.method, shape, spacing, device) for device in DEVICES]
-    return [None if took is None else f"{took:.3g}" for took in found]
-
-
-def timing_size(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
-    """The images that are timed: of the paper's size, or of the budget's phantoms."""
-    if budget.phantoms is None:
-        return SHAPES[d], SPACINGS[d]
-    small = budget.phantoms(d)
-    return small.shape, small.spacing
-
-
 def notes(table: Table, study: Study, wanted: dict[str, list[Entry]]) -> list[str]:
     """All that the numbers depend on."""
-    configs = [study.config(entry) for found in wanted.values() for entry in found]
-    subjects = len(study.rows(next(iter(wanted.values()))[0]))
-    lines = [f"{subjects} test subjects of {study.data}; mean (standard deviation over subjects)."]
-    trained = [config for config in configs if "training" in config]
-    if trained:
-        how = trained[0]["training"]
-        alphas = sorted({f"{config['training']['alpha']:g}" for config in trained})
-        counts = sorted({len(found) for found in wanted.values() if found[0].training})
-        lines.append(
-            f'Learned methods, budget "{study.budget.name}": {how["steps"]} steps of {how["batch"]} pairs, rate '
-            f"{how['rate']:g}, α {', '.join(alphas)}, width {width(wanted)}, "
-            f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} (mean over seeds)."
-        )
+    every = list(chain.from_iterable(wanted.values()))
+    configs = [study.config(entry) for entry in every]
     machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
+    lines = [f"{len(study.rows(every[0]))} test subjects of {study.data}; mean (standard deviation over subjects)."]
+    lines += trained(study, wanted)
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {configs[0]['versions']['vrnet']}.")
     if table.columns is None:
         lines.append("p: two-sided Wilcoxon signed-rank test over subjects, against the row of highest Dice.")
     return lines
+
+
+def trained(study: Study, wanted: dict[str, list[Entry]]) -> list[str]:
+    """How the learned methods were trained, where there are any."""
+    settings = [entry.training for found in wanted.values() for entry in found if entry.training]
+    if not settings:
+        return []
+    how, alphas = settings[0], sorted({x.alpha for x in settings})
+    counts = sorted({len(found) for found in wanted.values() if found[0].training})
+    return [
+        f'Learned methods, budget "{study.budget.name}": {how.steps} steps of {how.batch} pairs, rate {how.rate:g}, '
+        f"α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {width(wanted)}, "
+        f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} (mean over seeds)."
+    ]
 
 
 def width(wanted: dict[str, list[Entry]]) -> str:
@@ -209,27 +159,26 @@ def width(wanted: dict[str, list[Entry]]) -> str:
 
 def runtime_sheet(out: Path, budget: Budget, widths: Budget, stage: Stage) -> Sheet:
     """Seconds a pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published."""
-    known, rows, tick = published("runtime"), [], stage("timing")
     places = [(d, device) for d in (2, 3) for device in DEVICES]
+    known, tick, rows = published("runtime"), stage("timing"), []
     for number, name in enumerate(RUNTIME):
         tick(number / len(RUNTIME))
-        cells: list[Cell] = [name]
-        for d, device in places:
-            shape, spacing = timing_size(budget, d)
-            method = widths.method(name, d)
-            took = seconds(out, method, shape, spacing, device) if in_paper_or_fast(name, d) else None
-            cells.append(None if took is None else f"{took:.3g}")
-        rows.append([*cells, *(known.get(name, {}).get(f"{d}D_{device}") for d, device in places)])
+        ours = [
+            time(out, budget, widths.method(name, d), d, device) if is_timed(name, d) else None for d, device in places
+        ]
+        rows.append([name, *ours, *(known[name].get(f"{d}D_{device}") for d, device in places)])
     header = [f"{d}D {DEVICES[device]}" for d, device in places]
+    shapes = [timing_size(budget, d)[0] for d in (2, 3)]
     return Sheet(
         "Seconds a pair",
         ["method", *header, *(f"{name}, published" for name in header)],
         rows,
-        [f"One pair at a time: {' and '.join('x'.join(map(str, timing_size(budget, d)[0])) for d in (2, 3))}."],
-    )
+        [f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
+         f"Timed on {'; '.join(machines(out, shapes))}."],
+    )  # fmt: skip
 
 
-def in_paper_or_fast(name: str, d: int) -> bool:
+def is_timed(name: str, d: int) -> bool:
     """Deep cascades of volumes are left out, as in the paper: they need the memory of many."""
     return d == 2 or name not in ("7xRC-Net", "R-L2-6x1", "Siamese")
 

@@ -44,7 +44,8 @@ class Trainer:
         return self.learn(number, *self.draw(number))
 
     def learn(self, number: int, I0: Tensor, I1: Tensor) -> Tensor:
-        """Take a step with these pairs."""
+        """Take a step with these pairs; what else it draws is the same whoever drew them, and when."""
+        self.seed(number, 1)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
         if self._warm_up == 0:
@@ -54,7 +55,7 @@ class Trainer:
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
         """The pairs of a step, changed; on several devices, the part of this one."""
-        torch.manual_seed(int(SeedSequence((self.settings.seed, number)).generate_state(1)[0]))
+        self.seed(number)
         size, augmentation = self.settings.batch, self.settings.augmentation
         chosen = torch.randint(len(self.pairs.index), (size,))
         mine, there = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
@@ -63,6 +64,9 @@ class Trainer:
             return I0, I1
         change = augmentation.draw(size, self.pairs.shape, self.pairs.spacing)
         return changed(I0, I1, change.part(mine, there))
+
+    def seed(self, *key: int) -> None:
+        torch.manual_seed(int(SeedSequence((self.settings.seed, *key)).generate_state(1)[0]))
 
     def advance(self, I0: Tensor, I1: Tensor) -> Tensor:
         """Loss, gradient, update."""
