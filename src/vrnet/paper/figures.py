@@ -9,9 +9,9 @@ import numpy as np
 
 from vrnet.evaluation.cohort import Row
 from vrnet.paper.columns import title_of
-from vrnet.paper.pictures import denoising, visual
-from vrnet.paper.study import Study
-from vrnet.paper.tables import CASCADES, TABLES
+from vrnet.paper.pictures import COMPARED, denoising, visual
+from vrnet.paper.study import Entry, Study
+from vrnet.paper.tables import CASCADES
 from vrnet.paper.values import published
 
 if TYPE_CHECKING:
@@ -19,8 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALPHAS = {2: (0.0, 0.005, 0.05, 0.1, 0.5), 3: (0.0, 0.005, 0.02, 0.1, 0.4)}
-SHOWN = ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1")
+SHOWN = {
+    2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
+    3: ("identity", *COMPARED[3]),
+}
 STEPS = {"1x1": 1, "2x1": 2, "2x2": 4, "3x2": 6}
+LINES = {
+    "RC-Net": {1: "VoxelMorph"} | {int(name[0]): name for name in CASCADES},
+    **{kind: {n: f"{kind}-{steps}" for steps, n in STEPS.items()} for kind in ("R-L1", "R-L2")},
+}
+"""{label: {cascades: method}}"""
 Numbers = list[Row]
 
 
@@ -44,9 +52,8 @@ def parameterisations(study: Study) -> "tuple[Figure, Numbers]":
 
 def boxplots(study: Study) -> "tuple[Figure, Numbers]":
     """Dice and Hausdorff distance by method and structure."""
-    known = [name for name in SHOWN if name in TABLES["acdc"].methods or name in TABLES["cmr3d"].methods]
-    groups = measured(study, {name: name for name in known})
-    figure, axes = panels(2, width=14)
+    groups = measured(study, {name: name for name in SHOWN[study.d]})
+    figure, axes = panels(2, width=14.0)
     boxes(axes[0], groups, "dice")
     boxes(axes[1], groups, "hd")
     axes[0].set_title(f"{study.data}: {len(next(iter(groups.values())))} test subjects")
@@ -55,45 +62,40 @@ def boxplots(study: Study) -> "tuple[Figure, Numbers]":
 
 def alpha(study: Study) -> "tuple[Figure, Numbers]":
     """Hausdorff distance against α, and what validation says about it."""
-    name, values = "C-L2-3x1" if study.d == 2 else "C-L1-2x1", ALPHAS[study.d]
-    entries = {value: study.entry(name, alpha=value) for value in values}
-    study.complete(list(entries.values()))
-    numbers: Numbers = []
-    for value, entry in entries.items():
-        rows = study.rows(entry)
-        means = {key: float(np.nanmean([row[key] for row in rows])) for key in ("dice_mean", "hd_mean")}
-        numbers.append({"alpha": value, **means, "val_dice": study.config(entry)["validation"].get("val_dice")})
+    name = "C-L2-3x1" if study.d == 2 else "C-L1-2x1"
+    entries = [study.entry(name, alpha=value) for value in ALPHAS[study.d]]
+    study.complete(entries)
+    numbers = [{"alpha": value, **outcome(study, entry)} for value, entry in zip(ALPHAS[study.d], entries, strict=True)]
     figure, axes = panels(1)
-    places = range(len(values))
-    axes[0].plot(places, [row["hd_mean"] for row in numbers], "o-", color="C0", label="Hausdorff, test")
-    axes[0].set(xticks=places, xticklabels=[f"{v:g}" for v in values], xlabel="α", ylabel="Hausdorff distance, mm")
-    right = axes[0].twinx()
+    places, left, right = range(len(numbers)), axes[0], axes[0].twinx()
+    left.plot(places, [row["hd_mean"] for row in numbers], "o-", color="C0", label="Hausdorff, test")
     right.plot(places, [row["val_dice"] for row in numbers], "s--", color="C1", label="Dice, validation")
+    left.set(xlabel="α", ylabel="Hausdorff distance, mm", title=f"{name} on {study.data}: the weight of smoothness")
+    left.set_xticks(places, [f"{row['alpha']:g}" for row in numbers])
     right.set_ylabel("Dice")
-    axes[0].legend(handles=[*axes[0].get_lines(), *right.get_lines()], loc="best")
-    axes[0].set_title(f"{name} on {study.data}: the weight of smoothness")
+    left.legend(handles=[*left.get_lines(), *right.get_lines()], loc="best")
     return figure, numbers
+
+
+def outcome(study: Study, entry: Entry) -> Row:
+    """The means over test subjects, and Dice on those of validation."""
+    means = {kind: mean_of(study.rows(entry), kind) for kind in ("dice_mean", "hd_mean")}
+    return {**means, "val_dice": study.config(entry)["validation"].get("val_dice")}
 
 
 def cascades(study: Study) -> "tuple[Figure, Numbers]":
     """Dice against the number of cascades: VR-Net and RC-Net, ours and as published on ACDC."""
-    lines = {
-        "RC-Net": {1: "VoxelMorph"} | {int(name[0]): name for name in CASCADES},
-        "R-L1": {n: f"R-L1-{steps}" for steps, n in STEPS.items()},
-        "R-L2": {n: f"R-L2-{steps}" for steps, n in STEPS.items()},
-    }
-    found = {name: study.seeds(name) for line in lines.values() for name in line.values()}
-    study.complete(list(chain.from_iterable(found.values())))
+    groups = measured(study, {name: name for line in LINES.values() for name in line.values()})
     known = published("acdc") | published("ablation_acdc")
     figure, axes = panels(1)
     numbers: Numbers = []
-    for colour, (label, line) in enumerate(lines.items()):
-        ours = [np.nanmean([row["dice_mean"] for row in study.mean_rows(found[name])]) for name in line.values()]
+    for colour, (label, line) in enumerate(LINES.items()):
+        ours = [mean_of(groups[name], "dice_mean") for name in line.values()]
         theirs = [known[name]["dice_mean"].mean for name in line.values()]
         axes[0].plot(list(line), ours, "o-", color=f"C{colour}", label=f"{label}, {study.data}")
         axes[0].plot(list(line), theirs, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
         numbers += [
-            {"method": name, "cascades": n, "dice_mean": float(a), "published": b}
+            {"method": name, "cascades": n, "dice_mean": a, "published": b}
             for (n, name), a, b in zip(line.items(), ours, theirs, strict=True)
         ]
     axes[0].set(xlabel="cascades", ylabel="Dice")
@@ -116,6 +118,10 @@ def measured(study: Study, methods: dict[str, str]) -> dict[str, list[Row]]:
     found = {label: study.seeds(name) for label, name in methods.items()}
     study.complete(list(chain.from_iterable(found.values())))
     return {label: study.mean_rows(entries) for label, entries in found.items()}
+
+
+def mean_of(rows: list[Row], kind: str) -> float:
+    return float(np.nanmean([row[kind] for row in rows]))
 
 
 def flattened(groups: dict[str, list[Row]]) -> Numbers:

@@ -73,7 +73,8 @@ def make_table(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]
 def make_figure(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]) -> list[Path]:
     """A figure, and the numbers it was drawn from."""
     check(name, "figure")
-    study = study_of(asked, FIGURES[name].data, None, stage, say)
+    named = asked.source.data  # of any dimension: a figure is made of what it is given
+    study = study_of(asked, named if named in DIMENSIONS else FIGURES[name].data, None, stage, say)
     figure, numbers = FIGURES[name].draw(study)
     place = asked.out / "figures" / titled(name, study, FIGURES[name].data)
     paths = [place.with_name(f"{place.name}{ending}") for ending in (".png", ".csv")]

@@ -1,0 +1,46 @@
+import pytest
+
+from vrnet.methods.learned import Learned, learned
+from vrnet.methods.names import parse
+from vrnet.paper.budget import BUDGETS, DIMENSIONS
+from vrnet.paper.tables import RUNTIME, TABLES
+from vrnet.training.settings import PRESETS
+
+EVERY = sorted({name for table in TABLES.values() for name in table.methods} | set(RUNTIME))
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("d", [2, 3])
+def test_the_papers_budget_leaves_methods_as_they_are_named(name, d):
+    assert str(BUDGETS["paper"].method(name, d)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "width"), [("R-L2-6x1", 2, 16), ("Siamese", 2, 16), ("VoxelMorph-w32", 2, 32), ("C-L1-2x1", 3, 8)]
+)
+def test_a_short_budget_narrows_networks_that_name_no_width(name, d, width):
+    assert BUDGETS["short"].method(name, d).width == width
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if not isinstance(parse(name), Learned)])
+def test_iterative_methods_are_tuned_whatever_the_budget_and_named_alike_where_all_is_quick(name):
+    assert BUDGETS["short"].method(name, 2) == BUDGETS["paper"].method(name, 2) == parse(name)
+    assert str(BUDGETS["quick"].method(name, 3)) == name
+
+
+def test_the_papers_training_is_that_of_the_presets():
+    found = {data: BUDGETS["paper"].settings(learned("R-L2-6x1"), data, None, 0) for data in ("acdc", "ukbb", "cmr3d")}
+    assert found == {data: PRESETS[data] for data in found}
+    assert (found["ukbb"].steps, found["ukbb"].batch, found["ukbb"].alpha) == (50_000, 10, 0.1)
+
+
+def test_every_budget_knows_how_to_train_on_every_data_set():
+    for budget in BUDGETS.values():
+        assert budget.training.keys() == DIMENSIONS.keys()
+
+
+def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
+    budget = BUDGETS["short"]
+    given = budget.settings(learned("VoxelMorph"), "acdc", 0.3, 2)
+    assert (given.alpha, given.seed) == (0.3, 2)
+    assert budget.settings(learned("Siamese"), "acdc", 0.3, 0).alpha == 1e-4

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from tests.paper.measured import write
+from vrnet.paper.figures import ALPHAS, SHOWN, alpha, boxplots, cascades, parameterisations
+from vrnet.paper.values import published
+
+SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
+MEAN = 0.8
+
+
+def shifted(by):
+    return [(dice - by, hd + 10 * by) for dice, hd in SCORES]
+
+
+@pytest.fixture
+def known(study):
+    """A study in which methods have known scores: known({"TV-L1": 0.01}) is worse than SCORES by so much."""
+
+    def make(losses, **options):
+        made = study()
+        for name, by in losses.items():
+            write(made, made.entry(name, **options), shifted(by))
+        return made
+
+    return make
+
+
+def test_alpha_draws_the_mean_distance_on_test_and_dice_on_validation(study):
+    made = study()
+    for k, value in enumerate(ALPHAS[2]):
+        write(made, made.entry("C-L2-3x1", alpha=value), shifted(0.01 * k), val_dice=0.6 + 0.01 * k)
+    figure, numbers = alpha(made)
+    left, right = (ax.get_lines()[0].get_ydata() for ax in figure.axes)
+    np.testing.assert_allclose(left, [np.mean([9.0, 8.0, 6.0]) + 0.1 * k for k in range(len(ALPHAS[2]))])
+    np.testing.assert_allclose(right, [0.6 + 0.01 * k for k in range(len(ALPHAS[2]))])
+    assert [row["alpha"] for row in numbers] == list(ALPHAS[2])
+    np.testing.assert_allclose([row["hd_mean"] for row in numbers], left)
+    np.testing.assert_allclose([row["val_dice"] for row in numbers], right)
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{value:g}" for value in ALPHAS[2]]
+
+
+def test_cascades_draws_dice_against_their_number_beside_the_published(known):
+    steps = {"1x1": 1, "2x1": 2, "2x2": 4, "3x2": 6}
+    rc = {"VoxelMorph": 1} | {f"{n}xRC-Net": n for n in range(2, 8)}
+    counts = rc | {f"{kind}-{name}": n for kind in ("R-L1", "R-L2") for name, n in steps.items()}
+    losses = {name: 0.001 * k for k, name in enumerate(counts)}
+    figure, numbers = cascades(known(losses))
+    lines = figure.axes[0].get_lines()
+    assert len(lines) == 6
+    ours, theirs = lines[0], lines[1]
+    assert list(ours.get_xdata()) == [1, 2, 3, 4, 5, 6, 7]
+    np.testing.assert_allclose(ours.get_ydata(), [MEAN - losses[name] for name in rc])
+    assert theirs.get_ydata()[:2] == pytest.approx([0.850, 0.864])
+    assert list(lines[5].get_ydata()) == pytest.approx([0.860, 0.850, 0.867, 0.872])
+    assert list(lines[4].get_xdata()) == [1, 2, 4, 6]
+    for row in numbers:
+        assert row["dice_mean"] == pytest.approx(MEAN - losses[row["method"]])
+        assert row["cascades"] == counts[row["method"]]
+    assert numbers[0]["published"] == published("acdc")["VoxelMorph"]["dice_mean"].mean
+
+
+def test_parameterisations_draws_a_box_a_structure_of_shared_and_own_weights(known):
+    figure, numbers = parameterisations(known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0}))
+    (ax,) = figure.axes
+    assert len(ax.patches) == 2 * 4
+    heights = [box.get_path().vertices[:, 1] for box in ax.patches]
+    np.testing.assert_allclose([(y.min(), y.max()) for y in heights[:4]], [(0.65, 0.75)] * 4)
+    np.testing.assert_allclose([(y.min(), y.max()) for y in heights[4:]], [(0.75, 0.85)] * 4)
+    assert [label.get_text() for label in ax.get_legend().get_texts()] == ["Θ1", "Θ2"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["LV", "Myo", "RV", "Avg"]
+    assert [(row["method"], row["subject"]) for row in numbers] == [
+        (m, f"s{k}") for m in ("Θ1", "Θ2") for k in range(3)
+    ]
+
+
+def test_boxplots_draws_a_box_a_method_and_structure_for_both_measures(known):
+    figure, numbers = boxplots(known({name: 0.01 * k for k, name in enumerate(SHOWN[2])}))
+    dice, hd = figure.axes
+    assert len(dice.patches) == len(hd.patches) == len(SHOWN[2]) * 4
+    quartiles = [np.quantile([x[1] for x in shifted(0.01 * k)], (0.25, 0.75)) for k in range(len(SHOWN[2]))]
+    heights = [box.get_path().vertices[:, 1] for box in hd.patches[::4]]
+    np.testing.assert_allclose([(y.min(), y.max()) for y in heights], quartiles)
+    assert len(numbers) == 3 * len(SHOWN[2])
+    assert "3 test subjects" in dice.get_title()
+
+
+def test_boxes_leave_out_who_has_no_value(study):
+    made = study()
+    for name in ("R-L2-6x1-Θ1", "R-L2-6x1"):
+        write(made, made.entry(name), [(0.7, 9.0), ("", 8.0), (0.9, 6.0)])
+    figure, _ = parameterisations(made)
+    heights = [box.get_path().vertices[:, 1] for box in figure.axes[0].patches]
+    np.testing.assert_allclose([(y.min(), y.max()) for y in heights], [(0.75, 0.85)] * 8)
+
+
+def test_several_seeds_are_drawn_as_their_mean(known):
+    made = known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0})
+    write(made, made.entry("R-L2-6x1", seed=1), shifted(0.2))
+    _, numbers = parameterisations(made)
+    own = [row["dice_mean"] for row in numbers if row["method"] == "Θ2"]
+    np.testing.assert_allclose(own, [0.6, 0.7, 0.8])

@@ -1,0 +1,126 @@
+import csv
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.paper.measured import write
+from vrnet.paper.budget import BUDGETS
+from vrnet.paper.tables import TABLES, runtime_sheet, sheet, title
+from vrnet.paper.tables import write as write_files
+
+NAMES = TABLES["initialisation"].methods
+SCORES = {
+    "R-L2-6x1": [(0.7, 9.0), (0.8, 8.0), (0.9, 7.0)],
+    "R-L2-6x1-noise": [(0.6, 5.0), (0.7, 6.0), (0.8, 4.0)],
+    "R-L2-6x1-zeros": [(0.5, 9.5), (0.6, 9.5), (0.7, 8.0)],
+}
+
+
+@pytest.fixture
+def known(study):
+    made = study()
+    for name, scores in SCORES.items():
+        write(made, made.entry(name), scores)
+    return made
+
+
+def test_a_table_is_the_means_over_subjects_with_the_best_in_bold(known):
+    made = sheet("initialisation", known)
+    assert made.header[:4] == ["method", "Dice Avg", "HD Avg", "J<0 %"]
+    assert [row[0] for row in made.rows] == list(NAMES)
+    assert [str(row[1]) for row in made.rows] == [".800(.082)", ".700(.082)", ".600(.082)"]
+    assert [row[2].mean for row in made.rows] == pytest.approx([8.0, 5.0, 9.0])
+    assert made.best == {(0, 1), (1, 2)}
+    assert "| R-L2-6x1 | **.800(.082)** | 8.00(.82) |" in made.markdown()
+
+
+def test_a_table_has_the_published_numbers_beside_ours(known):
+    made = sheet("initialisation", known)
+    assert made.header[4:] == ["Dice Avg, published on ukbb", "HD Avg, published on ukbb"]
+    assert [str(row[4]) for row in made.rows] == [".804(.043)", ".740(.048)", ".744(.051)"]
+
+
+def test_a_table_of_several_seeds_has_their_mean_and_says_so(known):
+    write(known, known.entry(NAMES[0], seed=1), [(0.5, 9.0), (0.6, 8.0), (0.7, 7.0)])
+    made = sheet("initialisation", known)
+    assert made.rows[0][1].mean == pytest.approx(0.7)
+    assert "1 or 2 seeds (mean over seeds)" in made.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("ukbb", "phantom", "Methods on UK Biobank: measured on phantom, not on ukbb"),
+        ("cmr3d", "phantom3d", "Methods on 3D cardiac MR: measured on phantom3d, not on cmr3d"),
+        ("acdc", "acdc", "Methods on ACDC"),
+    ],
+)
+def test_a_table_of_other_data_than_its_own_says_so(name, data, words, study):
+    assert title(TABLES[name], replace(study(), data=data)) == words
+
+
+def test_notes_tell_steps_seeds_hardware_and_versions(known):
+    write(known, known.entry(NAMES[0], seed=1), SCORES[NAMES[0]], hardware="another machine")
+    subjects, trained, computed = sheet("initialisation", known).notes
+    assert subjects == "3 test subjects of phantom; mean (standard deviation over subjects)."
+    steps = BUDGETS["quick"].training["phantom"].steps
+    assert trained.startswith(f'Learned methods, budget "quick": {steps} steps of 1 pairs, rate 0.001, α 0.05, width 2')
+    assert computed == "Computed on a machine (torch 2.11); another machine (torch 2.11); vrnet 0.1.0."
+
+
+def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
+    made = study()
+    monkeypatch.setattr("vrnet.paper.columns.seconds", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
+    for k, name in enumerate(TABLES["acdc"].methods):
+        write(made, made.entry(name), [(0.7 + 0.01 * k, 9.0), (0.8, 8.0 - 0.1 * k)])
+    found = sheet("acdc", made)
+    assert found.header[1:13] == [
+        "Dice LV", "Dice Myo", "Dice RV", "Dice Avg", "HD LV", "HD Myo", "HD RV", "HD Avg", "J<0 %", "|∇J|",
+        "p Dice", "p HD",
+    ]  # fmt: skip
+    assert found.header[13:15] == ["s CPU", "s GPU"]
+    last = len(TABLES["acdc"].methods) - 1
+    assert found.best == {(last, column) for column in range(1, 9)}
+    assert found.rows[0][0] == "unregistered"
+    assert [row[13] for row in found.rows] == [None, *["0.123"] * last]
+    assert {row[14] for row in found.rows} == {None}
+    shown = [found.header[j] for j in found.columns if "published" in found.header[j]]
+    assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
+    assert sum("published" in name for name in found.header) == 10
+    assert "Wilcoxon" in found.notes[-1]
+    assert "α 0.0001, 0.05" in found.notes[1]
+
+
+def test_seconds_a_pair_stand_beside_the_published(tmp_path, heard, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.columns.seconds", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3)
+    made = runtime_sheet(tmp_path, BUDGETS["quick"], BUDGETS["quick"], heard.stage)
+    rows = {row[0]: row for row in made.rows}
+    assert len(rows) == 12
+    assert made.header == [
+        "method",
+        *(f"{d}D {x}{p}" for p in ("", ", published") for d in (2, 3) for x in ("CPU", "GPU")),
+    ]
+    assert [cell and str(cell) for cell in rows["FFD"]] == [
+        "FFD",
+        "0.667",
+        None,
+        "1",
+        None,
+        "5.15",
+        None,
+        "141.38",
+        None,
+    ]
+    assert rows["7xRC-Net"][3] is None  # left out in 3D, as in the paper
+    assert made.notes[0] == "One pair at a time: 48x48 and 16x16x16."
+
+
+def test_files_are_the_same_table_in_three_forms(known, tmp_path):
+    made = sheet("initialisation", known)
+    paths = write_files(made, tmp_path, "name")
+    assert [path.name for path in paths] == ["name.md", "name.csv", "name.tex"]
+    with paths[1].open() as file:
+        means = {row["method"]: float(row["Dice Avg"]) for row in csv.DictReader(file)}
+    assert means == pytest.approx(dict(zip(NAMES, (0.8, 0.7, 0.6), strict=True)))
+    assert re.search(r"R-L2-6x1 & \\textbf{\.800\(\.082\)}", paths[2].read_text())
