@@ -79,8 +79,10 @@ RUNTIME = (*ITERATIVE, *NETWORKS)
 
 
 def entries(table: Table, study: Study, seeds: int = 1) -> dict[str, list[Entry]]:
-    """What each row of a table is made of."""
-    return {name: study.seeds(name, least=seeds) for name in table.methods}
+    """What each row of a table is made of: of every learned method as many seeds as all of them have."""
+    found = {name: study.seeds(name, least=seeds) for name in table.methods}
+    fewest = min((len(some) for some in found.values() if some[0].training), default=1)
+    return {name: some[:fewest] for name, some in found.items()}
 
 
 def sheet(name: str, study: Study, seeds: int = 1) -> Sheet:
