@@ -105,10 +105,10 @@ class Study:
         subjects = self.config(entry)["subjects"]
         with self._reading(entry), (self.folder(entry) / METRICS).open(newline="", encoding="utf-8") as file:
             rows = [
-                {key: value if key == "subject" else float(value or "nan") for key, value in row.items()}
+                {key: cell if key == "subject" or cell is None else float(cell or "nan") for key, cell in row.items()}
                 for row in csv.DictReader(file)
             ]
-        if [row.get("subject") for row in rows] != subjects:
+        if [row.get("subject") for row in rows] != subjects or any(None in row.values() for row in rows):
             raise self._damaged(entry)
         return rows
 

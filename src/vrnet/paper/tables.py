@@ -72,7 +72,7 @@ TABLES = {
         "hippocampus",
         ("identity", *ITERATIVE, *FIVE),
     ),
-    "phantom3d": Table("Methods on volumes whose motion is known", "phantom3d", ("identity", *ITERATIVE, *FIVE)),
+    "phantom3d": Table("Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *FIVE)),
 }
 NETWORKS = ("Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1")
 RUNTIME = (*ITERATIVE, *NETWORKS)
