@@ -9,7 +9,7 @@ the highest Dice − HD/100 mm. (What the chosen ones give on the test subjects:
 
 import argparse
 import csv
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -18,9 +18,12 @@ import torch
 from vrnet import parse
 from vrnet.cohorts import Source
 from vrnet.evaluation.cohort import measured, summarised
+from vrnet.methods.outside import at
 
+TV_L1 = [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}]
 GRIDS = {
-    ("TV-L1", 2): [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}],
+    ("TV-L1", 2): TV_L1,
+    ("TV-L1", 3): TV_L1,
     ("FFD", 2): [
         {"bending": (0.05, 0.1), "iterations": (200, 400), "step": (1.8,)},
         {"bending": (0.2,), "step": (1.8,)},
@@ -28,10 +31,21 @@ GRIDS = {
     ],
     ("Demons", 2): [{"sigma": (1.5, 2.0, 2.5)}, {"step": (1.0,)}, {"iterations": ((200, 100, 50),)}],
     ("SyN", 2): [{"flow_sigma": (4.0, 5.0)}, {"total_sigma": (0.5,)}],
+    ("FFD", 3): [
+        {"spacing": (5.0, 8.0), "bending": (0.02, 0.1), "step": (0.9,)},
+        {"spacing": (8.0,), "bending": (0.5, 2.0), "step": (0.9,)},
+        {"step": (1.8,)},
+    ],
+    ("Demons", 3): [{"sigma": (0.7, 1.0, 1.5, 2.0)}],
+    ("SyN", 3): [
+        {"flow_sigma": (3.0,), "iterations": ((50, 20, 0),), "radius": (2, 4)},
+        {"flow_sigma": (3.0, 5.0), "iterations": ((100, 50, 0),), "radius": (2,)},
+        {"flow_sigma": (3.0,), "iterations": ((50, 20, 5),), "radius": (2,)},
+    ],
 }
 """{(method, dimension): grids}; of each grid, all combinations; what it does not name stays as it is."""
 MEASURES = "dice_mean", "hd_mean", "folding_percent", "seconds"
-COLUMNS = "data", "method", "setting", *MEASURES
+COLUMNS = "data", "method", "setting", *MEASURES, "subjects"
 
 
 def candidates(name, d):
@@ -42,19 +56,21 @@ def candidates(name, d):
     return list(dict.fromkeys(found))
 
 
-def described(method):
-    """All parameters: "sigma 2.0, step 2.0, iterations 100-100-50"."""
-    values = {field.name: getattr(method, field.name) for field in fields(method)}
-    words = {key: "-".join(map(str, v)) if isinstance(v, tuple) else v for key, v in values.items()}
-    return ", ".join(f"{key} {value}" for key, value in words.items())
+def described(method, d):
+    """The parameters that a grid varies: "sigma 1.0, iterations 100-50-20"."""
+    names = dict.fromkeys(name for grid in GRIDS[str(method), d] for name in grid)
+    values = {name: at(getattr(method, name), d) for name in names}
+    words = {name: "-".join(map(str, v)) if isinstance(v, tuple) else v for name, v in values.items()}
+    return ", ".join(f"{name} {word}" for name, word in words.items())
 
 
 def row_of(method, pairs):
     """What a method scores: means over the subjects."""
-    find = method.build(len(pairs.samples[0].spacing))
-    means = summarised([measured(sample, find, pairs.structures) for sample in pairs.samples])
-    scores = {key: f"{means[key]['mean']:.4f}" for key in MEASURES}
-    return {"data": pairs.data, "method": str(method), "setting": described(method), **scores}
+    d, samples = len(pairs.samples[0].spacing), pairs.samples
+    find = method.build(d)
+    means = summarised([measured(sample, find, pairs.structures) for sample in samples])
+    what = {"data": pairs.data, "method": str(method), "setting": described(method, d)}
+    return {**what, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}, "subjects": str(len(samples))}
 
 
 def rows_in(path):
@@ -77,15 +93,20 @@ def add(row, path):
 
 def tuned(name, pairs, path):
     """The rows of a method's grid, best last."""
-    rows = []
-    for method in candidates(name, len(pairs.samples[0].spacing)):
-        key = pairs.data, name, described(method)
-        known = [row for row in rows_in(path) if (row["data"], row["method"], row["setting"]) == key]
+    d, rows = len(pairs.samples[0].spacing), []
+    for method in candidates(name, d):
+        key = {"data": pairs.data, "method": name, "setting": described(method, d), "subjects": str(len(pairs.samples))}
+        known = [row for row in rows_in(path) if key.items() <= row.items()]
         rows += known or [row_of(method, pairs)]
         if not known:
             add(rows[-1], path)
         print(line_of(rows[-1]), flush=True)
-    return sorted(rows, key=lambda row: float(row["dice_mean"]) - float(row["hd_mean"]) / 100)
+    return sorted(rows, key=score)
+
+
+def score(row):
+    """Higher is better."""
+    return float(row["dice_mean"]) - float(row["hd_mean"]) / 100
 
 
 def line_of(row):
@@ -99,7 +120,7 @@ def main():
     parser.add_argument("--data", required=True, help="a data set, or a file that vrnet prepare wrote")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--subjects", type=int, help="the first so many, where a method is slow")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="of TV-L1; elastix and ANTs take as many as ITK does")
     parser.add_argument("--out", type=Path, default=Path("tuning.csv"))
     given = parser.parse_args()
     torch.set_num_threads(given.threads)

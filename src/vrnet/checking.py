@@ -31,7 +31,7 @@ def named(method: object) -> Choice:
     if isinstance(found, Learned):
         raise BadInput(
             f"{found} is learned and needs weights: add --weights FILE, which vrnet train writes; in Python, give "
-            "vrnet.load_method(FILE)"
+            "vrnet.load_method(FILE). The model that comes with vrnet is called short-axis"
         )
     return found
 

@@ -94,7 +94,7 @@ def register(
         fixed_labels: Label map on the grid of FIXED; with both label maps, Dice and distances are measured.
         moving_labels: Label map on the grid of MOVING, to be brought to FIXED.
         slices: Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices
-            are at least three times as far apart as the voxels within them, or where a 2D model is named.
+            are at least two and a half times as far apart as the voxels within them, or where a 2D model is named.
         match_intensities: Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where
             the same tissue is not equally bright. Not for the beating heart.
         device: Where to compute; auto takes CUDA where there is one.

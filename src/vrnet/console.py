@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
 MANY = 8
+BRIEFLY = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
+"""How the columns begin that are shown of a large table."""
 
 
 def say(line: str) -> None:
@@ -105,7 +107,8 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:
     """Before and after, a row a measure, and one for the Dice of each structure unless there are many of them."""
-    what = f"{metrics['method']}, slice by slice" if metrics["slice_by_slice"] else str(metrics["method"])
+    weights = f" ({metrics['weights']})" if metrics["weights"] else ""
+    what = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
     table = Table("", "before", "after", title=Text(what))
     for column in table.columns[1:]:
         column.justify = "right"
@@ -134,11 +137,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 
 def sheet_table(made: "Sheet") -> Table:
-    """A table of the paper."""
-    head, *rows = made.lines(Text, lambda words: Text(words, style="bold"))
+    """A table of the paper; of many columns those that a terminal has room for."""
+    rest = {j for j, name in enumerate(made.header) if not name.startswith(BRIEFLY)}
+    shown = made if len(made.columns) <= MANY else replace(made, aside=rest)
+    head, *rows = shown.lines(Text, lambda words: Text(words, style="bold"))
     table = Table(title=Text(made.title))
     for j, name in enumerate(head):
-        table.add_column(name, justify="right" if j else "left")
+        table.add_column(name, justify="right" if j else "left", no_wrap=j == 0)
     for row in rows:
         table.add_row(*row)
     return table

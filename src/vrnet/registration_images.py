@@ -59,10 +59,10 @@ def register_images(
 
     Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
     registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least three times as far apart as the voxels within them (a trained model that is named decides
-    for itself: one in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the histogram of
-    fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels nothing
-    pulls at the field."""
+    where they are at least two and a half times as far apart as the voxels within them (a trained model that is named
+    decides for itself: one in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the
+    histogram of fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no
+    voxels nothing pulls at the field."""
     start = perf_counter()
     fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     moving = given

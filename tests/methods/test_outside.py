@@ -1,11 +1,14 @@
 """Outside tools give fields in voxels, fixed to moving, as ours are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from tests.methods.test_variational import moved_texture
 from vrnet.methods.names import parse
+from vrnet.methods.outside import Demons, Each
 
 
 @pytest.mark.slow
@@ -26,6 +29,17 @@ def test_each_pair_of_a_batch_is_registered_by_itself():
     both = parse("Demons").build(2)(torch.cat([I0, I1]), torch.cat([I1, I0]), None)
     alone = parse("Demons").build(2)(I1, I0, None)
     torch.testing.assert_close(both[1:], alone)
+
+
+def test_a_parameter_may_have_a_value_for_each_dimension(d):
+    I0, I1, _ = moved_texture(d)
+    brief = Demons(sigma=Each(1.0, 2.0), iterations=Each((2,), (3,)))
+    found, same, other = (
+        method.build(d)(I0, I1, None)
+        for method in (brief, Demons(sigma=d - 1.0, iterations=(d,)), replace(brief, sigma=4.0 - d))
+    )
+    torch.testing.assert_close(found, same)
+    assert not torch.allclose(found, other)
 
 
 def test_no_motion_is_zero():

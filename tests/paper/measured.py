@@ -3,6 +3,8 @@
 import json
 from dataclasses import asdict
 
+from vrnet.paper.study import settings_of
+
 STRUCTURES = "LV", "Myo", "RV"
 
 
@@ -21,6 +23,7 @@ def write(study, entry, scores, hardware="a machine", val_dice=0.5):
     lines = [",".join(rows[0]), *(",".join(str(x) for x in found.values()) for found in rows)]
     (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
     config = {"method": str(entry.method), "hardware": hardware, "versions": {"vrnet": "0.1.0", "torch": "2.11"}}
+    config |= {"subjects": [found["subject"] for found in rows], "settings": settings_of(entry.method, study.d)}
     if entry.training is not None:
         config |= {"training": asdict(entry.training), "validation": {"val_dice": val_dice}}
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,5 @@
 import csv
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -129,7 +130,7 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
     with pytest.raises(KeyboardInterrupt):
         made.complete(entries)
     assert not any(made.has(entry) for entry in entries)
-    stop_after(1)  # more than one round would be too many: three of four are done
+    stop_after(2)  # a round and the question after it: three of four are done
     made.complete(entries)
     for entry in entries:
         one, other = weights(made, entry), weights(whole, entry)
@@ -169,3 +170,48 @@ def test_a_reader_hears_what_is_there_and_what_came_out(study, heard):
     assert heard.lines[1].startswith(f"identity: Dice {row:.3f}")
     assert heard.lines[2] == "1 of 2 on phantom are measured already; now the others."
     assert "training on phantom (0 of 1 done): VoxelMorph-w2" in heard.stages
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metrics.csv", lambda text: text[:-30]),
+        ("metrics.csv", lambda text: "\n".join(text.splitlines()[:2]) + "\n"),
+        ("metrics.csv", lambda text: ""),
+        ("config.json", lambda text: text[:20]),
+        ("config.json", lambda text: "{}"),
+    ],
+)
+def test_what_is_damaged_is_told(name, damage, study):
+    made = study()
+    entry = made.entry("identity")
+    made.complete([entry])
+    file = made.folder(entry) / name
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(BadInput, match=r"identity is damaged: remove it, and it is measured again"):
+        made.rows(entry)
+
+
+def test_what_was_measured_on_others_or_otherwise_is_refused(study):
+    made = study()
+    entries = [made.entry(name) for name in ("identity", "TV-L1")]
+    made.complete(entries[:1])
+    file = made.folder(entries[0]) / "config.json"
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps(kept | {"subjects": ["someone"]}))
+    with pytest.raises(BadInput, match="was measured on other subjects"):
+        made.complete(entries)
+    file.write_text(json.dumps(kept | {"settings": {"lam": 1.0}}))
+    with pytest.raises(BadInput, match="is of another identity"):
+        made.complete(entries)
+
+
+def test_a_run_that_died_after_its_first_validation_is_not_taken_for_trained(study, steps):
+    made = study(steps(4))
+    entry = made.entry("VoxelMorph")
+    made.complete([entry])
+    run = made.folder(entry) / "run"
+    (made.folder(entry) / "config.json").unlink()
+    table = (run / "metrics.csv").read_text().splitlines()
+    (run / "metrics.csv").write_text("\n".join([table[0], table[1].replace("4,", "2,", 1)]) + "\n")
+    assert not made._is_trained(entry)

@@ -81,9 +81,9 @@ def test_runs_that_differ_in_what_they_see_draw_apart(split, tmp_path, monkeypat
 def test_runs_that_were_stopped_go_on_as_if_they_had_not_been(rounds, split, tmp_path, stopped):
     fit_together(jobs(tmp_path / "whole", 0), *split, device="cpu")
     stopped(rounds)
-    half = fit_together(jobs(tmp_path / "parts", 0), *split, device="cpu")
-    assert [(one.step, one.is_finished) for one in half] == [(rounds, False)] * 2
-    stopped(QUICK.steps - rounds)  # what was done is not done again
+    with pytest.raises(KeyboardInterrupt):
+        fit_together(jobs(tmp_path / "parts", 0), *split, device="cpu")
+    stopped(QUICK.steps - rounds + 1)  # more would be too many: some are done
     rest = fit_together(jobs(tmp_path / "parts", 0), *split, device="cpu")
     assert all(one.is_finished for one in rest)
     for job in jobs(tmp_path / "parts", 0):
@@ -94,8 +94,9 @@ def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_pat
     early, late = jobs(tmp_path / "mixed", 0)
     fit_together(jobs(tmp_path / "whole", 0), *split, device="cpu")
     stopped(3)
-    fit_together([early], *split, device="cpu")
-    stopped(QUICK.steps)
+    with pytest.raises(KeyboardInterrupt):
+        fit_together([early], *split, device="cpu")
+    stopped(QUICK.steps + 1)
     fit_together([early, late], *split, device="cpu")
     for job in (early, late):
         assert alike(job.folder, tmp_path / "whole" / job.folder.name)
@@ -104,7 +105,8 @@ def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_pat
 def test_a_run_begun_otherwise_is_refused(split, tmp_path, stopped):
     job = jobs(tmp_path, 0, names=NAMES[:1])[0]
     stopped(1)
-    fit_together([job], *split, device="cpu")
+    with pytest.raises(KeyboardInterrupt):
+        fit_together([job], *split, device="cpu")
     with pytest.raises(BadInput, match=r"begun with alpha 0\.05, not 0\.2"):
         fit_together([replace(job, settings=replace(QUICK, alpha=0.2))], *split, device="cpu")
 
@@ -114,3 +116,24 @@ def test_who_watches_hears_which_part_of_all_steps_is_done(split, tmp_path, monk
     heard = []
     fit_together(jobs(tmp_path, 0), *split, device="cpu", watch=heard.append)
     assert heard == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_a_stop_in_the_last_round_is_not_forgotten(split, tmp_path, stopped):
+    stopped(QUICK.steps)
+    with pytest.raises(KeyboardInterrupt):
+        fit_together(jobs(tmp_path, 0), *split, device="cpu")
+
+
+def test_a_run_that_diverges_lets_the_others_finish(split, tmp_path, monkeypatch):
+    learn = Trainer.learn
+
+    def nan_in_one(self, number, *I):
+        loss = learn(self, number, *I)
+        return loss * torch.nan if len(self.model.steps) else loss
+
+    monkeypatch.setattr(Trainer, "learn", nan_in_one)
+    plain, cascade = jobs(tmp_path, 0)
+    with pytest.raises(BadInput, match=rf"^{cascade.method}: the loss is nan"):
+        fit_together([cascade, plain], *split, device="cpu")
+    assert (plain.folder / "weights.safetensors").is_file()
+    assert not (cascade.folder / "weights.safetensors").is_file()

@@ -10,7 +10,7 @@ from numpy import ndarray
 SAME = 0.01
 NEARLY = 1e-3
 SAMPLES = 9
-THICK = 3.0
+THICK = 2.5
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Grid:
 
     @property
     def stacked_across(self) -> int | None:
-        """The axis across which slices lie that make no volume: one alone, or slices at least three times as far apart
-        as the voxels within them."""
+        """The axis across which slices lie that make no volume: one alone, or slices at least two and a half times as
+        far apart as the voxels within them."""
         if len(self.shape) == 2:
             return None
         within = max(h for axis, h in enumerate(self.spacing) if axis != self.across)

@@ -11,6 +11,8 @@ from vrnet.variational.cascade import Spacing
 
 WEIGHTS = Path(__file__).parents[1] / "weights" / "short_axis.safetensors"
 SOLVER = PRESETS[0]
+FAR = 3.0
+"""How many times coarser or finer than the model's own: hearts of that size in voxels it has never seen."""
 
 
 @cache
@@ -29,6 +31,6 @@ class Default:
         return "default"
 
     def settled(self, d: int, spacing: Spacing) -> Trained | Variational:
-        """The method for images of d dimensions; a spacing that the model refuses leaves the solver."""
-        is_for_model = d == 2 and (spacing is None or is_in_reach(short_axis().card.spacing_mm, spacing))
+        """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
+        is_for_model = d == 2 and (spacing is None or is_in_reach(short_axis().card.spacing_mm, spacing, FAR))
         return short_axis() if is_for_model else SOLVER

@@ -83,9 +83,9 @@ def even(n: float) -> int:
     return block if abs(block - n) <= SLIGHT * n else round(n)
 
 
-def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...]) -> bool:
+def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], far: float = FAR) -> bool:
     """Whether resizing from one to the other makes sense: a factor of 16 is more likely another unit."""
-    return all(1 / FAR < h / own < FAR for h, own in zip(spacing, wanted, strict=True))
+    return all(1 / far < h / own < far for h, own in zip(spacing, wanted, strict=True))
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:

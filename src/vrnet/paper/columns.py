@@ -68,6 +68,8 @@ def best_of(cells: Mapping[str, Value], kind: str) -> str | None:
     if not kind.startswith(RANKED):
         return None
     means = [value.mean for value in cells.values()]
+    if np.isnan(means).all():
+        return None
     return list(cells)[np.nanargmin(means) if kind.startswith(LESS_IS_MORE) else np.nanargmax(means)]
 
 
@@ -84,7 +86,8 @@ def p_value(some: Sequence[Row], others: Sequence[Row], kind: str) -> str | None
     """Two-sided, over the subjects that have both values; None where no two differ."""
     from scipy.stats import wilcoxon
 
-    differences = [a[kind] - b[kind] for a, b in zip(some, others, strict=True)]
+    by_subject = {row["subject"]: row[kind] for row in others}
+    differences = [row[kind] - by_subject[row["subject"]] for row in some]
     differ = [x for x in differences if x != 0 and not np.isnan(x)]
     return f"{wilcoxon(differ).pvalue:.1g}" if differ else None
 

@@ -1,7 +1,7 @@
 """A table or a figure by its name: what is missing is measured, and files are written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrnet.cohorts import PACK, Source
@@ -32,6 +32,10 @@ class Asked:
     at_once: int = 4
     seeds: int = 1
 
+    def __post_init__(self) -> None:
+        if min(self.at_once, self.seeds) < 1:
+            raise BadInput("--seeds and --at-once are 1 at least")
+
 
 def study_of(asked: Asked, own: str, instead: str | None, stage: Stage, say: Callable[[str], None]) -> Study:
     """On the data that is named; else on its own; else, where the reader has none of that, on phantoms instead."""
@@ -52,7 +56,7 @@ def _data(asked: Asked, own: str, instead: str | None, stage: Stage, say: Callab
     if DIMENSIONS.get(name) != DIMENSIONS[own]:
         known = ", ".join(name for name, d in DIMENSIONS.items() if d == DIMENSIONS[own])
         raise BadInput(f"this is not made of {name}: choose one of {known}, or a file that vrnet prepare made of one")
-    there = source if source.data else Source(name, source.root, source.split_file, source.cache, source.skip_broken)
+    there = source if source.data else replace(source, data=name)
     return name, lambda split, purpose: there.split(split, purpose, stage, say)
 
 
@@ -62,7 +66,7 @@ def make_table(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]
     if name == RUNTIME:
         budget = BUDGETS[asked.budget]
         made = runtime_sheet(asked.out, budget, budget if budget.phantoms else BUDGETS["paper"], stage)
-        title = quickly(name, budget)
+        title = budgeted(name, budget)
     else:
         table = TABLES[name]
         study = study_of(asked, table.data, table.instead, stage, say)
@@ -85,12 +89,12 @@ def make_figure(name: str, asked: Asked, stage: Stage, say: Callable[[str], None
 
 def titled(name: str, study: Study, own: str) -> str:
     """The name of its files: a table of other data than its own says so."""
-    return quickly(name if study.data == own else f"{name}_{study.data}", study.budget)
+    return budgeted(name if study.data == own else f"{name}_{study.data}", study.budget)
 
 
-def quickly(title: str, budget: Budget) -> str:
-    """What was made of small images is not taken for what it stands for."""
-    return title if budget.phantoms is None else f"{title}_{budget.name}"
+def budgeted(title: str, budget: Budget) -> str:
+    """What was made with another budget than most, or of small images, is not taken for the same."""
+    return title if budget.name == "short" else f"{title}_{budget.name}"
 
 
 def check(name: str, kind: str) -> None:

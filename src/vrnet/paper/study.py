@@ -6,10 +6,11 @@ summary.json and config.json (what it depends on); the training itself is in the
 import csv
 import json
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import Row
 from vrnet.methods.learned import Learned
 from vrnet.methods.names import Ready, missing
+from vrnet.methods.outside import at
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, as_json
+from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, as_json, best_row
+from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training
 from vrnet.workflow import Stage, write_json
 
@@ -81,13 +84,8 @@ class Study:
         first = self.entry(name, alpha)
         if first.training is None:
             return [first]
-        found: list[Entry] = []
-        for seed in count():
-            entry = self.entry(name, alpha, seed)
-            if seed >= least and not self.has(entry):
-                return found
-            found.append(entry)
-        raise AssertionError
+        every = (self.entry(name, alpha, seed) for seed in count())
+        return [entry for _, entry in takewhile(lambda x: x[0] < least or self.has(x[1]), enumerate(every))]
 
     def folder(self, entry: Entry) -> Path:
         if entry.training is None:
@@ -103,16 +101,34 @@ class Study:
         return (self.folder(entry) / CONFIG).is_file()
 
     def rows(self, entry: Entry) -> list[Row]:
-        """What was measured, a row a subject."""
-        with (self.folder(entry) / METRICS).open(newline="", encoding="utf-8") as file:
-            return [
-                {key: value if key == "subject" else float(value or "nan") for key, value in row.items()}
+        """What was measured, a row a subject; BadInput unless they are those that were."""
+        subjects = self.config(entry)["subjects"]
+        with self._reading(entry), (self.folder(entry) / METRICS).open(newline="", encoding="utf-8") as file:
+            rows = [
+                {key: cell if key == "subject" or cell is None else float(cell or "nan") for key, cell in row.items()}
                 for row in csv.DictReader(file)
             ]
+        if [row.get("subject") for row in rows] != subjects or any(None in row.values() for row in rows):
+            raise self._damaged(entry)
+        return rows
 
     def config(self, entry: Entry) -> dict[str, Any]:
         """What it depends on."""
-        return dict(json.loads((self.folder(entry) / CONFIG).read_text(encoding="utf-8")))
+        with self._reading(entry):
+            found = dict(json.loads((self.folder(entry) / CONFIG).read_text(encoding="utf-8")))
+        if not {"method", "subjects", "hardware", "versions"} <= found.keys():
+            raise self._damaged(entry)
+        return found
+
+    @contextmanager
+    def _reading(self, entry: Entry) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, TypeError) as error:
+            raise self._damaged(entry) from error
+
+    def _damaged(self, entry: Entry) -> BadInput:
+        return BadInput(f"{self.folder(entry)} is damaged: remove it, and it is measured again")
 
     def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
         """A row a subject: the mean over entries, such as the seeds of a method."""
@@ -130,6 +146,7 @@ class Study:
         wanted = [entry for entry in dict.fromkeys(entries) if not self.has(entry)]
         if not wanted:
             return
+        self._check_subjects(entries)
         known = len(dict.fromkeys(entries))
         self.say(f"{known - len(wanted)} of {known} on {self.data} are measured already; now the others.")
         for entry in wanted:
@@ -161,8 +178,17 @@ class Study:
     def test(self) -> Prepared:
         return self.split("test", "evaluation")
 
+    def _check_subjects(self, entries: Sequence[Entry]) -> None:
+        """BadInput where what is there was measured on others than those at hand."""
+        names = [sample.name for sample in self.test.samples]
+        for entry in entries:
+            if self.has(entry) and self.config(entry)["subjects"] != names:
+                raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose --out")
+
     def _check_same(self, entry: Entry) -> None:
-        """BadInput where what is there was trained otherwise than now asked for, measured or not."""
+        """BadInput where what is there was made otherwise than now asked for, measured or not."""
+        if self.has(entry) and self.config(entry).get("settings") != settings_of(entry.method, self.d):
+            raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose --out")
         if entry.training is None:
             return
         asked = as_json(asdict(entry.training))
@@ -191,16 +217,16 @@ class Study:
         train, val = self.split("train", "training"), self.split("val", "evaluation")
         names = ", ".join(str(job.method) for job in jobs)
         tick = self.stage(f"training on {self.data} ({done}): {names}")
-        fitted = fit_together(jobs, train, val, device=self.device, watch=tick)
-        if not all(run.is_finished for run in fitted):
-            raise KeyboardInterrupt
+        fit_together(jobs, train, val, device=self.device, watch=tick)
         for job in jobs:
             (job.folder / CHECKPOINT).unlink()
 
     def _is_trained(self, entry: Entry) -> bool:
-        """Whether its run is over: only then nothing is left to go on from."""
+        """Whether its run is over: the last of its steps was validated, and its weights are there."""
         run = self.folder(entry) / RUN
-        return (run / WEIGHTS).is_file() and not (run / CHECKPOINT).is_file()
+        if entry.training is None or not ((run / WEIGHTS).is_file() and (run / METRICS).is_file()):
+            return False
+        return self._validations(entry)[-1]["step"] == entry.training.steps
 
     def _trained(self, entry: Entry) -> Trained:
         return load_method(self.folder(entry) / RUN / WEIGHTS)
@@ -209,20 +235,26 @@ class Study:
         device = self.device if entry.training is not None else "cpu"
         summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
+        config["subjects"] = [sample.name for sample in self.test.samples]
+        config["settings"] = settings_of(entry.method, self.d)
         if entry.training is not None and isinstance(method, Trained):
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
             config["training"] = asdict(entry.training)
-            config["validation"] = self._validated(entry)
+            config["validation"] = best_row(self._validations(entry))
         config |= {"hardware": hardware(device), "versions": versions()}
         write_json(config, self.folder(entry) / CONFIG)
         shown = {key: value["mean"] for key, value in summary["metrics"].items()}
         self.say(f"{entry.place}: Dice {shown['dice_mean']:.3f}, Hausdorff {shown['hd_mean']:.2f} mm")
 
-    def _validated(self, entry: Entry) -> dict[str, float]:
-        """The best row of the training's own metrics.csv."""
+    def _validations(self, entry: Entry) -> list[Validation]:
+        """The training's own metrics.csv."""
         with (self.folder(entry) / RUN / METRICS).open(newline="", encoding="utf-8") as file:
-            rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-        return max(rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]))
+            return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def settings_of(method: Ready | Learned, d: int) -> dict[str, Any]:
+    """Its parameters in d dimensions, as config.json has them."""
+    return as_json({field.name: at(getattr(method, field.name), d) for field in fields(method)})
 
 
 def hardware(device: str) -> str:

@@ -27,7 +27,7 @@ from vrnet.methods.weights import Card, save_weights
 from vrnet.networks.capture import own_stream
 from vrnet.training.logs import Logs, thetas
 from vrnet.training.pairs import Pairs
-from vrnet.training.run import WEIGHTS, Row, Run
+from vrnet.training.run import WEIGHTS, Row, Run, best_row
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
 from vrnet.training.validation import Scores, validated
@@ -172,11 +172,12 @@ class Course:
         self.rows.append({"step": self.done, "loss": loss, "rate": self.settings.rate_at(self.done - 1)})
         self.rows[-1] |= self.fabric.broadcast(self.scores() if self.logs is not None else {})
         if self.logs is not None:
-            self.run.write_rows(self.rows)
             if self.best is self.rows[-1]:
                 save_weights(self.trainer.model, self.card, self.run.folder / WEIGHTS)
-            self.logs.write(self.rows[-1], self.trainer.model, self.val.samples[0])
+            self.run.write_rows(self.rows)  # a row is there only when its weights are
         self.keep()
+        if self.logs is not None:
+            self.logs.write(self.rows[-1], self.trainer.model, self.val.samples[0])
 
     def scores(self) -> Scores:
         return validated(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
@@ -203,7 +204,7 @@ class Course:
     @property
     def best(self) -> Row:
         """The row of highest Dice on validation, where it has labels; of equals that of lowest loss."""
-        return max(self.rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]), default={})
+        return best_row(self.rows)
 
 
 def check_shares(batch: int, devices: int, nodes: int) -> None:
@@ -219,7 +220,7 @@ def launched(device: str, devices: int, nodes: int, settings: Training) -> "Fabr
     try:
         from lightning.fabric import Fabric
     except ImportError as error:
-        raise BadInput("training needs Lightning: install vrnet[train]") from error
+        raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
     for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
     on_gpu = device_named(device).type == "cuda"

@@ -110,6 +110,11 @@ def lay_out(optimizer: Optimizer) -> None:
             kept[name] = torch.empty_like(parameter).copy_(kept[name])
 
 
+def best_row(rows: list[Row]) -> Row:
+    """That of highest Dice on validation, where it has labels; of equals that of lowest loss."""
+    return max(rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]), default={})
+
+
 def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those whose names begin so, by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

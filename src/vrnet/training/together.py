@@ -3,15 +3,17 @@
 Each has a stream of its own. Runs of one seed, batch and augmentation see the same pairs at the same step: these are
 drawn once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vrnet.data.prepared import Prepared
+from vrnet.errors import BadInput
 from vrnet.methods.learned import Learned
 from vrnet.networks.capture import Stream, own_stream
 from vrnet.training.fit import LOOK_EVERY, Course, Fitted, asked_to_stop, card_of, described, launched
@@ -19,6 +21,9 @@ from vrnet.training.pairs import Pairs
 from vrnet.training.run import Run
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,13 @@ class Draws:
         return pairs
 
 
+class Lane(NamedTuple):
+    """A run, and the stream that it goes on."""
+
+    course: Course
+    stream: Stream | None
+
+
 def fit_together(
     jobs: Sequence[Job],
     train: Prepared,
@@ -61,32 +73,58 @@ def fit_together(
 ) -> list[Fitted]:
     """Train each as `fit` would, a step of each in turn; a run that was begun goes on.
 
-    Ctrl-C and SIGTERM leave all of them to be gone on with. `watch` hears which part of all steps is done."""
+    Ctrl-C and SIGTERM leave all of them to be gone on with, and raise KeyboardInterrupt. A run that diverges leaves the
+    others to finish; then BadInput names it. `watch` hears which part of all steps is done."""
     fabric = launched(device, 1, 1, jobs[0].settings)
-    pairs, draws = Pairs.of(train).near(fabric.device), Draws()
-    courses: list[tuple[Course, Stream | None]] = []
-    for job in jobs:
-        run, config = Run(job.folder), described(job.method, train, val, job.settings)
-        run.check(resume=True)
-        run.check_same(config)
-        run.begin(config)
-        with own_stream(fabric.device) as stream:
-            trainer = Trainer(fabric, job.method, pairs, job.settings)
-            courses.append((Course(trainer, val, run, card_of(job.method, train, job.settings)), stream))
-    looked = perf_counter()
+    pairs = Pairs.of(train).near(fabric.device)
+    lanes = [begun(job, fabric, pairs, train, val) for job in jobs]
+    failed: dict[str, str] = {}
     with asked_to_stop() as is_asked:
-        while (left := [item for item in courses if not item[0].is_finished]) and not is_asked():
-            for course, stream in left:
+        try:
+            taken_in_turn(lanes, failed, is_asked, watch)
+        finally:
+            for course, stream in unfinished(lanes, failed):
                 with torch.cuda.stream(stream):
-                    course.advance(*draws.of(course, stream))
-            if perf_counter() - looked > LOOK_EVERY:
-                synchronise(fabric.device)
-                watch(sum(course.done for course, _ in courses) / sum(job.settings.steps for job in jobs))
-                looked = perf_counter()
+                    course.keep()
+        if is_asked():
+            raise KeyboardInterrupt
+    if failed:
+        raise BadInput("\n".join(f"{name}: {why}" for name, why in failed.items()))
+    return [course.fitted for course, _ in lanes]
+
+
+def begun(job: Job, fabric: "Fabric", pairs: Pairs, train: Prepared, val: Prepared) -> Lane:
+    """The run of a job, ready for its next step."""
+    run, config = Run(job.folder), described(job.method, train, val, job.settings)
+    run.check(resume=True)
+    run.check_same(config)
+    run.begin(config)
+    with own_stream(fabric.device) as stream:
+        trainer = Trainer(fabric, job.method, pairs, job.settings)
+        return Lane(Course(trainer, val, run, card_of(job.method, train, job.settings)), stream)
+
+
+def taken_in_turn(
+    lanes: Sequence[Lane], failed: dict[str, str], is_asked: Callable[[], bool], watch: Callable[[float], None]
+) -> None:
+    """Every step that is left, unless asked to stop."""
+    draws, looked = Draws(), perf_counter()
+    while (left := unfinished(lanes, failed)) and not is_asked():
         for course, stream in left:
             with torch.cuda.stream(stream):
-                course.keep()
-    return [course.fitted for course, _ in courses]
+                try:
+                    course.advance(*draws.of(course, stream))
+                except BadInput as error:
+                    failed[course.card.method] = str(error)
+        if perf_counter() - looked > LOOK_EVERY:
+            synchronise(lanes[0].course.fabric.device)
+            watch(sum(lane.course.done for lane in lanes) / sum(lane.course.settings.steps for lane in lanes))
+            looked = perf_counter()
+
+
+def unfinished(lanes: Sequence[Lane], failed: Mapping[str, str]) -> list[Lane]:
+    """Those that have steps left to take."""
+    return [lane for lane in lanes if not lane.course.is_finished and lane.course.card.method not in failed]
 
 
 def synchronise(device: torch.device) -> None:
