@@ -29,11 +29,12 @@ def told(table: Path):
 
 
 def places(results: Path, name: str, data: str, budget: str):
-    """{method: the metrics.csv of each seed}"""
+    """{method: the metrics.csv of each seed that all learned methods have}"""
     study = Study(results, data, BUDGETS[budget], print, print, print)
+    found = {method: study.seeds(method) for method in TABLES[name].methods}
+    count = min(len(entries) for entries in found.values() if entries[0].training)
     return {
-        method: [study.folder(entry) / "metrics.csv" for entry in study.seeds(method)]
-        for method in TABLES[name].methods
+        method: [study.folder(entry) / "metrics.csv" for entry in entries[:count]] for method, entries in found.items()
     }
 
 
