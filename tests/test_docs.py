@@ -200,7 +200,7 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     for folder in ("docs", "results"):
         copytree(ROOT / folder, tmp_path / folder)
     copy(ROOT / "mkdocs.yml", tmp_path)
-    added = "![a](figures/added.jpg) [b](acdc.csv) [c](../docs/protocols.md#acdc) [d](../benchmarks/solver.py)"
+    added = "![a](figures/added.jpg) [b](tuning.csv) [c](../docs/protocols.md#acdc) [d](../benchmarks/solver.py)"
     (tmp_path / "results" / "figures").mkdir(exist_ok=True)
     copy(ROOT / "docs" / "images" / "report.jpg", tmp_path / "results" / "figures" / "added.jpg")
     with (tmp_path / "results" / "README.md").open("a", encoding="utf-8") as file:
@@ -217,6 +217,6 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
     assert "protocols.html#acdc" in shown
     assert "solver.py" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]
-    for part in ("results/figures/added.jpg", "results/acdc.csv"):
+    for part in ("results/figures/added.jpg", "results/tuning.csv"):
         assert part in shown
         assert (tmp_path / "site" / part).is_file()

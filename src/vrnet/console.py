@@ -107,7 +107,7 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:
     """Before and after, a row a measure, and one for the Dice of each structure unless there are many of them."""
-    weights = f" ({metrics['weights']})" if metrics["weights"] else ""
+    weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
     what = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
     table = Table("", "before", "after", title=Text(what))
     for column in table.columns[1:]:

@@ -6,9 +6,9 @@ import pytest
 from vrnet import parse
 from vrnet.methods.default import Default, short_axis
 
-NEAR = [None, (1.8, 1.8), (0.9, 1.2), (0.2, 20.0)]
-FAR = [(0.1, 1.8), (1.8, 30.0), (0.0018, 0.0018)]
-"""A factor of 16 from 1.8 mm, and metres."""
+NEAR = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
+FAR = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
+"""A factor of three from 1.8 mm, and metres."""
 
 
 @pytest.mark.parametrize("spacing", NEAR)
