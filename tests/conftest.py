@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from jaxtyping import install_import_hook
@@ -74,3 +75,14 @@ def data_root():
     if not (DATA / "acdc").is_dir():
         pytest.skip(f"no real images at {DATA}: set VRNET_DATA to the folder that holds acdc/")
     return DATA
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Ctrl-C once so many rounds of runs that are trained together are done."""
+
+    def after(rounds):
+        left = iter([False] * rounds)
+        monkeypatch.setattr("vrnet.training.together.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
+
+    return after

@@ -139,7 +139,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def sheet_table(made: "Sheet") -> Table:
     """A table of the paper; of many columns those that a terminal has room for."""
     rest = {j for j, name in enumerate(made.header) if not name.startswith(BRIEFLY)}
-    shown = made if len(made.columns) <= MANY else replace(made, aside=rest)
+    shown = made if len(made.columns) <= MANY else replace(made.means(), aside=rest)
     head, *rows = shown.lines(Text, lambda words: Text(words, style="bold"))
     table = Table(title=Text(made.title))
     for j, name in enumerate(head):

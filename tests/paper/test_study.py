@@ -1,6 +1,5 @@
 import csv
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -22,17 +21,6 @@ def no_training(monkeypatch):
         raise AssertionError("nothing is to be trained")
 
     return lambda: monkeypatch.setattr("vrnet.training.together.fit_together", refuse)
-
-
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Ctrl-C after so many rounds of training."""
-
-    def after(rounds):
-        left = iter([False] * rounds)
-        monkeypatch.setattr("vrnet.training.together.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
-
-    return after
 
 
 def files(folder):

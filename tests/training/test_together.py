@@ -1,4 +1,3 @@
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -36,17 +35,6 @@ def alike(a, b):
     return equal and (a / "metrics.csv").read_text() == (b / "metrics.csv").read_text()
 
 
-@pytest.fixture
-def stopped(monkeypatch):
-    """Asks for a stop, as Ctrl-C does, once so many rounds are done."""
-
-    def after(rounds):
-        left = iter([False] * rounds)
-        monkeypatch.setattr("vrnet.training.together.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
-
-    return after
-
-
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
 def test_runs_trained_together_are_those_trained_alone(seeds, split, tmp_path):
     found = fit_together(jobs(tmp_path / "together", *seeds), *split, device="cpu")
@@ -78,33 +66,33 @@ def test_runs_that_differ_in_what_they_see_draw_apart(split, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-def test_runs_that_were_stopped_go_on_as_if_they_had_not_been(rounds, split, tmp_path, stopped):
+def test_runs_that_were_stopped_go_on_as_if_they_had_not_been(rounds, split, tmp_path, stop_after):
     fit_together(jobs(tmp_path / "whole", 0), *split, device="cpu")
-    stopped(rounds)
+    stop_after(rounds)
     with pytest.raises(KeyboardInterrupt):
         fit_together(jobs(tmp_path / "parts", 0), *split, device="cpu")
-    stopped(QUICK.steps - rounds + 1)  # more would be too many: some are done
+    stop_after(QUICK.steps - rounds + 1)  # more would be too many: some are done
     rest = fit_together(jobs(tmp_path / "parts", 0), *split, device="cpu")
     assert all(one.is_finished for one in rest)
     for job in jobs(tmp_path / "parts", 0):
         assert alike(job.folder, tmp_path / "whole" / job.folder.name)
 
 
-def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_path, stopped):
+def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_path, stop_after):
     early, late = jobs(tmp_path / "mixed", 0)
     fit_together(jobs(tmp_path / "whole", 0), *split, device="cpu")
-    stopped(3)
+    stop_after(3)
     with pytest.raises(KeyboardInterrupt):
         fit_together([early], *split, device="cpu")
-    stopped(QUICK.steps + 1)
+    stop_after(QUICK.steps + 1)
     fit_together([early, late], *split, device="cpu")
     for job in (early, late):
         assert alike(job.folder, tmp_path / "whole" / job.folder.name)
 
 
-def test_a_run_begun_otherwise_is_refused(split, tmp_path, stopped):
+def test_a_run_begun_otherwise_is_refused(split, tmp_path, stop_after):
     job = jobs(tmp_path, 0, names=NAMES[:1])[0]
-    stopped(1)
+    stop_after(1)
     with pytest.raises(KeyboardInterrupt):
         fit_together([job], *split, device="cpu")
     with pytest.raises(BadInput, match=r"begun with alpha 0\.05, not 0\.2"):
@@ -118,8 +106,8 @@ def test_who_watches_hears_which_part_of_all_steps_is_done(split, tmp_path, monk
     assert heard == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_a_stop_in_the_last_round_is_not_forgotten(split, tmp_path, stopped):
-    stopped(QUICK.steps)
+def test_a_stop_in_the_last_round_is_not_forgotten(split, tmp_path, stop_after):
+    stop_after(QUICK.steps)
     with pytest.raises(KeyboardInterrupt):
         fit_together(jobs(tmp_path, 0), *split, device="cpu")
 
@@ -133,7 +121,18 @@ def test_a_run_that_diverges_lets_the_others_finish(split, tmp_path, monkeypatch
 
     monkeypatch.setattr(Trainer, "learn", nan_in_one)
     plain, cascade = jobs(tmp_path, 0)
-    with pytest.raises(BadInput, match=rf"^{cascade.method}: the loss is nan"):
+    with pytest.raises(BadInput, match=rf"{cascade.folder.name}: the loss is nan"):
         fit_together([cascade, plain], *split, device="cpu")
     assert (plain.folder / "weights.safetensors").is_file()
     assert not (cascade.folder / "weights.safetensors").is_file()
+
+
+def test_a_run_that_diverges_stops_no_other_of_its_method(split, tmp_path, monkeypatch):
+    learn = Trainer.learn
+    monkeypatch.setattr(
+        Trainer, "learn", lambda self, k, *I: learn(self, k, *I) * (torch.nan if self.settings.seed else 1.0)
+    )
+    good, bad = jobs(tmp_path, 0, 1, names=NAMES[:1])
+    with pytest.raises(BadInput, match=rf"{bad.folder.name}: the loss is nan"):
+        fit_together([bad, good], *split, device="cpu")
+    assert (good.folder / "weights.safetensors").is_file()

@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from typing import TypeVar
 
@@ -38,6 +38,11 @@ class Sheet:
             [(bold if (i, j) in self.best else plain)(text(row[j])) for j in self.columns]
             for i, row in enumerate(self.rows)
         ]
+
+    def means(self) -> "Sheet":
+        """The same without standard deviations."""
+        rows = [[replace(cell, std=None) if isinstance(cell, Value) else cell for cell in row] for row in self.rows]
+        return replace(self, rows=rows)
 
     def markdown(self) -> str:
         head, *rows = self.lines(piped, lambda words: f"**{piped(words)}**")

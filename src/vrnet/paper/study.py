@@ -29,7 +29,7 @@ from vrnet.methods.names import Ready, missing
 from vrnet.methods.outside import at
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, as_json, best_row
+from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, as_json, best_row
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training
 from vrnet.workflow import Stage, write_json
@@ -124,7 +124,7 @@ class Study:
     def _reading(self, entry: Entry) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, BadInput) as error:
             raise self._damaged(entry) from error
 
     def _damaged(self, entry: Entry) -> BadInput:
@@ -192,8 +192,9 @@ class Study:
         if entry.training is None:
             return
         asked = as_json(asdict(entry.training))
-        for place in (self.folder(entry) / CONFIG, self.folder(entry) / RUN / CONFIG):
-            kept = json.loads(place.read_text(encoding="utf-8"))["training"] if place.is_file() else asked
+        for folder in (self.folder(entry), self.folder(entry) / RUN):
+            with self._reading(entry):
+                kept = Run(folder).config()["training"] if (folder / CONFIG).is_file() else asked
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
                 raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")

@@ -78,7 +78,7 @@ def fit_together(
     fabric = launched(device, 1, 1, jobs[0].settings)
     pairs = Pairs.of(train).near(fabric.device)
     lanes = [begun(job, fabric, pairs, train, val) for job in jobs]
-    failed: dict[str, str] = {}
+    failed: dict[Path, str] = {}
     with asked_to_stop() as is_asked:
         try:
             taken_in_turn(lanes, failed, is_asked, watch)
@@ -89,7 +89,7 @@ def fit_together(
         if is_asked():
             raise KeyboardInterrupt
     if failed:
-        raise BadInput("\n".join(f"{name}: {why}" for name, why in failed.items()))
+        raise BadInput("\n".join(f"{folder}: {why}" for folder, why in failed.items()))
     return [course.fitted for course, _ in lanes]
 
 
@@ -105,7 +105,7 @@ def begun(job: Job, fabric: "Fabric", pairs: Pairs, train: Prepared, val: Prepar
 
 
 def taken_in_turn(
-    lanes: Sequence[Lane], failed: dict[str, str], is_asked: Callable[[], bool], watch: Callable[[float], None]
+    lanes: Sequence[Lane], failed: dict[Path, str], is_asked: Callable[[], bool], watch: Callable[[float], None]
 ) -> None:
     """Every step that is left, unless asked to stop."""
     draws, looked = Draws(), perf_counter()
@@ -115,16 +115,16 @@ def taken_in_turn(
                 try:
                     course.advance(*draws.of(course, stream))
                 except BadInput as error:
-                    failed[course.card.method] = str(error)
+                    failed[course.run.folder] = str(error)
         if perf_counter() - looked > LOOK_EVERY:
             synchronise(lanes[0].course.fabric.device)
             watch(sum(lane.course.done for lane in lanes) / sum(lane.course.settings.steps for lane in lanes))
             looked = perf_counter()
 
 
-def unfinished(lanes: Sequence[Lane], failed: Mapping[str, str]) -> list[Lane]:
+def unfinished(lanes: Sequence[Lane], failed: Mapping[Path, str]) -> list[Lane]:
     """Those that have steps left to take."""
-    return [lane for lane in lanes if not lane.course.is_finished and lane.course.card.method not in failed]
+    return [lane for lane in lanes if not lane.course.is_finished and lane.course.run.folder not in failed]
 
 
 def synchronise(device: torch.device) -> None:
