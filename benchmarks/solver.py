@@ -53,8 +53,8 @@ def measure(name, arguments, d, files):
     import torch
 
     from vrnet import parse
-    from vrnet.data.phantom import Phantom
     from vrnet.fields import forward_gradient, warp
+    from vrnet.phantom import Phantom
 
     lam, spacing = parse("TV-L1").lam, SHAPES[d][1]
     small = torch.rand(2, 1, 1, *(20,) * d)
@@ -89,7 +89,7 @@ def save_phantoms(d, pairs, folder):
     """The pairs as files: a process that made them itself would hide its solver's memory among what it then freed."""
     import torch
 
-    from vrnet.data.phantom import phantom
+    from vrnet.phantom import phantom
 
     files = [str(folder / f"{d}d-{seed}.pt") for seed in range(pairs)]
     for seed, file in enumerate(files):

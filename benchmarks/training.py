@@ -18,8 +18,8 @@ import torch
 from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
+from vrnet.devices import capture_graph, channels_last, own_stream
 from vrnet.methods.learned import learned
-from vrnet.networks.capture import captured, laid_out, own_stream
 from vrnet.training.fit import launched
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
@@ -106,9 +106,9 @@ def plain_use(case):
 
 def our_use(case):
     d = len(case.shape)
-    model, (I0, I1) = laid_out(learned(case.method).build(d).cuda().eval(), d), pair(case)
+    model, (I0, I1) = channels_last(learned(case.method).build(d).cuda().eval(), d), pair(case)
     with torch.inference_mode():
-        replay = captured(model, I0, I1)
+        replay = capture_graph(model, I0, I1)
         return timed(lambda: replay(I0, I1), 30)
 
 

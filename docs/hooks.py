@@ -48,11 +48,11 @@ def link(found, folder, config, files):
     if path in PAGES:
         return f"[{words}]({PAGES[path]}{anchor or ''})"
     if path.is_relative_to(ROOT / "results") and path.is_file():
-        return f"{mark}[{words}]({brought(path, config, files)})"
+        return f"{mark}[{words}]({resample_image(path, config, files)})"
     return words
 
 
-def brought(path, config, files):
+def resample_image(path, config, files):
     """The place on the site of a file of results/, which is copied there."""
     place = path.relative_to(ROOT).as_posix()
     if files.get_file_from_path(place) is None:

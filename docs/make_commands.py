@@ -22,7 +22,7 @@ Ctrl-C ends with status 130. Progress goes to the error stream, results to the o
 
 def said(words):
     """The help of a command, without colours and boxes. Paragraphs are filled here: tyro fills only what it lists."""
-    from vrnet import cli
+    from vrnet.app import cli
 
     found = StringIO()
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}

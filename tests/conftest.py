@@ -55,7 +55,7 @@ def smooth_image():
 def vrnet(monkeypatch, capsys):
     """Run the command line in this process: vrnet("demo", "--out", folder) gives (status, stdout, stderr)."""
 
-    from vrnet import cli
+    from vrnet.app import cli
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["vrnet", *map(str, words)])
@@ -83,6 +83,6 @@ def stop_after(monkeypatch):
 
     def after(rounds):
         left = iter([False] * rounds)
-        monkeypatch.setattr("vrnet.training.together.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
+        monkeypatch.setattr("vrnet.training.concurrent.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
 
     return after

@@ -22,9 +22,9 @@ import yaml
 from tests.data.making import heart, write_acdc, write_splits
 from vrnet import Grid, Image, cli, write_image
 from vrnet.data.dataset import DATASETS
-from vrnet.data.phantom import phantom
 from vrnet.data.phantoms import Phantoms
 from vrnet.methods.learned import learned
+from vrnet.phantom import phantom
 from vrnet.training.fit import fit
 from vrnet.training.settings import PRESETS
 

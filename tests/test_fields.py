@@ -107,8 +107,8 @@ def test_the_squared_gradient_is_taken_per_edge(d, h, random):
 
 
 def test_edges_are_relative_to_the_shortest():
-    assert fields.edges((2.0, 1.0, 10.0), 3) == (2.0, 1.0, 10.0)
-    assert fields.edges((3.0, 3.0), 2) == fields.edges(None, 2) == (1.0, 1.0)
+    assert fields.relative_spacing((2.0, 1.0, 10.0), 3) == (2.0, 1.0, 10.0)
+    assert fields.relative_spacing((3.0, 3.0), 2) == fields.relative_spacing(None, 2) == (1.0, 1.0)
 
 
 def test_scaling_by_ones_costs_nothing(d, random):

@@ -17,10 +17,10 @@ from vrnet.images.transform import Transform
 from vrnet.methods.names import names, parse
 from vrnet.methods.trained import Trained, load_method
 from vrnet.methods.variational import Variational
-from vrnet.registration import Registration, register
-from vrnet.registration_images import ImageRegistration, register_images
+from vrnet.provenance import __version__
+from vrnet.registration.arrays import Registration, register
+from vrnet.registration.images import ImageRegistration, register_images
 
-__version__ = "0.1.0"
 __all__ = [
     "BadInput",
     "Grid",
@@ -30,6 +30,7 @@ __all__ = [
     "Trained",
     "Transform",
     "Variational",
+    "__version__",
     "load_method",
     "names",
     "parse",

@@ -16,16 +16,16 @@ from torch.nn import functional
 
 LINEAR = {2: "bilinear", 3: "trilinear"}
 STALLED = 1e-3
-Edges = tuple[float, ...]
+RelativeSpacing = tuple[float, ...]
 SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
-def edges(spacing: tuple[float, ...] | None, d: int) -> Edges:
+def relative_spacing(spacing: tuple[float, ...] | None, d: int) -> RelativeSpacing:
     """The edges of a voxel, the shortest counting as 1; cubes where no spacing is given."""
     return tuple(h / min(spacing) for h in spacing) if spacing else (1.0,) * d
 
 
-def scale(u: Float[Tensor, "b d *s"], factors: Edges) -> Float[Tensor, "b d *s"]:
+def scale(u: Float[Tensor, "b d *s"], factors: RelativeSpacing) -> Float[Tensor, "b d *s"]:
     """Component i of u times factors[i]; u itself where all are 1."""
     if set(factors) == {1.0}:
         return u
@@ -110,7 +110,10 @@ def divergence(p: Float[Tensor, "b c d *s"]) -> Float[Tensor, "b c *s"]:
 
 
 def add_divergence(
-    u: Float[Tensor, "b c *s"], p: Float[Tensor, "b c d *s"], weights: Edges, out: Float[Tensor, "b c *s"] | None = None
+    u: Float[Tensor, "b c *s"],
+    p: Float[Tensor, "b c d *s"],
+    weights: RelativeSpacing,
+    out: Float[Tensor, "b c *s"] | None = None,
 ) -> Float[Tensor, "b c *s"]:
     """u + Σ_i weights[i] ∂_i p_i, where ∂ is that of the divergence; in the memory of `out` where that is given."""
     out = u.clone() if out is None else out.copy_(u)
@@ -130,7 +133,7 @@ def squared_norm(p: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
     return total
 
 
-def squared_gradient(u: Float[Tensor, "b c *s"], h: Edges) -> Float[Tensor, "b *s"]:
+def squared_gradient(u: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b *s"]:
     """|∇u|² by forward differences on voxels with edges h, axis by axis, so that no gradient is held whole."""
     total = torch.zeros_like(u[:, 0])
     for i, n in enumerate(u.shape[2:]):

@@ -8,9 +8,9 @@ import nibabel
 import numpy as np
 import torch
 
-from vrnet.data.phantom import phantom
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
+from vrnet.phantom import phantom
 
 SIGMA = 6.0
 
@@ -120,7 +120,7 @@ class Toy:
     made: ClassVar[list[str]] = []
     name = "toy"
     structures: ClassVar[dict[str, int]] = {"all": 1}
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split):
         return sorted(path.stem for path in self.root.glob("*.txt"))

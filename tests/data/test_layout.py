@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from vrnet import Grid
-from vrnet.data.layout import batched, common_shape, common_spacing, dimension, laid_out
-from vrnet.registration_images import slice_axis_of
+from vrnet.data.layout import batched, common_grid, common_shape, common_spacing, dimension
+from vrnet.registration.images import slice_axis_of
 
 PICTURE, VOLUME = Grid.plain((50, 40), (1.0, 1.0)), Grid.plain((30, 40, 50), (1.0, 1.2, 1.0))
 STACK = Grid.plain((9, 60, 50), (8.0, 1.367, 1.367))
@@ -37,7 +37,7 @@ def test_the_shape_has_room_for_the_largest_in_multiples_of_16():
 @grids
 def test_the_grid_of_an_image_is_about_its_centre_and_keeps_its_slices(grid):
     d = dimension(grid)
-    found = laid_out(grid, (64, 80, 96)[:d], (1.1, 1.2, 1.3)[:d])
+    found = common_grid(grid, (64, 80, 96)[:d], (1.1, 1.2, 1.3)[:d])
     middles = [own.points((np.array([own.shape]) - 1) / 2) for own in (grid, found)]
     np.testing.assert_allclose(*middles)
     axis = grid.stacked_across

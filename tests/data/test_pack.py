@@ -31,7 +31,12 @@ def test_what_was_packed_is_unpacked_to_the_bit(parts, tmp_path):
     assert list(back) == list(parts)
     for key, part in parts.items():
         other = back[key]
-        assert (other.data, other.split, other.structures, other.between) == ("toy", key[0], {"all": 1}, False)
+        assert (other.data, other.split, other.structures, other.pairs_across_subjects) == (
+            "toy",
+            key[0],
+            {"all": 1},
+            False,
+        )
         for a, b in zip(part.samples, other.samples, strict=True):
             assert_same(a, b)
 

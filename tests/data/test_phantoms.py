@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from vrnet import BadInput
-from vrnet.data.phantom import phantom
 from vrnet.data.phantoms import Phantoms, phantoms3d
 from vrnet.fields import warp_labels
+from vrnet.phantom import phantom
 
 
 def test_a_subject_is_the_phantom_of_its_seed():

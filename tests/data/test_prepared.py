@@ -32,7 +32,12 @@ def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):
     assert [sample.name for sample in first.samples] == Toy.made
     for a, b in zip(first.samples, again.samples, strict=True):
         assert_same(a, b)
-    assert (first.data, first.split, first.structures, first.between) == ("toy", "train", {"all": 1}, False)
+    assert (first.data, first.split, first.structures, first.pairs_across_subjects) == (
+        "toy",
+        "train",
+        {"all": 1},
+        False,
+    )
     assert sorted(path.name[:14] for path in (cache / "toy").iterdir()) == [f"s{k}-evaluation-" for k in range(3)]
 
 

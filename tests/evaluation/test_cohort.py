@@ -8,12 +8,12 @@ import torch
 
 from tests.data.test_acdc import root  # noqa: F401
 from vrnet import BadInput, parse
-from vrnet.cohorts import run_cohort
+from vrnet.app.cohort import run_cohort
 from vrnet.data import acdc
 from vrnet.data.acdc import ACDC
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.prepared import Prepared
-from vrnet.evaluation.cohort import measured, summarised, write_rows
+from vrnet.data.prepared import PreparedSplit
+from vrnet.evaluation.cohort import measured, summarise, write_rows
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 
 COLUMNS = (
@@ -26,7 +26,7 @@ def pairs_of(root):  # noqa: F811
     """The test split of a folder."""
     data = ACDC(root)
     samples = tuple(data.prepare(name, "evaluation") for name in data.subjects("test"))
-    return Prepared("acdc", "test", samples, data.structures, data.between)
+    return PreparedSplit("acdc", "test", samples, data.structures, data.pairs_across_subjects)
 
 
 def test_a_subject_s_score_is_the_mean_of_its_slices(root):  # noqa: F811
@@ -53,7 +53,7 @@ def test_methods_get_one_pair_at_a_time_with_its_spacing(root):  # noqa: F811
 
 def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
     found = [{"subject": "a", "x": 1.0, "y": np.nan}, {"subject": "b", "x": 3.0, "y": np.nan}]
-    summary = summarised(found)
+    summary = summarise(found)
     assert summary["x"] == {"mean": 2.0, "std": 1.0}
     assert np.isnan(summary["y"]["mean"])
 
@@ -122,7 +122,7 @@ def test_without_labels_only_regularity_and_time_are_measured(root, tmp_path):  
     rows = [measured(sample, find, acdc.STRUCTURES) for sample in (unlabelled, labelled)]
     regular = {"folding_percent", "folding_strict_percent", "jacobian_gradient"}
     assert rows[0].keys() == {"subject", *regular, "seconds"}
-    assert summarised(rows)["dice_LV"]["mean"] == rows[1]["dice_LV"]
+    assert summarise(rows)["dice_LV"]["mean"] == rows[1]["dice_LV"]
     write_rows(rows, tmp_path / "metrics.csv")
     with (tmp_path / "metrics.csv").open() as file:
         first, second = csv.DictReader(file)

@@ -26,20 +26,20 @@ def turn(d, *angles):
     return Rotation.from_euler("zyx", angles if d == 3 else (angles[0], 0, 0)).as_matrix()[:d, :d]
 
 
-def placed(shape, spacing, origin, direction):
+def place_image(shape, spacing, origin, direction):
     return Grid(shape, tuple(spacing), tuple(origin), tuple(np.ravel(direction).tolist()))
 
 
 @pytest.fixture(params=POSES)
 def grid(d, request):
     """A grid with a different spacing along each axis, posed in the world in several ways."""
-    return placed(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES[request.param](d))
+    return place_image(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES[request.param](d))
 
 
 @pytest.fixture
 def oblique(d):
     """The grid of one pose, where the others show nothing more."""
-    return placed(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES["oblique and flipped"](d))
+    return place_image(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES["oblique and flipped"](d))
 
 
 def indices(shape):
@@ -54,7 +54,7 @@ def around(grid):
     extent = np.multiply(grid.shape, grid.spacing)
     shape = np.ceil([1.5, 0.7, 0.7][:d] * np.full(d, extent.max()) / spacing).astype(int)
     centre = grid.points((np.array([grid.shape]) - 1) / 2)[0]
-    return placed(tuple(shape.tolist()), spacing, centre - direction @ (spacing * (shape - 1)) / 2, direction)
+    return place_image(tuple(shape.tolist()), spacing, centre - direction @ (spacing * (shape - 1)) / 2, direction)
 
 
 def smooth(shape, sigma, seed=0):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image as Picture
 
 from tests.conftest import SHAPES
-from tests.images.conftest import POSES, picture, placed
+from tests.images.conftest import POSES, picture, place_image
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -137,7 +137,7 @@ def test_the_same_image_is_written_as_the_same_bytes(oblique, tmp_path, suffix, 
 
 def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
     """A long-axis view is one oblique slice: no 2D image, or it would lose its pose."""
-    grid = placed((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
+    grid = place_image((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
     for suffix in WRITTEN:
         write_image(picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}")
         same_place(read_image(tmp_path / f"x{suffix}").grid, grid)
@@ -164,7 +164,7 @@ def series(folder, grid, array, uid="1.2.3"):
 
 
 def test_a_dicom_series_reads_like_the_volume(tmp_path):
-    grid = placed((12, 10, 6), (1.3, 0.7, 2.5), (10.0, -20.0, 5.0), POSES["oblique"](3))
+    grid = place_image((12, 10, 6), (1.3, 0.7, 2.5), (10.0, -20.0, 5.0), POSES["oblique"](3))
     array = np.arange(720, dtype=np.int16).reshape(grid.shape)
     folder = series(tmp_path / "scan", grid, array)
     (folder / "notes.txt").write_text("not DICOM")

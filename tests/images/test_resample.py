@@ -7,11 +7,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from tests.conftest import SHAPES
-from tests.images.conftest import around, blobs, finer, indices, picture, placed, turn
+from tests.images.conftest import around, blobs, finer, indices, picture, place_image, turn
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import to_sitk
-from vrnet.images.resample import brought, placed_labels, resample_labels
+from vrnet.images.resample import place_labels, resample_image, resample_labels
 
 NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i2", ">i8", ">u8"]
 
@@ -34,17 +34,17 @@ def test_on_its_own_grid_an_image_is_itself(grid):
     image = picture(grid)
     shifted = replace(grid, origin=tuple(x + 1e-4 for x in grid.origin))
     for target in (grid, shifted):
-        found = brought(image, target)
+        found = resample_image(image, target)
         assert_array_equal(found.array, image.array)
         assert found.grid == target
-        assert_array_equal(placed_labels(blobs(grid), target).array, blobs(grid).array)
+        assert_array_equal(place_labels(blobs(grid), target).array, blobs(grid).array)
 
 
 def test_by_its_header_an_image_goes_where_simpleitk_and_scipy_take_it(grid):
     """To a grid of finer voxels, so that nothing is smoothed."""
     target = finer(grid, 4)
     image = picture(around(grid))
-    found, theirs = brought(image, target).array, by_simpleitk(image, target)
+    found, theirs = resample_image(image, target).array, by_simpleitk(image, target)
     inside, index = within(target, image.grid)
     assert found.dtype == np.float32
     assert 0.3 < inside.mean() < 1
@@ -58,7 +58,7 @@ def test_outside_an_image_its_border_is_repeated(grid):
     d, margin = len(grid.shape), 4
     shape = tuple(n + 2 * margin for n in grid.shape)
     wide = replace(grid, shape=shape, origin=tuple(grid.points(np.full((1, d), -float(margin)))[0].tolist()))
-    assert_allclose(brought(image, wide).array, np.pad(image.array, margin, mode="edge"), atol=1e-6)
+    assert_allclose(resample_image(image, wide).array, np.pad(image.array, margin, mode="edge"), atol=1e-6)
 
 
 def coarser(grid, factors):
@@ -69,11 +69,11 @@ def coarser(grid, factors):
 
 def test_what_a_coarser_grid_cannot_hold_is_suppressed_not_aliased(d):
     """A checkerboard of single voxels is grey from afar; every third voxel of it is a checkerboard again."""
-    grid = placed((37,) * d, (2.5, 3.0, 4.0)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
+    grid = place_image((37,) * d, (2.5, 3.0, 4.0)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
     board = Image((indices(grid.shape).sum(1) % 2).reshape(grid.shape).astype(np.float32), grid)
     target = coarser(grid, (3.0,) * d)
     assert np.nanstd(by_simpleitk(board, target)) > 0.4
-    middle = brought(board, target).array[(slice(2, -2),) * d]
+    middle = resample_image(board, target).array[(slice(2, -2),) * d]
     assert_allclose(middle, 0.5, atol=0.02)
 
 
@@ -86,28 +86,28 @@ def test_an_image_is_smoothed_along_the_axes_that_get_coarser_alone(d):
         for coarse in range(d):
             factors = np.where((np.arange(d) + 1) % d == coarse, 4.0, 1.0)
             shape = tuple(int(grid.shape[(j + 1) % d] // factors[j]) for j in range(d))
-            found = brought(stripes, placed(shape, factors.tolist(), (0.0,) * d, exchanged)).array
+            found = resample_image(stripes, place_image(shape, factors.tolist(), (0.0,) * d, exchanged)).array
             middle = found[(slice(2, -2),) * d]
             assert np.ptp(middle) < 0.1 if coarse == axis else np.ptp(middle) == 1
 
 
 def test_smoothing_keeps_constants_and_what_is_smooth_already(grid):
     target = coarser(grid, (2.0,) * len(grid.shape))
-    assert_allclose(brought(Image(np.full(grid.shape, 7.5), grid), target).array, 7.5, atol=1e-4)
+    assert_allclose(resample_image(Image(np.full(grid.shape, 7.5), grid), target).array, 7.5, atol=1e-4)
     ramp = Image(indices(grid.shape).sum(1).reshape(grid.shape), grid)
     inner = (slice(2, -2),) * len(grid.shape)
-    assert_allclose(brought(ramp, target).array[inner], by_simpleitk(ramp, target)[inner], atol=0.15)
+    assert_allclose(resample_image(ramp, target).array[inner], by_simpleitk(ramp, target)[inner], atol=0.15)
 
 
 def test_an_image_of_few_slices_is_brought_to_a_coarser_grid(d):
     thin = Grid.plain((3,) * d, (1.0,) * d)
-    assert np.isfinite(brought(picture(thin, 0), Grid.plain((2,) * d, (2.0,) * d)).array).all()
+    assert np.isfinite(resample_image(picture(thin, 0), Grid.plain((2,) * d, (2.0,) * d)).array).all()
 
 
 def test_labels_go_to_the_voxels_where_simpleitk_takes_them(grid):
     labels, target = blobs(around(grid)), finer(grid)
     theirs = by_simpleitk(labels, target, sitk.sitkNearestNeighbor)
-    assert_array_equal(placed_labels(labels, target).array, np.nan_to_num(theirs).astype(np.uint8))
+    assert_array_equal(place_labels(labels, target).array, np.nan_to_num(theirs).astype(np.uint8))
 
 
 @pytest.mark.parametrize("smooth", [False, True], ids=["nearest", "smooth"])

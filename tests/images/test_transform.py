@@ -8,13 +8,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from tests.conftest import SHAPES
-from tests.images.conftest import POSES, around, blobs, finer, indices, motion, moved, picture, placed, turn
+from tests.images.conftest import POSES, around, blobs, finer, indices, motion, moved, picture, place_image, turn
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
 from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
-from vrnet.registration_images import register_images
+from vrnet.registration.images import register_images
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +91,7 @@ def test_outside_moving_is_its_least_value(oblique):
 
 def test_a_displacement_is_in_millimetres_of_the_world(d):
     """One voxel along an axis that runs backwards, 2.5 mm apart."""
-    grid = placed(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
+    grid = place_image(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
     u = np.zeros((d, *SHAPES[d]))
     u[0] = 1
     assert_allclose(Transform.from_voxels(u, grid).displacement[(slice(None), *(3,) * d)], [-2.5] + [0.0] * (d - 1))
@@ -290,7 +290,7 @@ def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(oblique, tmp
 @pytest.mark.parametrize("pose", POSES)
 def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pose):
     """ITK takes a NIfTI field of one slice for a 2D one."""
-    grid = placed((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
+    grid = place_image((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
     u = np.concatenate([motion(grid.shape[:2])[..., None], np.zeros((1, *grid.shape))])
     transform, moving, path = Transform.from_voxels(u, grid), picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}"
     transform.save(path)

@@ -13,17 +13,17 @@ FAR = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
 
 @pytest.mark.parametrize("spacing", NEAR)
 def test_2d_images_are_for_the_model_in_the_box(spacing):
-    assert Default().settled(2, spacing) is short_axis()
+    assert Default().resolve(2, spacing) is short_axis()
 
 
 @pytest.mark.parametrize("spacing", FAR)
 def test_a_spacing_that_the_model_refuses_leaves_the_solver(spacing):
-    assert Default().settled(2, spacing) == parse("TV-L1")
+    assert Default().resolve(2, spacing) == parse("TV-L1")
 
 
 @pytest.mark.parametrize("spacing", [None, (1.8, 1.8, 1.8), (1.8, 1.8, 10.0)])
 def test_volumes_are_for_the_solver(spacing):
-    assert Default().settled(3, spacing) == parse("TV-L1")
+    assert Default().resolve(3, spacing) == parse("TV-L1")
 
 
 def test_the_model_in_the_box_says_what_it_is():

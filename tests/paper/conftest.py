@@ -2,10 +2,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.cohorts import Source
+from vrnet.app.cohort import Source
 from vrnet.data.prepared import prepared
 from vrnet.paper.budget import BUDGETS, small
-from vrnet.paper.making import Asked
+from vrnet.paper.making import PaperRequest
 from vrnet.paper.study import Study
 
 
@@ -50,7 +50,7 @@ def study(tmp_path, cache, heard):
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory, cache):
     """What is asked for quickly, all in one folder: networks are trained once for all tests of a worker."""
-    return Asked(Source("", cache=cache), tmp_path_factory.mktemp("results"), "quick", "cpu")
+    return PaperRequest(Source("", cache=cache), tmp_path_factory.mktemp("results"), "quick", "cpu")
 
 
 @pytest.fixture

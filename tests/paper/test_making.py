@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputed import compare, compare_times, rows_of
-from vrnet.cohorts import Source
+from vrnet.app.cohort import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small
 from vrnet.paper.figures import FIGURES
-from vrnet.paper.making import NAMES, Asked, make_figure, make_table, study_of
+from vrnet.paper.making import NAMES, PaperRequest, make_figure, make_table, study_of
 from vrnet.paper.tables import RUNTIME, TABLES
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_in_the_paper_is_refused_with_what_is(kind, quick, heard):
 
 
 def asked(data, root=None):
-    return Asked(Source(data, root), Path("results"), "short", "cpu")
+    return PaperRequest(Source(data, root), Path("results"), "short", "cpu")
 
 
 @pytest.mark.parametrize(

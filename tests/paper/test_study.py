@@ -10,7 +10,7 @@ from tests.paper.measured import write
 from vrnet.errors import BadInput
 from vrnet.methods.trained import Trained
 from vrnet.paper.budget import BUDGETS
-from vrnet.training.together import fit_together
+from vrnet.training.concurrent import fit_concurrently
 
 NAMES = "identity", "VoxelMorph", "R-L2-6x1-Θ1"
 
@@ -20,7 +20,7 @@ def no_training(monkeypatch):
     def refuse(*words, **options):
         raise AssertionError("nothing is to be trained")
 
-    return lambda: monkeypatch.setattr("vrnet.training.together.fit_together", refuse)
+    return lambda: monkeypatch.setattr("vrnet.training.concurrent.fit_concurrently", refuse)
 
 
 def files(folder):
@@ -130,8 +130,8 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
 def test_networks_are_trained_so_many_at_once(study, monkeypatch):
     counts = []
     monkeypatch.setattr(
-        "vrnet.training.together.fit_together",
-        lambda jobs, *words, **options: counts.append(len(jobs)) or fit_together(jobs, *words, **options),
+        "vrnet.training.concurrent.fit_concurrently",
+        lambda jobs, *words, **options: counts.append(len(jobs)) or fit_concurrently(jobs, *words, **options),
     )
     made = study(at_once=2)
     made.complete([made.entry(name) for name in ("VoxelMorph", "2xRC-Net", "R-L2-1x1", "VoxelMorph")])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.report.browsing import one, tool
-from vrnet.data.phantom import phantom
 from vrnet.fields import warp, warp_labels
 from vrnet.images.grid import Grid
+from vrnet.phantom import phantom
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
 

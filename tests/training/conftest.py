@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from vrnet.data.phantom import phantom
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
+from vrnet.phantom import phantom
 
 SHAPES = {2: ((48, 48), 5.0), 3: ((16, 16, 16), 9.0)}
 
@@ -12,7 +12,7 @@ SHAPES = {2: ((48, 48), 5.0), 3: ((16, 16, 16), 9.0)}
 def hearts():
     """Phantoms of one split, small: hearts(d, seeds, labels=True)."""
 
-    def make(d, seeds, labels=True, between=False):
+    def make(d, seeds, labels=True, pairs_across_subjects=False):
         shape, spacing = SHAPES[d]
         found = [phantom(seed, shape, spacing) for seed in seeds]
         samples = tuple(
@@ -26,7 +26,7 @@ def hearts():
             )
             for seed, p in zip(seeds, found, strict=True)
         )
-        return Prepared("phantom", "train", samples, {"LV": 3, "Myo": 2, "RV": 1}, between)
+        return PreparedSplit("phantom", "train", samples, {"LV": 3, "Myo": 2, "RV": 1}, pairs_across_subjects)
 
     return make
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from scipy import ndimage
 
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.methods.learned import learned
@@ -50,7 +50,7 @@ def turned(d, smooth_image):
     fixed = smooth_image(shape, sigma, dtype=torch.float32)
     moving = ndimage.rotate(fixed[0, 0].numpy(), 25, reshape=False, order=1, mode="nearest")
     sample = Sample("texture", fixed, torch.from_numpy(moving)[None, None], (1.0,) * d)
-    return Prepared("textures", "train", (sample,), {}, False)
+    return PreparedSplit("textures", "train", (sample,), {}, False)
 
 
 @pytest.mark.parametrize("denoiser", ["R", "C"])
@@ -190,5 +190,8 @@ def test_a_signal_is_a_wish_to_stop_and_a_second_ctrl_c_is_not_waited_for(number
 
 
 def test_the_card_says_how_images_were_scaled(hearts):
-    cards = [card_of(learned(NAMES[2]), hearts(2, [0, 1], between=between), QUICK) for between in (False, True)]
+    cards = [
+        card_of(learned(NAMES[2]), hearts(2, [0, 1], pairs_across_subjects=pairs_across_subjects), QUICK)
+        for pairs_across_subjects in (False, True)
+    ]
     assert [card.normalisation for card in cards] == ["jointly", "each"]

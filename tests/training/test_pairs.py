@@ -31,7 +31,7 @@ def test_an_image_that_many_go_with_is_held_once(hearts):
 
 
 def test_between_subjects_every_image_goes_with_every_other(hearts):
-    prepared = hearts(2, [0, 1, 2, 3], between=True)
+    prepared = hearts(2, [0, 1, 2, 3], pairs_across_subjects=True)
     pairs = Pairs.of(prepared)
     assert len(pairs.images) == 4
     assert sorted(map(tuple, pairs.index.tolist())) == [(i, j) for i in range(4) for j in range(4) if i != j]

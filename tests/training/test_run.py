@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
+from vrnet.devices import channels_last
 from vrnet.errors import BadInput
-from vrnet.networks.capture import laid_out
 from vrnet.training.run import Run
 
 CONFIG = {"method": "R-L1-1x1", "training": {"steps": 5, "rates": (1.0, 2.0)}}
@@ -123,7 +123,7 @@ def test_a_folder_that_cannot_be_written_in_is_refused(tmp_path):
 
 
 def test_what_the_optimiser_keeps_lies_in_memory_as_its_parameter_does(tmp_path):
-    model = laid_out(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)), 2)
+    model = channels_last(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)), 2)
     optimizer = torch.optim.Adam(model.parameters())
     model(torch.rand(1, 3, 8, 8)).sum().backward()
     optimizer.step()

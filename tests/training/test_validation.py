@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.evaluation.metrics import dice
 from vrnet.fields import warp_labels, zeros
@@ -47,7 +47,7 @@ def test_dice_is_the_mean_over_pairs_then_over_structures_then_over_subjects():
     images, h = torch.rand(2, 1, 8, 8), (1.0, 1.0)
     a = Sample("a", images, images, h, squares((1, 0, 2, 0), (1, 0, 0, 0)), squares((1, 0, 2, 0), (0, 1, 0, 0)))
     b = Sample("b", images[:1], images[:1], h, squares((1, 0, 0, 0)), squares((0, 0, 0, 1)))
-    prepared = Prepared("x", "val", (a, b), {"one": 1, "two": 2}, False)
+    prepared = PreparedSplit("x", "val", (a, b), {"one": 1, "two": 2}, False)
     scores = validated(Still(), prepared, Loss(0.1), torch.device("cpu"))
     assert scores["val_dice"] == 0.375
 

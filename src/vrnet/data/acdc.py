@@ -27,7 +27,7 @@ class ACDC:
 
     name = "acdc"
     structures = STRUCTURES
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
         """The patients of a split."""

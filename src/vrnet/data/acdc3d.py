@@ -22,7 +22,7 @@ class ACDC3D:
 
     name = "acdc3d"
     structures = STRUCTURES
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
         """The patients of a split."""

@@ -11,7 +11,7 @@ from typing import Any
 from vrnet.data.sample import Purpose
 from vrnet.data.stored import FORMAT
 from vrnet.errors import BadInput
-from vrnet.images.files import exists, is_folder
+from vrnet.files import exists, is_folder
 
 WHERE = "root", "split_file"
 """The fields of a data set that say where it is, and not what is made of it."""

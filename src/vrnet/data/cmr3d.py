@@ -26,7 +26,7 @@ class CMR3D:
 
     name = "cmr3d"
     structures = STRUCTURES
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
         """The subjects of a split."""

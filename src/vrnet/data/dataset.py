@@ -13,7 +13,7 @@ from vrnet.data.phantoms import Phantoms, phantoms3d
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.ukbb import UKBB
 from vrnet.errors import BadInput
-from vrnet.images.files import exists, is_folder
+from vrnet.files import exists, is_folder
 
 __all__ = ["DATASETS", "Dataset", "Entry", "Purpose", "dataset"]
 
@@ -30,7 +30,7 @@ class Dataset(Protocol):
         ...
 
     @property
-    def between(self) -> bool:
+    def pairs_across_subjects(self) -> bool:
         """Whether images of any two subjects make a pair to train on, or only those of one subject."""
         ...
 

@@ -29,7 +29,7 @@ class Hippocampus:
 
     name = "hippocampus"
     structures = STRUCTURES
-    between = True
+    pairs_across_subjects = True
 
     def subjects(self, split: str) -> list[str]:
         """The subjects of a split."""

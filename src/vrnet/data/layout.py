@@ -37,7 +37,7 @@ def common_shape(grids: Sequence[Grid], spacing: tuple[float, ...]) -> tuple[int
     return tuple(MULTIPLE * ceil((n - NEARLY * n) / MULTIPLE) for n in voxels.tolist())
 
 
-def laid_out(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
+def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
     """The common grid about the centre of an image, its axes running as the world's do; slices stay where they are."""
     if (across := own.stacked_across) is not None:
         shape = (*shape[:across], own.shape[across], *shape[across:])

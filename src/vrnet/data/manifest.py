@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.data.layout import batched, common_shape, common_spacing, dimension, laid_out
+from vrnet.data.layout import batched, common_grid, common_shape, common_spacing, dimension
 from vrnet.data.reading import check_overlap, read_labels, read_shown
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import varied
@@ -23,7 +23,7 @@ from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import WRITTEN, quiet, read_image
-from vrnet.images.resample import brought, placed_labels
+from vrnet.images.resample import place_labels, resample_image
 
 FORMAT = 'a line a pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
@@ -42,7 +42,7 @@ class Manifest:
     shape: tuple[int, ...]
 
     name = "manifest"
-    between = False
+    pairs_across_subjects = False
 
     @classmethod
     def read(
@@ -88,12 +88,12 @@ class Manifest:
         self.check(*images)
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         own = images[0].grid
-        grid, across = laid_out(own, self.shape, self.spacing), own.stacked_across
-        fixed, moving = (batched(brought(image, grid).array, across).clamp(0, 1) for image in scaled(*images))
+        grid, across = common_grid(own, self.shape, self.spacing), own.stacked_across
+        fixed, moving = (batched(resample_image(image, grid).array, across).clamp(0, 1) for image in scaled(*images))
         shown = varied(fixed) & varied(moving)
         if not shown.any():
             raise BadInput("no slice shows something in both images: there is nothing to register")
-        labels = [batched(placed_labels(mask, grid).array, across)[shown] for mask in masks]
+        labels = [batched(place_labels(mask, grid).array, across)[shown] for mask in masks]
         return Sample(subject, fixed[shown], moving[shown], self.spacing, *labels)
 
     def check(self, fixed: Image, moving: Image) -> None:

@@ -11,24 +11,24 @@ import numpy as np
 from vrnet.data import stored
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
-from vrnet.images.files import check_file, exists
+from vrnet.files import check_file, exists
 
 INDEX = "index"
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedSplit:
     """A split of a data set, ready to be trained on or measured on."""
 
     data: str
     split: str
     samples: tuple[Sample, ...]
     structures: Mapping[str, int]
-    between: bool
+    pairs_across_subjects: bool
     """Whether images of any two subjects make a pair to train on."""
 
 
-Parts = Mapping[tuple[str, str], Prepared]
+Parts = Mapping[tuple[str, str], PreparedSplit]
 """{(split, purpose): what was prepared}."""
 
 
@@ -45,13 +45,18 @@ def save_pack(parts: Parts, path: Path) -> None:
     stored.write({INDEX: np.array(json.dumps(index)), **arrays}, path)
 
 
-def described(purpose: str, part: Prepared) -> dict[str, Any]:
+def described(purpose: str, part: PreparedSplit) -> dict[str, Any]:
     """All but the samples, of which it says how many there are."""
-    kept = {"data": part.data, "split": part.split, "structures": dict(part.structures), "between": part.between}
+    kept = {
+        "data": part.data,
+        "split": part.split,
+        "structures": dict(part.structures),
+        "pairs_across_subjects": part.pairs_across_subjects,
+    }
     return {"purpose": purpose, "count": len(part.samples), "prepared": kept}
 
 
-def load_pack(path: Path) -> dict[tuple[str, str], Prepared]:
+def load_pack(path: Path) -> dict[tuple[str, str], PreparedSplit]:
     """The prepared splits of a file, the same to the bit."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
@@ -67,11 +72,11 @@ def load_pack(path: Path) -> dict[tuple[str, str], Prepared]:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: prepare it again") from error
 
 
-def unpacked(file: Any, place: int, entry: dict[str, Any]) -> tuple[tuple[str, str], Prepared]:
+def unpacked(file: Any, place: int, entry: dict[str, Any]) -> tuple[tuple[str, str], PreparedSplit]:
     """One (split, purpose), and what was prepared for it."""
     samples = []
     for number in range(entry["count"]):
         names = (*stored.NEEDED, *(name for name in stored.OPTIONAL if f"{place}/{number}/{name}" in file))
         samples.append(stored.sample_of({name: file[f"{place}/{number}/{name}"] for name in names}))
-    part = Prepared(samples=tuple(samples), **entry["prepared"])
+    part = PreparedSplit(samples=tuple(samples), **entry["prepared"])
     return (part.split, entry["purpose"]), part

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vrnet.data.phantom import phantom
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import STRUCTURES
 from vrnet.errors import BadInput
+from vrnet.phantom import phantom
 
 FIRST_SEED = {"train": 0, "val": 1000, "test": 2000}
 
@@ -22,7 +22,7 @@ class Phantoms:
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
 
     structures = STRUCTURES
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
         """phantom-SEED of each of a split."""

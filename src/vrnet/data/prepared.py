@@ -7,14 +7,14 @@ from typing import NamedTuple
 from vrnet.data import stored
 from vrnet.data.cache import cache_folder, kept_as
 from vrnet.data.dataset import Dataset
-from vrnet.data.pack import Prepared, load_pack, save_pack
+from vrnet.data.pack import PreparedSplit, load_pack, save_pack
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
-from vrnet.images.files import check_folder
+from vrnet.files import check_folder
 
 MANY = 20
 """Subjects that are named at once."""
-__all__ = ["Prepared", "load_pack", "prepared", "save_pack"]
+__all__ = ["PreparedSplit", "load_pack", "prepared", "save_pack"]
 
 
 def prepared(
@@ -26,7 +26,7 @@ def prepared(
     skip_broken: bool = False,
     progress: Callable[[float], None] | None = None,
     say: Callable[[str], None] = print,
-) -> Prepared:
+) -> PreparedSplit:
     """The subjects of a split, each made unless the cache has it; BadInput names all that cannot be used.
 
     With `skip_broken` those are left out, and `say` is told of each. `progress` hears which part is done."""
@@ -44,7 +44,7 @@ def prepared(
         if progress is not None:
             progress(done / len(names))
     account(broken, dataset.name, len(names), say if skip_broken else None)
-    return Prepared(dataset.name, split, tuple(samples), dataset.structures, dataset.between)
+    return PreparedSplit(dataset.name, split, tuple(samples), dataset.structures, dataset.pairs_across_subjects)
 
 
 class Found(NamedTuple):

@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from vrnet.data.centred import centred, forward_axes
-from vrnet.data.preprocessing import rescale_jointly
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.resample import placed, placed_labels
+from vrnet.images.intensity import rescale_jointly
+from vrnet.images.resample import place_image, place_labels
 
 STRUCTURES = {"LV": 3, "Myo": 2, "RV": 1}
 SPACING, SIZE, QUANTILES, MIN_PIXELS = 1.8, 160, (0.25, 0.5, 0.75), 10
@@ -59,11 +59,11 @@ def all_slices(name: str, images: Sequence[Image], plane: Plane) -> Sample:
 
 def image_slices(images: Sequence[Image], grid: Grid) -> list[Float[Tensor, "n 1 h w"]]:
     """The slices of each stack, all scaled as one."""
-    return [slices(stack) for stack in rescale_jointly(*(tensor(placed(image, grid)) for image in images))]
+    return [slices(stack) for stack in rescale_jointly(*(tensor(place_image(image, grid)) for image in images))]
 
 
 def label_slices(masks: Sequence[Image], grid: Grid) -> list[UInt8[Tensor, "n 1 h w"]]:
-    return [slices(tensor(placed_labels(mask, grid))) for mask in masks]
+    return [slices(tensor(place_labels(mask, grid))) for mask in masks]
 
 
 def tensor(image: Image) -> Tensor:

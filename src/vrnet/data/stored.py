@@ -13,7 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.sample import Sample
-from vrnet.images.files import written_whole
+from vrnet.files import atomic_write
 
 FORMAT = 1
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
@@ -64,7 +64,7 @@ def save(sample: Sample, path: Path) -> None:
 
 def write(arrays: Mapping[str, Any], path: Path) -> None:
     """Write arrays in one .npz file, whole or not at all."""
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         np.savez_compressed(temporary, **arrays)
 
 

@@ -17,7 +17,7 @@ from vrnet.data.reading import LARGEST_LABEL, read_frames, read_labels, read_pha
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import SIZE, SPACING, STRUCTURES, Plane, all_slices, three_slices
 from vrnet.data.splits import listed
-from vrnet.images.files import exists
+from vrnet.files import exists
 from vrnet.images.image import Image
 
 PHASES = "ED", "ES"
@@ -34,7 +34,7 @@ class UKBB:
 
     name = "ukbb"
     structures = STRUCTURES
-    between = False
+    pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:
         """The subjects of a split."""

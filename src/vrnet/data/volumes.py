@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vrnet.data.preprocessing import rescale_jointly
 from vrnet.data.sample import Sample
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.resample import brought, placed_labels
+from vrnet.images.intensity import rescale_jointly
+from vrnet.images.resample import place_labels, resample_image
 
 
 def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid: Grid) -> Sample:
@@ -29,8 +29,8 @@ def scaled(*images: Image) -> list[Image]:
 
 def on_grid(image: Image, grid: Grid) -> Float[Tensor, "1 1 *s"]:
     """The image on a grid, smoothed first where that is coarser; beyond its border the border goes on."""
-    return torch.from_numpy(np.ascontiguousarray(brought(image, grid).array))[None, None].clamp(0, 1)
+    return torch.from_numpy(np.ascontiguousarray(resample_image(image, grid).array))[None, None].clamp(0, 1)
 
 
 def labels_on(mask: Image, grid: Grid) -> UInt8[Tensor, "1 1 *s"]:
-    return torch.from_numpy(np.ascontiguousarray(placed_labels(mask, grid).array))[None, None]
+    return torch.from_numpy(np.ascontiguousarray(place_labels(mask, grid).array))[None, None]

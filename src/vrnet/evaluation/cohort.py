@@ -12,17 +12,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.data.sample import Sample
-from vrnet.evaluation.evaluate import regularity_of
 from vrnet.evaluation.metrics import contour_hausdorff, dice
+from vrnet.evaluation.pair import regularity_of
 from vrnet.fields import warp_labels, zeros
-from vrnet.images.files import written_whole
+from vrnet.files import atomic_write
 from vrnet.variational.cascade import Spacing
 
 Row = dict[str, Any]
-Find = Callable[[Tensor, Tensor, Spacing], Tensor]
+Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
 
 
-def measured(sample: Sample, find: Find, structures: Mapping[str, int], device: str = "cpu") -> Row:
+def measured(sample: Sample, find: Initializer, structures: Mapping[str, int], device: str = "cpu") -> Row:
     """The scores of one subject: the mean over its pairs; the mean of its structures; seconds a pair, one at a time.
 
     Overlaps where both images have labels, the end-point error where the motion is known."""
@@ -84,7 +84,7 @@ def columns_of(found: list[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in found for key in row))
 
 
-def summarised(found: list[Row]) -> dict[str, dict[str, float]]:
+def summarise(found: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
     rows = [{key: value for key, value in row.items() if key != "subject"} for row in found]
     values = {key: present(row.get(key, np.nan) for row in rows) or [np.nan] for key in columns_of(rows)}
@@ -93,7 +93,7 @@ def summarised(found: list[Row]) -> dict[str, dict[str, float]]:
 
 def write_rows(found: list[Row], path: Path) -> None:
     """metrics.csv: a row a subject."""
-    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns_of(found))
         writer.writeheader()
         writer.writerows(found)

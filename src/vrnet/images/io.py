@@ -14,8 +14,8 @@ from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.errors import BadInput
+from vrnet.files import atomic_write, check_file, exists
 from vrnet.images.dicom import read_series
-from vrnet.images.files import check_file, exists, written_whole
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 
@@ -180,7 +180,7 @@ def write_image(image: Image, path: str | Path) -> None:
 def write(image: "sitk.Image", path: Path) -> None:
     import SimpleITK as sitk
 
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):
                 write_zipped(image, temporary)

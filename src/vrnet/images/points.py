@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.images.files import written_whole
+from vrnet.files import atomic_write
 
 Space = Literal["LPS", "RAS"]
 
@@ -55,7 +55,7 @@ def write_points(points: Points, path: Path, space: Space) -> None:
     for row, numbers in zip(rows, points.lps * signs(space, points.lps.shape[1]), strict=True):
         for column, number in zip(points.columns, numbers, strict=True):
             row[column] = f"{number:.6f}"
-    with written_whole(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([points.header, *rows])
 
 

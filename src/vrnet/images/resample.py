@@ -29,7 +29,7 @@ def resample(
     ).T
 
 
-def brought(image: Image, grid: Grid) -> Image:
+def resample_image(image: Image, grid: Grid) -> Image:
     """The image on another grid, by its header alone, as float32: low-passed first along axes that are coarser there.
 
     Outside the image its border is repeated."""
@@ -41,7 +41,7 @@ def brought(image: Image, grid: Grid) -> Image:
     return Image(resample(source, grid, still(grid), sitk.sitkLinear, outside=None), grid, image.name)
 
 
-def placed(image: Image, grid: Grid) -> Image:
+def place_image(image: Image, grid: Grid) -> Image:
     """The image on another grid, by its header alone, as float32, exactly as a transform that moves nothing does it."""
     import SimpleITK as sitk
 
@@ -61,7 +61,7 @@ def coverage(own: Grid, grid: Grid) -> Bool[ndarray, "*s"]:
     return resample(everywhere, grid, still(grid), sitk.sitkNearestNeighbor, 0.0).astype(bool)
 
 
-def matched(image: Image, other: Image) -> Image:
+def match_histogram(image: Image, other: Image) -> Image:
     """The image with the histogram of the other: what is brighter than the mean is matched at 15 quantiles."""
     import SimpleITK as sitk
 
@@ -69,7 +69,7 @@ def matched(image: Image, other: Image) -> Image:
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
 
-def placed_labels(labels: Image, grid: Grid) -> Image:
+def place_labels(labels: Image, grid: Grid) -> Image:
     """The same for a label map: the label of the nearest voxel."""
     return labels if labels.grid.matches(grid) else resample_labels(labels, grid, still(grid))
 

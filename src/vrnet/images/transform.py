@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
-from vrnet.images.files import check_file, written_whole
+from vrnet.files import atomic_write, check_file
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import NIFTI, check_name, grid_of, read_sitk, to_sitk, write
@@ -152,7 +152,7 @@ def doubled(transform: Transform) -> Transform:
 def write_itk(transform: "sitk.Transform", path: Path) -> None:
     import SimpleITK as sitk
 
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             sitk.WriteTransform(transform, str(temporary))
         except RuntimeError as error:

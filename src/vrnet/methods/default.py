@@ -3,34 +3,44 @@
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
+import torch
+
+from vrnet.methods.method import CPU, Method
 from vrnet.methods.trained import Trained, is_in_reach, load_method
-from vrnet.methods.variational import PRESETS, Variational
-from vrnet.variational.cascade import Spacing
+from vrnet.methods.variational import PRESETS
+from vrnet.variational.cascade import Initializer, Spacing
 
 WEIGHTS = Path(__file__).parents[1] / "weights" / "short_axis.safetensors"
 SOLVER = PRESETS[0]
-FAR = 3.0
+SHORT_AXIS = "short-axis"
+MAX_SPACING_RATIO = 3.0
 """How many times coarser or finer than the model's own: hearts of that size in voxels it has never seen."""
 
 
 @cache
 def short_axis() -> Trained:
     """The model in the box, read when it is first asked for; all who ask share it."""
-    return load_method(WEIGHTS)
+    return load_method(WEIGHTS, name=SHORT_AXIS)
 
 
 @dataclass(frozen=True)
-class Default:
+class Default(Method):
     """A choice that waits for the images; what it comes to has a name of its own."""
 
-    what: ClassVar = f"where none is named: short-axis for 2D images and slice by slice, {SOLVER} for volumes"
+    @property
+    def summary(self) -> str:
+        return f"where none is named: short-axis for 2D images and slice by slice, {SOLVER} for volumes"
 
     def __str__(self) -> str:
         return "default"
 
-    def settled(self, d: int, spacing: Spacing) -> Trained | Variational:
+    def resolve(self, d: int, spacing: Spacing) -> Method:
         """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
-        is_for_model = d == 2 and (spacing is None or is_in_reach(short_axis().card.spacing_mm, spacing, FAR))
-        return short_axis() if is_for_model else SOLVER
+        if d != 2:
+            return SOLVER
+        own = short_axis().card.spacing_mm
+        return short_axis() if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return self.resolve(d, None).build(d, device)

@@ -1,24 +1,27 @@
 """No registration: the row that others are measured against."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from vrnet.fields import zeros
+from vrnet.methods.method import CPU, Method
 from vrnet.variational.cascade import Initializer, Spacing
 
 
 @dataclass(frozen=True)
-class Identity:
+class Identity(Method):
     """u = 0."""
 
-    what: ClassVar = "no registration: what there was before"
+    @property
+    def summary(self) -> str:
+        return "no registration: what there was before"
 
     def __str__(self) -> str:
         return "identity"
 
-    def build(self, d: int) -> Initializer:
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return no_motion
 
 

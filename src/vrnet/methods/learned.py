@@ -5,9 +5,9 @@ A network is a cascade like any other: VoxelMorph and Siamese are empty ones, RC
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import ClassVar, Literal
+from typing import Literal, Protocol
 
 import torch
 from jaxtyping import Float
@@ -15,26 +15,52 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.methods.identity import no_motion
+from vrnet.methods.method import CPU, LossTerms, Trainable
+from vrnet.methods.parameters import changes
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual
-from vrnet.networks.unet import awake, unet
+from vrnet.networks.unet import he_initialised, unet
 from vrnet.variational.cascade import Cascade, Initializer, ReleasedStep, Spacing, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
 
 
 def plain(net: nn.Module) -> nn.Module:
     """The paper's U."""
-    return Plain(awake(net))
+    return Plain(he_initialised(net))
 
 
 WIDTHS = {2: 64, 3: 8}
+SIAMESE_WIDTH = 64
 DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
 DATA_STEPS = {"L1": l1_step, "L2": l2_step}
 STEPS = {"paper": Step, "released": ReleasedStep}
 
 
+class Learned(Trainable, Protocol):
+    """What all learned methods have in common."""
+
+    @property
+    def is_network(self) -> bool:
+        return True
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return FIXED
+
+    @property
+    def is_trainable(self) -> bool:
+        return True
+
+    @property
+    def loss(self) -> LossTerms:
+        return LossTerms("L1", "Diffusion")
+
+    def with_width(self, width: int | None) -> "Learned":
+        return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class VRNet:
+class VRNet(Learned):
     """Algorithm 1 with learned denoisers and step weights, N_warp x N_iter cascades."""
 
     denoiser: Literal["R", "U", "C"] = "R"
@@ -60,18 +86,23 @@ class VRNet:
     def __str__(self) -> str:
         changed = [f"{getattr(self, name)}" for name in ("init", "parameters", "order") if differs(self, name)]
         width = [f"w{self.width}"] if self.width is not None else []
-        return "-".join([self.denoiser, self.data, f"{self.warps}x{self.iterations}", *changed, *width])
+        words = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *changed, *width]
+        return "-".join(words) + changes(self, VRNet(), FIXED)
 
     @property
-    def what(self) -> str:
+    def is_random(self) -> bool:
+        return self.init == "noise"
+
+    @property
+    def summary(self) -> str:
         kind = {"R": "residual", "U": "plain", "C": "image-aware"}[self.denoiser]
         return f"learned: VR-Net, {self.data} data step, {kind} denoiser, {self.warps} x {self.iterations} cascades"
 
-    def build(self, d: int) -> Cascade:
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
         step, total = self._step(d), self.warps * self.iterations
         flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
-        return Cascade(self._init(d), rows)
+        return Cascade(self._init(d), rows).to(device)
 
     def _init(self, d: int) -> Initializer:
         if self.init == "unet":
@@ -95,6 +126,10 @@ class VRNet:
         return cls(denoiser.upper(), data.upper(), int(warps), int(iterations), **options)  # type: ignore[arg-type]
 
 
+FIXED = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width")
+"""What the shorthand of a network says."""
+
+
 def differs(method: VRNet, name: str) -> bool:
     return getattr(method, name) != next(f.default for f in fields(method) if f.name == name)
 
@@ -110,41 +145,51 @@ def option(word: str) -> tuple[str, str | int]:
 
 
 @dataclass(frozen=True)
-class VoxelMorph:
+class VoxelMorph(Learned):
     """One U-Net: the empty cascade."""
 
     width: int | None = None
-    what: ClassVar = "learned: one U-Net"
 
     def __post_init__(self) -> None:
         check_width(self.width)
+
+    @property
+    def summary(self) -> str:
+        return "learned: one U-Net"
 
     def __str__(self) -> str:
         return "VoxelMorph" + (f"-w{self.width}" if self.width else "")
 
-    def build(self, d: int) -> Cascade:
-        return Cascade(Predict(unet(d, 2, self.width or WIDTHS[d])), [])
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(Predict(unet(d, 2, self.width or WIDTHS[d])), []).to(device)
 
 
 @dataclass(frozen=True)
-class Siamese:
+class Siamese(Learned):
     """Two encoders that share weights: the empty cascade."""
 
-    width: int = 64
-    what: ClassVar = "learned: two encoders that share weights"
+    width: int | None = None
 
     def __post_init__(self) -> None:
         check_width(self.width)
 
-    def __str__(self) -> str:
-        return "Siamese" + (f"-w{self.width}" if self.width != 64 else "")
+    @property
+    def summary(self) -> str:
+        return "learned: two encoders that share weights"
 
-    def build(self, d: int) -> Cascade:
-        return Cascade(Predict(siamese.Siamese(d, self.width)), [])
+    @property
+    def loss(self) -> LossTerms:
+        return LossTerms("L2", "Huber", alpha=1e-4)
+
+    def __str__(self) -> str:
+        return "Siamese" + (f"-w{self.width}" if self.width else "")
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
 
 
 @dataclass(frozen=True)
-class RCNet:
+class RCNet(Learned):
     """Recursive cascades: each U-Net sees the images as the ones before it left them."""
 
     cascades: int = 3
@@ -159,12 +204,12 @@ class RCNet:
         return f"{self.cascades}xRC-Net" + (f"-w{self.width}" if self.width else "")
 
     @property
-    def what(self) -> str:
+    def summary(self) -> str:
         return f"learned: {self.cascades} recursive U-Nets"
 
-    def build(self, d: int) -> Cascade:
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
         nets = [unet(d, 2, self.width or WIDTHS[d]) for _ in range(self.cascades)]
-        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets])
+        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
 
 
 def check_width(width: int | None) -> None:
@@ -187,7 +232,6 @@ class Noise(nn.Module):
         return one.to(I0).expand(b, -1, *s)
 
 
-Learned = VRNet | VoxelMorph | Siamese | RCNet
 PAPER = tuple(
     VRNet(denoiser, data, *steps)  # type: ignore[arg-type]
     for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
@@ -196,8 +240,8 @@ PAPER = tuple(
 FAMILIES = {
     "R|U|C-L1|L2-NxM": "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
     "L1 or L2 data steps, N warps of M iterations",
-    "VoxelMorph": VoxelMorph.what,
-    "Siamese": Siamese.what,
+    "VoxelMorph": VoxelMorph().summary,
+    "Siamese": Siamese().summary,
     "NxRC-Net": "learned: N recursive U-Nets, as 3xRC-Net",
 }
 
@@ -218,4 +262,4 @@ def recognised(name: str) -> Learned | None:
     kind, cascades, width = other.group(1).lower(), other.group(2), int(other.group(3)) if other.group(3) else None
     if cascades:
         return RCNet(int(cascades), width)
-    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(64 if width is None else width)
+    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(width)

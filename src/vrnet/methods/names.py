@@ -1,38 +1,49 @@
-"""Names parse and print: "TV-L1" is a method, and str(method) is "TV-L1"."""
+"""Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)"."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from pathlib import Path
 
 from vrnet.errors import BadInput
-from vrnet.methods.default import Default, short_axis
+from vrnet.methods import parameters as by_name
+from vrnet.methods.default import SHORT_AXIS, Default, short_axis
 from vrnet.methods.identity import Identity
-from vrnet.methods.learned import FAMILIES, PAPER, Learned, RCNet, Siamese, VoxelMorph, recognised
+from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, recognised
+from vrnet.methods.method import Method
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
-from vrnet.methods.trained import Trained
-from vrnet.methods.variational import PRESETS, Variational
+from vrnet.methods.parameters import Parameter
+from vrnet.methods.trained import load_method
+from vrnet.methods.variational import PRESETS
 from vrnet.methods.weights import SUFFIX
-from vrnet.variational.cascade import Spacing
 
-Ready = Variational | FFD | Demons | SyN | Identity | Trained
-"""What can register as it is."""
-Choice = Ready | Default
-"""What can register, once the images are known."""
-Method = Choice | Learned
 METHODS = (*PRESETS, FFD(), Demons(), SyN(), Identity())
 KNOWN = (*METHODS, Default())
-SHORT_AXIS = "short-axis"
 EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
     return {SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"} | {
-        str(method): method.what for method in KNOWN
+        str(method): method.summary for method in KNOWN
     }
 
 
 def parse(name: str) -> Method:
-    """The method of that name, with its tuned parameters; a learned one has no weights yet, but for that in the box."""
+    """The method of that name, with its tuned parameters but for those that follow in brackets.
+
+    A learned one has no weights yet, but for that in the box."""
+    base, bracket, rest = name.strip().partition("(")
+    method = parse_base(base)
+    if not bracket:
+        return method
+    if not rest.endswith(")"):
+        raise BadInput(f'"{name}" lacks a closing bracket: write {base}(NAME=VALUE)')
+    return with_parameters(method, by_name.assignments(rest[:-1]))
+
+
+def parse_base(name: str) -> Method:
+    """The method of a name without brackets."""
     if name.casefold() == SHORT_AXIS:
         return short_axis()
     known = {str(method).casefold(): method for method in KNOWN}
@@ -52,22 +63,43 @@ def hint(name: str) -> str:
     return f'did you mean "{known[close[0]]}"?' if close else f"choose one of {others}"
 
 
-def settled(method: Choice, d: int, spacing: Spacing) -> Ready:
-    """The method itself, or what the default comes to for images of d dimensions."""
-    return method.settled(d, spacing) if isinstance(method, Default) else method
+def parameters(method: Method) -> list[Parameter]:
+    """What can be set of a method, with its value and what it means."""
+    return by_name.parameters(method, method.fixed_parameters)
 
 
-def weights_of(method: Ready) -> str | None:
-    """The file that the method's weights came from, if it has any."""
-    return method.file if isinstance(method, Trained) else None
+def with_parameters(method: Method, given: dict[str, object]) -> Method:
+    """The method with other values of its parameters; BadInput if there is no such parameter, or no such value."""
+    return by_name.with_parameters(method, given, method.fixed_parameters)
 
 
-def scales_each(method: Method) -> bool:
-    """Whether the method is used to images scaled each alone, as between subjects; others expect one scaling."""
-    return isinstance(method, Trained) and method.card.normalisation == "each"
+def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ()) -> Method:
+    """The method that a command asks for, ready to register.
+
+    It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
+    Settings are texts such as lam=0.15."""
+    given = {key: value for text in settings for key, value in by_name.assignments(text).items()}
+    if weights is None:
+        return ready(with_parameters(parse(name), given))
+    found = load_method(weights)
+    if name.casefold() != "default" and str(parse(name)) != str(found):
+        raise BadInput(f"{weights} holds {found}, not {name}: leave out the name, or give the weights of {name}")
+    return with_parameters(found, given)
 
 
-def missing(name: str) -> str | None:
-    """The package that the method of this name needs and that is not installed, if there is one."""
-    package = None if name == SHORT_AXIS else getattr(parse(name), "package", None)
-    return None if package is None or is_installed(package) else package
+def ready(method: object) -> Method:
+    """The method of a name, or the method itself; BadInput if it cannot register."""
+    found = parse(method) if isinstance(method, str) else method
+    if not hasattr(found, "build") or not hasattr(found, "is_trainable"):
+        raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
+    if found.is_trainable:
+        raise BadInput(
+            f"{found} is learned and needs weights: add --weights FILE, which vrnet train writes; in Python, give "
+            "vrnet.load_method(FILE). The model that comes with vrnet is called short-axis"
+        )
+    return found  # type: ignore[return-value]
+
+
+def missing(method: Method) -> str | None:
+    """The package that a method needs and that is not installed, if there is one."""
+    return None if method.package is None or is_installed(method.package) else method.package

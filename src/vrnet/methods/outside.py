@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -20,52 +20,61 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.io import to_sitk
+from vrnet.methods.method import CPU, Method
+from vrnet.methods.parameters import Each, changes, value_in
 from vrnet.variational.cascade import Initializer, Spacing
 
 Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
 Iterations = tuple[int, ...]
-T = TypeVar("T")
+
+
+class Outside(Method, Protocol):
+    """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
+
+    needs: ClassVar[str]
+    about: ClassVar[str]
+
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray: ...
+
+    @property
+    def summary(self) -> str:
+        return self.about
+
+    @property
+    def package(self) -> str | None:
+        return self.needs
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",)
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return each_pair(self.needs, self.find)
 
 
 @dataclass(frozen=True)
-class Each(Generic[T]):
-    """A parameter that is not the same in 2D and in 3D."""
-
-    plane: T
-    volume: T
-
-
-def at(value: T | Each[T], d: int) -> T:
-    """The value in d dimensions."""
-    return (value.plane if d == 2 else value.volume) if isinstance(value, Each) else value
-
-
-@dataclass(frozen=True)
-class Demons:
+class Demons(Outside):
     """Diffeomorphic demons, after histogram matching."""
 
-    package: ClassVar = "SimpleITK"
-    what: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
-    sigma: float | Each[float] = Each(2.0, 1.0)
+    needs: ClassVar = "SimpleITK"
+    about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
+    sigma: float | Each[float] = Each(2.0, 1.0)  # noqa: RUF009
     """Standard deviation of the smoothing of the field, in voxels."""
     step: float = 2.0
     """The longest update, in voxels."""
-    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))
+    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))  # noqa: RUF009
     """At each level, coarsest first."""
 
     def __str__(self) -> str:
-        return "Demons"
+        return "Demons" + changes(self, Demons())
 
-    def build(self, d: int) -> Initializer:
-        return each_pair(self.package, self._run)
-
-    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
         import SimpleITK as sitk
 
         images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
         images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
         field: Any = None
-        sigma, schedule = at(self.sigma, fixed.ndim), at(self.iterations, fixed.ndim)
+        sigma, schedule = value_in(self.sigma, fixed.ndim), value_in(self.iterations, fixed.ndim)
         for level, iterations in enumerate(schedule):
             coarse = [shrunk(image, 2 ** (len(schedule) - 1 - level)) for image in images]
             demons = sitk.DiffeomorphicDemonsRegistrationFilter()
@@ -78,27 +87,24 @@ class Demons:
 
 
 @dataclass(frozen=True)
-class SyN:
+class SyN(Outside):
     """Symmetric normalisation: mean squares in 2D, cross-correlation in 3D."""
 
-    package: ClassVar = "antspyx"
-    what: ClassVar = "outside tool: symmetric normalisation (ANTs)"
-    flow_sigma: float | Each[float] = Each(5.0, 3.0)
+    needs: ClassVar = "antspyx"
+    about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
+    flow_sigma: float | Each[float] = Each(5.0, 3.0)  # noqa: RUF009
     """Smoothing of the update field, in voxels."""
     total_sigma: float = 0.0
     """Smoothing of the whole field, in voxels."""
-    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (50, 20, 0))
+    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (50, 20, 0))  # noqa: RUF009
     """At each level, coarsest first."""
     radius: int = 2
     """Of the windows of the cross-correlation."""
 
     def __str__(self) -> str:
-        return "SyN"
+        return "SyN" + changes(self, SyN())
 
-    def build(self, d: int) -> Initializer:
-        return each_pair(self.package, self._run)
-
-    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
         import ants
 
         images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
@@ -108,9 +114,9 @@ class SyN:
                 *images,
                 type_of_transform="SyNOnly",
                 initial_transform="Identity",
-                flow_sigma=at(self.flow_sigma, fixed.ndim),
+                flow_sigma=value_in(self.flow_sigma, fixed.ndim),
                 total_sigma=self.total_sigma,
-                reg_iterations=at(self.iterations, fixed.ndim),
+                reg_iterations=value_in(self.iterations, fixed.ndim),
                 outprefix=str(Path(folder) / "syn"),
                 **metric,
             )
@@ -118,11 +124,11 @@ class SyN:
 
 
 @dataclass(frozen=True)
-class FFD:
+class FFD(Outside):
     """Free-form deformation: cubic B-splines, mean squared differences and bending energy, by elastix."""
 
-    package: ClassVar = "itk-elastix"
-    what: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    needs: ClassVar = "itk-elastix"
+    about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
     spacing: float = 8.0
     """Between control points at the finest level, in mm."""
     bending: float = 0.1
@@ -136,12 +142,9 @@ class FFD:
     """About the longest first update, in mm."""
 
     def __str__(self) -> str:
-        return "FFD"
+        return "FFD" + changes(self, FFD())
 
-    def build(self, d: int) -> Initializer:
-        return each_pair(self.package, self._run)
-
-    def _run(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
         import itk
 
         images = [itk.image_from_array(np.ascontiguousarray(image.T, dtype=np.float32)) for image in (fixed, moving)]

@@ -1,15 +1,18 @@
 """Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
+from vrnet.methods.learned import Noise
+from vrnet.methods.method import CPU, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
-from vrnet.networks.capture import laid_out
 from vrnet.variational.cascade import Spacing
 
 CLOSE = 0.05
@@ -22,25 +25,61 @@ ADVICE = {
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(Method):
     """A learned method with weights, ready to register."""
 
     card: Card
-    model: nn.Module = field(repr=False)
+    models: ModelOnDevices = field(repr=False)
     file: str
     """The name of the file that it came from."""
+    name: str
+    """That by which it is asked for: of a model in the box its own, else that of its kind."""
 
     def __str__(self) -> str:
-        return self.card.method
+        return self.name
 
     @property
-    def what(self) -> str:
+    def model(self) -> nn.Module:
+        """The one on the CPU."""
+        return self.models.on(CPU)
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(self))
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return (self.card.dimension,)
+
+    @property
+    def scaling(self) -> Scaling:
+        return self.card.normalisation
+
+    @property
+    def is_network(self) -> bool:
+        return True
+
+    @property
+    def is_random(self) -> bool:
+        return any(isinstance(module, Noise) for module in self.model.modules())
+
+    @property
+    def weights(self) -> str | None:
+        return self.file
+
+    @property
+    def details(self) -> dict[str, str]:
+        trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
+        return {"weights": self.file, "trained": trained}
+
+    @property
+    def summary(self) -> str:
         return f"trained on {self.card.trained_on}: {self.card.dimension}D at {millimetres(self.card.spacing_mm)}"
 
-    def build(self, d: int) -> "AtSpacing":
+    def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if d != self.card.dimension:
             raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
-        return AtSpacing(laid_out(self.model.eval(), d), self.card.spacing_mm)
+        return AtSpacing(self.models.on(device), self.card.spacing_mm)
 
 
 class AtSpacing(nn.Module):
@@ -92,7 +131,8 @@ def millimetres(spacing: tuple[float, ...]) -> str:
     return " x ".join(f"{h:g}" for h in spacing) + " mm"
 
 
-def load_method(path: str | Path) -> Trained:
+def load_method(path: str | Path, name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
-    return Trained(card, model, Path(path).name)
+    models = ModelOnDevices(channels_last(model.eval(), card.dimension))
+    return Trained(card, models, Path(path).name, name or card.method)

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import nn
 
 from vrnet.errors import BadInput
 from vrnet.methods.identity import no_motion
+from vrnet.methods.method import CPU, Method
+from vrnet.methods.parameters import changes
 from vrnet.variational.cascade import Cascade, DualStep, Step
 from vrnet.variational.data_steps import DataStep, l1_step, l2_step
 from vrnet.variational.denoisers import TV, Gaussian, Quadratic
@@ -19,7 +22,7 @@ Regularizer = Literal["TV", "Diffusion", "Bending", "Gaussian"]
 
 
 @dataclass(frozen=True)
-class Variational:
+class Variational(Method):
     """min_u ∫ 1/s |I1(x + u) − I0|^s + λ R(u), for images in [0, 1]; lengths count in shortest edges of a voxel."""
 
     regularizer: Regularizer = "TV"
@@ -48,19 +51,24 @@ class Variational:
                 raise BadInput(f"{name} is {value}: it must be above zero")
 
     def __str__(self) -> str:
-        return f"{self.regularizer}-{self.data}"
+        return f"{self.regularizer}-{self.data}{changes(self, preset(self.regularizer, self.data), FIXED)}"
 
     @property
-    def what(self) -> str:
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return FIXED
+
+    @property
+    def summary(self) -> str:
         return f"iterative: {DATA_WORDS[self.data]}, {REGULARIZER_WORDS[self.regularizer]}"
 
-    def build(self, d: int) -> Solver:
+    def build(self, d: int, device: torch.device = CPU) -> Solver:
         """The same cascade at every level, each one the initialiser of the next; the finest is watched."""
         steps = [[self._step(theta)] * self.iterations for theta in self._thetas()]
         cascade = Cascade(no_motion, steps)
         for _ in range(self.levels - 1):
             cascade = Cascade(CoarseToFine(cascade), steps)
-        return Solver(cascade, Energy(int(self.data[1]), self.lam, DENSITIES[self.regularizer]), self.tolerance)
+        energy = Energy(int(self.data[1]), self.lam, DENSITIES[self.regularizer])
+        return Solver(cascade, energy, self.tolerance).to(device)
 
     def _thetas(self) -> list[float]:
         """A geometric progression, one θ a warp."""
@@ -100,3 +108,11 @@ PRESETS = (
     Variational("Gaussian", "L1", lam=1.0, theta=(0.05, 0.5)),
     Variational("Gaussian", "L2", lam=1.0, theta=(0.01, 0.01)),
 )
+FIXED = ("regularizer", "data")
+"""What the name of a solver says first."""
+
+
+def preset(regularizer: str, data: str) -> Variational:
+    """The solver of these terms with its tuned parameters; with those of TV-L1 where it was not tuned."""
+    found = (method for method in PRESETS if (method.regularizer, method.data) == (regularizer, data))
+    return next(found, None) or Variational(regularizer, data)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vrnet.errors import BadInput
-from vrnet.images.files import check_file, exists, is_folder, written_whole
+from vrnet.files import atomic_write, check_file, exists, is_folder
 from vrnet.methods.learned import recognised
 
 SUFFIX = ".safetensors"
@@ -49,7 +49,7 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
     check_file(path, (SUFFIX,))
     dtype = torch.float16 if half else torch.float32
     tensors = {name: cast(tensor.cpu(), dtype).contiguous() for name, tensor in model.state_dict().items()}
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         save_file(tensors, temporary, metadata={"vrnet": json.dumps(asdict(card))})
 
 
@@ -60,7 +60,7 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     if method is None:
         raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
     with torch.device("meta"), Unfilled():  # without numbers or room for them, since all of them are in the file
-        model = method.build(card.dimension)
+        model = method.build(card.dimension, torch.device("meta"))
     try:
         model.load_state_dict(tensors, assign=True)
     except RuntimeError as error:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from vrnet.fields import LINEAR
 from vrnet.networks.convolution import Conv3d
-from vrnet.networks.unet import nearly_zero
+from vrnet.networks.unet import near_zero
 
 DEPTHS = (2, 2, 3, 3, 3)
 WIDTHS = (1, 2, 4, 8, 8)
@@ -29,7 +29,7 @@ class Siamese(nn.Module):
         self.encoder = nn.ModuleList(encoding(d, a, b, n, 1 + (a > 1)) for a, b, n in levels)
         self.join = nn.ModuleList(block(d, 2 * b, width) for b in channels[1:])
         last = CONVOLUTIONS[d](width, d, 1)
-        self.head = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1), nearly_zero(last))
+        self.head = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1), near_zero(last))
 
     def forward(self, x: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
         size, mode = x.shape[2:], LINEAR[x.dim() - 2]

@@ -42,7 +42,7 @@ def unet_2d(inputs: int, outputs: int, width: int = 64) -> UNet:
     encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
     ups = [nn.ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
     decoder = [convolutions_2d(2 * k, k) for k in c[-2::-1]]
-    return UNet(encoder, ups, decoder, nearly_zero(nn.Conv2d(c[0], outputs, 1)))
+    return UNet(encoder, ups, decoder, near_zero(nn.Conv2d(c[0], outputs, 1)))
 
 
 def convolutions_2d(inputs: int, outputs: int) -> nn.Sequential:
@@ -67,7 +67,7 @@ def unet_3d(inputs: int, outputs: int, width: int = 8) -> UNet:
         convolutions_3d(4 * c, 4 * c, 2 * c),
         convolutions_3d(3 * c, 2 * c, 2 * c),
     ]
-    return UNet(encoder, ups, decoder, nearly_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
+    return UNet(encoder, ups, decoder, near_zero(Conv3d(2 * c, outputs, 5, padding=2, bias=False)))
 
 
 def convolutions_3d(inputs: int, between: int, outputs: int, stride: int = 1) -> nn.Sequential:
@@ -81,7 +81,7 @@ def unet(d: int, inputs: int, width: int) -> UNet:
     return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
 
 
-def awake(net: nn.Module) -> nn.Module:
+def he_initialised(net: nn.Module) -> nn.Module:
     """A network that passes on what it sees from the start (He initialisation, the last layer too).
 
     For a plain denoiser: one whose output starts near zero would hide all that comes before it."""
@@ -93,7 +93,7 @@ def awake(net: nn.Module) -> nn.Module:
     return net
 
 
-def nearly_zero(head: nn.Module) -> nn.Module:
+def near_zero(head: nn.Module) -> nn.Module:
     """A last layer whose output starts near zero, so that an untrained residual network is near the identity."""
     for name, parameter in head.named_parameters():
         nn.init.normal_(parameter, std=NEARLY_ZERO if name == "weight" else 0.0)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from vrnet.data.phantoms import Phantoms
-from vrnet.methods.learned import Learned, Siamese
-from vrnet.methods.names import Ready, parse, settled
+from vrnet.methods.method import Method, Trainable
+from vrnet.methods.names import parse
 from vrnet.methods.outside import FFD, Demons, SyN
 from vrnet.training.augmentation import Augmentation
-from vrnet.training.loss import SIAMESE
 from vrnet.training.settings import IN_SPACE, PRESETS, Training
 
 DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
@@ -25,24 +25,21 @@ class Budget:
     training: Mapping[str, Training]
     phantoms: Callable[[int], Phantoms] | None = None
     """Of a dimension: what all is done on, if not on the data set that is named."""
-    tools: Mapping[str, Ready] = field(default_factory=dict)
+    tools: Mapping[str, Method] = field(default_factory=dict)
     """Iterative methods with other parameters than the tuned ones."""
     timing: float = 2.0
     """Seconds that a method is timed for, after one pair to warm up."""
 
-    def method(self, name: str, d: int) -> Ready | Learned:
+    def method(self, name: str, d: int) -> Method:
         """The method of a name; a network at the width of this budget, unless it has its own."""
-        method, width = self.tools.get(name) or parse(name), self.widths[d]
-        if not isinstance(method, Learned):
-            return settled(method, d, None)
-        is_open = method.width is None or (isinstance(method, Siamese) and method.width == 64)
-        return replace(method, width=width) if is_open and width is not None else method
+        method = self.tools.get(name) or parse(name)
+        return cast(Trainable, method).with_width(self.widths[d]) if method.is_trainable else method.resolve(d, None)
 
-    def settings(self, method: Learned, data: str, alpha: float | None, seed: int) -> Training:
+    def settings(self, method: Trainable, data: str, alpha: float | None, seed: int) -> Training:
         """How the method is trained on the data; Siamese has a loss of its own, so also its own α."""
         settings = replace(self.training[data], seed=seed)
-        if isinstance(method, Siamese):
-            return replace(settings, alpha=SIAMESE.alpha)
+        if method.loss.alpha is not None:
+            return replace(settings, alpha=method.loss.alpha)
         return settings if alpha is None else replace(settings, alpha=alpha)
 
 
@@ -58,7 +55,7 @@ PLANES = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 VOLUMES = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=500)
 BETWEEN = Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500)
 MOMENT = Training(steps=2, batch=1, rate=1e-3, validate_every=2)
-HURRIED: dict[str, Ready] = {
+HURRIED: dict[str, Method] = {
     "FFD": FFD(spacing=40.0, levels=1, iterations=5),
     "Demons": Demons(iterations=(5,)),
     "SyN": SyN(iterations=(5,)),

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.evaluation.cohort import Row, columns_of
-from vrnet.methods.learned import Learned
-from vrnet.methods.names import Ready
+from vrnet.methods.method import Method
 from vrnet.paper.budget import SHAPES, SPACINGS, Budget
 from vrnet.paper.runtime import seconds
 from vrnet.paper.sheet import Cell
@@ -92,7 +91,7 @@ def p_value(some: Sequence[Row], others: Sequence[Row], kind: str) -> str | None
     return f"{wilcoxon(differ).pvalue:.1g}" if differ else None
 
 
-def times(study: Study, methods: Mapping[str, Ready | Learned]) -> list[Column]:
+def times(study: Study, methods: Mapping[str, Method]) -> list[Column]:
     """Seconds a pair on the CPU and on a GPU."""
     moving = {name: method for name, method in methods.items() if name != "identity"}
     return [
@@ -104,7 +103,7 @@ def times(study: Study, methods: Mapping[str, Ready | Learned]) -> list[Column]:
     ]
 
 
-def time(out: Path, budget: Budget, method: Ready | Learned, d: int, device: str) -> str | None:
+def time(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
     """Seconds a pair, in words."""
     took = seconds(out, method, *timing_size(budget, d), device, budget.timing)
     return None if took is None else f"{took:.3g}"

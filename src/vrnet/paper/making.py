@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrnet.cohorts import PACK, Source
+from vrnet.app.cohort import PACK, Source
+from vrnet.app.pair import Stage
 from vrnet.data.prepared import prepared
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import write_rows
@@ -14,14 +15,13 @@ from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Split, Study
 from vrnet.paper.tables import TABLES, runtime_sheet, sheet, write
 from vrnet.report.figures import save
-from vrnet.workflow import Stage
 
 RUNTIME = "runtime"
 NAMES = {"table": (*TABLES, RUNTIME), "figure": tuple(FIGURES)}
 
 
 @dataclass(frozen=True)
-class Asked:
+class PaperRequest:
     """What a reader asks for."""
 
     source: Source
@@ -37,14 +37,16 @@ class Asked:
             raise BadInput("--seeds and --at-once are 1 at least")
 
 
-def study_of(asked: Asked, own: str, instead: str | None, stage: Stage, say: Callable[[str], None]) -> Study:
+def study_of(asked: PaperRequest, own: str, instead: str | None, stage: Stage, say: Callable[[str], None]) -> Study:
     """On the data that is named; else on its own; else, where the reader has none of that, on phantoms instead."""
     budget = BUDGETS[asked.budget]
     data, split = _data(asked, own, instead, stage, say)
     return Study(asked.out, data, budget, split, stage, say, asked.device, asked.at_once)
 
 
-def _data(asked: Asked, own: str, instead: str | None, stage: Stage, say: Callable[[str], None]) -> tuple[str, Split]:
+def _data(
+    asked: PaperRequest, own: str, instead: str | None, stage: Stage, say: Callable[[str], None]
+) -> tuple[str, Split]:
     source, budget = asked.source, BUDGETS[asked.budget]
     if budget.phantoms is not None:
         small = budget.phantoms(DIMENSIONS[own])
@@ -60,7 +62,7 @@ def _data(asked: Asked, own: str, instead: str | None, stage: Stage, say: Callab
     return name, lambda split, purpose: there.split(split, purpose, stage, say)
 
 
-def make_table(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]) -> tuple[Sheet, list[Path]]:
+def make_table(name: str, asked: PaperRequest, stage: Stage, say: Callable[[str], None]) -> tuple[Sheet, list[Path]]:
     """A table, and the files it was written to."""
     check(name, "table")
     if name == RUNTIME:
@@ -74,7 +76,7 @@ def make_table(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]
     return made, write(made, asked.out / "tables", title)
 
 
-def make_figure(name: str, asked: Asked, stage: Stage, say: Callable[[str], None]) -> list[Path]:
+def make_figure(name: str, asked: PaperRequest, stage: Stage, say: Callable[[str], None]) -> list[Path]:
     """A figure, and the numbers it was drawn from."""
     check(name, "figure")
     named = asked.source.data  # of any dimension: a figure is made of what it is given

@@ -1,6 +1,6 @@
 """The figures that show images: all methods on one subject, and the field as it is denoised step by step."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -10,8 +10,7 @@ from torch import Tensor
 from vrnet.data.sample import Sample
 from vrnet.evaluation.cohort import Row
 from vrnet.fields import warp, warp_labels
-from vrnet.methods.names import Ready
-from vrnet.methods.trained import Trained
+from vrnet.methods.method import Method
 from vrnet.paper.study import Study
 from vrnet.report.colours import label_colours, motion_colours
 from vrnet.report.figures import outline, show_grid, show_jacobian
@@ -85,7 +84,7 @@ def draw_methods(fixed: ndarray, mask: ndarray | None, still: Shown, shown: dict
     return figure
 
 
-def field_of(method: Ready, sample: Sample, pair: int) -> Tensor:
+def field_of(method: Method, sample: Sample, pair: int) -> Tensor:
     """What a method finds for one pair of a subject."""
     with torch.inference_mode():
         find = method.build(len(sample.spacing))
@@ -159,11 +158,9 @@ def denoising(study: Study) -> "tuple[Figure, list[Row]]":
     return figure, numbers
 
 
-def states(method: Ready, sample: Sample) -> list[ndarray]:
+def states(method: Method, sample: Sample) -> list[ndarray]:
     """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h)."""
-    assert isinstance(method, Trained)
-    assert isinstance(method.model, Cascade)
-    I0, I1, model = sample.fixed[:1], sample.moving[:1], method.model.cpu().eval()
+    I0, I1, model = sample.fixed[:1], sample.moving[:1], cast(Cascade, method.model)
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
         first = first + NOISE * torch.randn(first.shape, generator=torch.Generator().manual_seed(SEED))

@@ -5,33 +5,31 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import cast
 
 import torch
+from torch import nn
 
-from vrnet.data.phantom import phantom
-from vrnet.evaluation.cohort import Find
-from vrnet.methods.learned import Learned
-from vrnet.methods.names import Ready
-from vrnet.methods.outside import FFD, Demons, SyN
-from vrnet.networks.capture import captured, laid_out
+from vrnet.app.pair import write_json
+from vrnet.devices import capture_graph, channels_last, few_threads, synchronise
+from vrnet.evaluation.cohort import Initializer
+from vrnet.methods.method import Method
 from vrnet.paper.study import hardware, versions
-from vrnet.registration import few_threads
-from vrnet.training.together import synchronise
-from vrnet.workflow import write_json
+from vrnet.phantom import phantom
 
 FOLDER, MOST = "runtime", 20
 """Where times are kept; pairs at most."""
 
 
 def seconds(
-    out: Path, method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: str, enough: float = 2.0
+    out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, enough: float = 2.0
 ) -> float | None:
     """As measured before on such a device, or else now; None where there is no such device, or the tool has no use of
     it."""
     place = out / FOLDER / device / f"{method}_{sized(shape)}.json"
     if place.is_file():
         return float(json.loads(place.read_text(encoding="utf-8"))["seconds"])
-    if device == "cuda" and (not torch.cuda.is_available() or isinstance(method, FFD | Demons | SyN)):
+    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
         return None
     took = timed(method, shape, spacing, torch.device(device), enough)
     write_json({"seconds": took, "hardware": hardware(device), "versions": versions()}, place)
@@ -48,9 +46,7 @@ def machines(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     return sorted({json.loads(place.read_text(encoding="utf-8"))["hardware"] for place in places})
 
 
-def timed(
-    method: Ready | Learned, shape: tuple[int, ...], spacing: float, device: torch.device, enough: float
-) -> float:
+def timed(method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, enough: float) -> float:
     """Seconds a pair of phantom images, after one to warm up; measured for `enough` seconds."""
     patient = phantom(7, shape, spacing)
     pair = patient.fixed.to(device), patient.moving.to(device)
@@ -67,19 +63,19 @@ def timed(
 
 
 def ready(
-    method: Ready | Learned, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
+    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
 ) -> Callable[[], torch.Tensor]:
     """The registration of this pair; a network on a GPU is recorded, as in use."""
     d, device = len(spacing), pair[0].device
-    if not isinstance(method, Learned):
-        return partial(solved, method.build(d), pair, spacing)
-    model = method.build(d).to(device).eval()
+    if not method.is_network:
+        return partial(solved, method.build(d, device), pair, spacing)
+    model = cast(nn.Module, method.build(d, device)).eval()
     if device.type == "cuda":
-        return partial(captured(lambda I0, I1: laid_out(model, d)(I0, I1, spacing), *pair), *pair)
+        return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
     return partial(model, *pair, spacing)
 
 
-def solved(find: Find, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
+def solved(find: Initializer, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
     """By an iterative method, with as many threads as in use."""
     with few_threads(pair[0].numel()):
         return find(*pair, spacing)

@@ -12,30 +12,30 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from vrnet import __version__
-from vrnet.checking import device_named
-from vrnet.cohorts import run_cohort
-from vrnet.data.prepared import Prepared
+from vrnet.app.cohort import run_cohort
+from vrnet.app.pair import Stage, write_json
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
+from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import Row
-from vrnet.methods.learned import Learned
-from vrnet.methods.names import Ready, missing
-from vrnet.methods.outside import at
+from vrnet.methods.method import Method, Trainable
+from vrnet.methods.names import missing, parse
+from vrnet.methods.parameters import value_in
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
+from vrnet.provenance import __version__
 from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, as_json, best_row
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training
-from vrnet.workflow import Stage, write_json
 
 RUN = "run"
-Split = Callable[[str, Purpose], Prepared]
+Split = Callable[[str, Purpose], PreparedSplit]
 """A split of the data set, prepared for a purpose."""
 
 
@@ -43,7 +43,7 @@ Split = Callable[[str, Purpose], Prepared]
 class Entry:
     """A method, measured once; a learned one after this training."""
 
-    method: Ready | Learned
+    method: Method
     training: Training | None = None
 
     @property
@@ -75,9 +75,9 @@ class Study:
     def entry(self, name: str, alpha: float | None = None, seed: int = 0) -> Entry:
         """The method of a name within this budget."""
         method = self.budget.method(name, self.d)
-        if not isinstance(method, Learned):
+        if not method.is_trainable:
             return Entry(method)
-        return Entry(method, self.budget.settings(method, self.data, alpha, seed))
+        return Entry(method, self.budget.settings(cast(Trainable, method), self.data, alpha, seed))
 
     def seeds(self, name: str, alpha: float | None = None, least: int = 1) -> list[Entry]:
         """The method with seeds 0, 1, ...: as many as there are, and as many as asked for."""
@@ -152,7 +152,7 @@ class Study:
         for entry in wanted:
             self._check(entry)
         for entry in wanted:
-            if not isinstance(entry.method, Learned):
+            if not entry.method.is_trainable:
                 self._measure(entry, entry.method)
         learned = [entry for entry in wanted if entry.training is not None]
         for first in range(0, len(learned), self.at_once):
@@ -161,21 +161,21 @@ class Study:
             for entry in some:
                 self._measure(entry, self._trained(entry))
 
-    def methods(self, entries: Sequence[Entry]) -> list[Ready]:
-        """Ready to register; learned ones are trained if their weights are not there."""
+    def methods(self, entries: Sequence[Entry]) -> list[Method]:
+        """Method to register; learned ones are trained if their weights are not there."""
         for entry in entries:
             self._check_same(entry)
         learned = [entry for entry in entries if entry.training is not None]
         for first in range(0, len(learned), self.at_once):
             self._train(learned[first : first + self.at_once], f"{first} of {len(learned)} done")
-        return [self._trained(e) if isinstance(e.method, Learned) else e.method for e in entries]
+        return [self._trained(e) if e.method.is_trainable else e.method for e in entries]
 
     def can_run(self, name: str) -> bool:
         """Whether all that the method needs is installed."""
-        return missing(name) is None
+        return missing(parse(name)) is None
 
     @cached_property
-    def test(self) -> Prepared:
+    def test(self) -> PreparedSplit:
         return self.split("test", "evaluation")
 
     def _check_subjects(self, entries: Sequence[Entry]) -> None:
@@ -201,24 +201,24 @@ class Study:
 
     def _check(self, entry: Entry) -> None:
         """BadInput at once, not after hours, where a package is missing."""
-        package = None if entry.training else missing(str(entry.method))
+        package = None if entry.training else missing(entry.method)
         if package:
             raise BadInput(f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'")
 
     def _train(self, entries: Sequence[Entry], done: str) -> None:
-        from vrnet.training.together import Job, fit_together
+        from vrnet.training.concurrent import TrainingJob, fit_concurrently
 
         jobs = [
-            Job(entry.method, entry.training, self.folder(entry) / RUN)
+            TrainingJob(cast(Trainable, entry.method), entry.training, self.folder(entry) / RUN)
             for entry in entries
-            if isinstance(entry.method, Learned) and entry.training is not None and not self._is_trained(entry)
+            if entry.training is not None and not self._is_trained(entry)
         ]
         if not jobs:
             return
         train, val = self.split("train", "training"), self.split("val", "evaluation")
         names = ", ".join(str(job.method) for job in jobs)
         tick = self.stage(f"training on {self.data} ({done}): {names}")
-        fit_together(jobs, train, val, device=self.device, watch=tick)
+        fit_concurrently(jobs, train, val, device=self.device, watch=tick)
         for job in jobs:
             (job.folder / CHECKPOINT).unlink()
 
@@ -232,13 +232,13 @@ class Study:
     def _trained(self, entry: Entry) -> Trained:
         return load_method(self.folder(entry) / RUN / WEIGHTS)
 
-    def _measure(self, entry: Entry, method: Ready) -> None:
+    def _measure(self, entry: Entry, method: Method) -> None:
         device = self.device if entry.training is not None else "cpu"
         summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
         config["subjects"] = [sample.name for sample in self.test.samples]
         config["settings"] = settings_of(entry.method, self.d)
-        if entry.training is not None and isinstance(method, Trained):
+        if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
             config["training"] = asdict(entry.training)
             config["validation"] = best_row(self._validations(entry))
@@ -253,14 +253,14 @@ class Study:
             return [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
-def settings_of(method: Ready | Learned, d: int) -> dict[str, Any]:
+def settings_of(method: Method, d: int) -> dict[str, Any]:
     """Its parameters in d dimensions, as config.json has them."""
-    return as_json({field.name: at(getattr(method, field.name), d) for field in fields(method)})
+    return as_json({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
 
 
 def hardware(device: str) -> str:
     """What it was computed on."""
-    there = device_named(device)
+    there = find_device(device)
     if there.type == "cuda":
         return torch.cuda.get_device_name(there)
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"

@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
-from vrnet.images.files import written_whole
-from vrnet.methods.learned import PAPER, Learned
+from vrnet.app.pair import Stage
+from vrnet.files import atomic_write
+from vrnet.methods.learned import PAPER
+from vrnet.methods.method import Trainable
 from vrnet.paper.budget import Budget
 from vrnet.paper.columns import DEVICES, Column, beside, kinds_of, measures, significance, time, times, timing_size
 from vrnet.paper.runtime import machines
 from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Entry, Study
 from vrnet.paper.values import Published, published
-from vrnet.workflow import Stage
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
 IN_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
@@ -155,7 +157,8 @@ def trained(study: Study, wanted: dict[str, list[Entry]]) -> list[str]:
 
 def width(wanted: dict[str, list[Entry]]) -> str:
     """Of the networks, where they have one in common."""
-    found = {e.method.width for group in wanted.values() for e in group if isinstance(e.method, Learned)}
+    learned = [cast(Trainable, e.method) for group in wanted.values() for e in group if e.method.is_trainable]
+    found = {method.width for method in learned}
     return " or ".join("the paper's" if w is None else str(w) for w in sorted(found, key=str))
 
 
@@ -189,7 +192,7 @@ def write(made: Sheet, folder: Path, name: str) -> list[Path]:
     """NAME.md, NAME.csv and NAME.tex."""
     written = []
     for suffix, text in ((".md", made.markdown()), (".csv", made.comma_separated()), (".tex", made.latex())):
-        with written_whole(folder / f"{name}{suffix}") as temporary:
+        with atomic_write(folder / f"{name}{suffix}") as temporary:
             temporary.write_text(text, encoding="utf-8")
         written.append(folder / f"{name}{suffix}")
     return written

@@ -150,7 +150,7 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
 
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure as the file's ending says."""
-    from vrnet.images.files import written_whole
+    from vrnet.files import atomic_write
 
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=130)

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
-from vrnet.images.files import written_whole
+from vrnet.files import atomic_write
 from vrnet.report import colours, measures
 from vrnet.report.embedding import embedded
 from vrnet.report.pair import Pair, upright
@@ -20,7 +20,7 @@ def write_report(
     """Write the page. `metrics` is what metrics.json holds; `run` says what was run, in order, and by its entries
     "fixed" and "moving" which files; `energies` may be empty."""
     text = rendered(pair, metrics, energies, run)
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 
 

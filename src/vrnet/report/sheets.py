@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Integer, Shaped, UInt8
 from numpy import ndarray
 
-from vrnet.registration import few_threads
+from vrnet.devices import few_threads
 from vrnet.report.pair import Pair, deformation
 
 SLICES, SIDE = 64, 384

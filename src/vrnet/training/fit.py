@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from vrnet import __version__
-from vrnet.checking import device_named
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
+from vrnet.devices import find_device, own_stream
 from vrnet.errors import BadInput
-from vrnet.methods.learned import Learned
+from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card, save_weights
-from vrnet.networks.capture import own_stream
+from vrnet.provenance import __version__
 from vrnet.training.logs import Logs, thetas
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import WEIGHTS, Row, Run, best_row
@@ -40,7 +39,7 @@ LOOK_EVERY = 0.5
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrainingStatus:
     """Where training stands."""
 
     step: int
@@ -53,7 +52,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TrainingResult:
     """What became of a run."""
 
     step: int
@@ -62,13 +61,13 @@ class Fitted:
     """The row of metrics.csv that weights.safetensors belongs to; empty before the first."""
 
 
-Watch = Callable[[Moment], None]
+Watch = Callable[[TrainingStatus], None]
 
 
 def fit(
-    method: Learned,
-    train: Prepared,
-    val: Prepared,
+    method: Trainable,
+    train: PreparedSplit,
+    val: PreparedSplit,
     settings: Training,
     folder: Path,
     *,
@@ -77,7 +76,7 @@ def fit(
     nodes: int = 1,
     resume: bool = False,
     watch: Watch = lambda moment: None,
-) -> Fitted:
+) -> TrainingResult:
     """Train a method; the folder then holds what `Run` says. Ctrl-C and SIGTERM leave a run that can be resumed."""
     pairs, run, config = Pairs.of(train), Run(folder), described(method, train, val, settings)
     check_shares(settings.batch, devices, nodes)
@@ -89,7 +88,7 @@ def fit(
     fabric.barrier()
     with asked_to_stop() as is_asked, own_stream(fabric.device):
         trainer = Trainer(fabric, method, pairs.near(fabric.device), settings)
-        course = Course(trainer, val, run, card_of(method, train, settings))
+        course = TrainingLoop(trainer, val, run, card_of(method, train, settings))
         return course.go(watch, is_asked)
 
 
@@ -117,10 +116,10 @@ class Pace:
         return steps / (self.looked - before)
 
 
-class Course:
+class TrainingLoop:
     """The steps of a run, from where it was left."""
 
-    def __init__(self, trainer: Trainer, val: Prepared, run: Run, card: Card) -> None:
+    def __init__(self, trainer: Trainer, val: PreparedSplit, run: Run, card: Card) -> None:
         self.trainer, self.val, self.run, self.card = trainer, val, run, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
         self.done, total, self.rows = run.restore(trainer.model, trainer.optimizer)
@@ -132,7 +131,7 @@ class Course:
     def is_finished(self) -> bool:
         return self.done == self.settings.steps
 
-    def go(self, watch: Watch, is_asked: Callable[[], bool]) -> Fitted:
+    def go(self, watch: Watch, is_asked: Callable[[], bool]) -> TrainingResult:
         """Every step that is left, unless asked to stop."""
         while not self.is_finished:
             loss = self.advance(*self.trainer.draw(self.done))
@@ -153,14 +152,14 @@ class Course:
                 self.look()
         return loss
 
-    def moment(self, loss: Tensor) -> Moment:
+    def moment(self, loss: Tensor) -> TrainingStatus:
         latest = self.rows[-1] if self.rows else {}
         found = loss.item(), latest, thetas(self.trainer.model)
-        return Moment(self.done, self.settings.steps, *found, self.pace.since(self.done))
+        return TrainingStatus(self.done, self.settings.steps, *found, self.pace.since(self.done))
 
     @property
-    def fitted(self) -> Fitted:
-        return Fitted(self.done, self.is_finished, self.best)
+    def fitted(self) -> TrainingResult:
+        return TrainingResult(self.done, self.is_finished, self.best)
 
     def look(self) -> None:
         """Validate, write the row, keep the model if it is the best so far, and where the run stands."""
@@ -223,7 +222,7 @@ def launched(device: str, devices: int, nodes: int, settings: Training) -> "Fabr
         raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
     for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    on_gpu = device_named(device).type == "cuda"
+    on_gpu = find_device(device).type == "cuda"
     if on_gpu and devices > torch.cuda.device_count():
         raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer --devices")
     torch.set_float32_matmul_precision("high")
@@ -243,7 +242,7 @@ def is_first_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
-def described(method: Learned, train: Prepared, val: Prepared, settings: Training) -> dict[str, Any]:
+def described(method: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training) -> dict[str, Any]:
     """config.json: all that makes the run what it is."""
     parts = {part.split: [sample.name for sample in part.samples] for part in (train, val)}
     return {
@@ -256,13 +255,13 @@ def described(method: Learned, train: Prepared, val: Prepared, settings: Trainin
     }
 
 
-def card_of(method: Learned, train: Prepared, settings: Training) -> Card:
+def card_of(method: Trainable, train: PreparedSplit, settings: Training) -> Card:
     first = train.samples[0]
     return Card(
         method=str(method),
         dimension=first.fixed.dim() - 2,
         spacing_mm=first.spacing,
-        normalisation="each" if train.between else "jointly",
+        normalisation="each" if train.pairs_across_subjects else "jointly",
         trained_on=f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
         version=__version__,
     )

@@ -48,4 +48,5 @@ class Loss:
         return self.similarity(warp(I1, u), I0) + self.alpha * self.smoothness(u)
 
 
-SIAMESE = Loss(1e-4, squared, huber)
+SIMILARITIES = {"L1": absolute, "L2": squared}
+SMOOTHNESSES = {"Diffusion": diffusion, "Huber": huber}

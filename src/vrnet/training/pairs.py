@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 
 PART_OF_MEMORY = 0.25
@@ -24,13 +24,13 @@ class Pairs:
     spacing: tuple[float, ...]
 
     @classmethod
-    def of(cls, prepared: Prepared) -> "Pairs":
+    def of(cls, prepared: PreparedSplit) -> "Pairs":
         """Those of a split: within each subject or, where subjects are compared, of every image with every other."""
         samples = prepared.samples
         if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
             raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
         fixed, which = distinct([image for sample in samples for image in sample.fixed])
-        if prepared.between:
+        if prepared.pairs_across_subjects:
             index = torch.tensor(list(permutations(range(len(fixed)), 2)))
             return cls(fixed, index, samples[0].spacing)
         images = torch.cat([fixed, *(sample.moving for sample in samples)])

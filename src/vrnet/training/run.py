@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
-from vrnet.images.files import check_folder, exists, written_whole
+from vrnet.files import atomic_write, check_folder, exists
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
@@ -49,7 +49,7 @@ class Run:
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write what is to be done, unless that was begun before."""
         if not self.is_begun:
-            with written_whole(self.folder / CONFIG) as temporary:
+            with atomic_write(self.folder / CONFIG) as temporary:
                 temporary.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def config(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Run:
     def write_rows(self, rows: list[Row]) -> None:
         """metrics.csv, for the reader: nothing is read from it."""
         with (
-            written_whole(self.folder / METRICS) as temporary,
+            atomic_write(self.folder / METRICS) as temporary,
             temporary.open("w", newline="", encoding="utf-8") as file,
         ):
             writer = csv.DictWriter(file, list(rows[0]))
@@ -76,7 +76,7 @@ class Run:
         tensors = {"total": total} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
         for number, state in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in state.items()}
-        with written_whole(self.folder / CHECKPOINT) as temporary:
+        with atomic_write(self.folder / CHECKPOINT) as temporary:
             held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
             save_file(held, temporary, metadata={"step": str(step), "rows": json.dumps(rows)})
 

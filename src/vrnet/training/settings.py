@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal
 
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
-from vrnet.methods.learned import Learned, Siamese
+from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import Augmentation
-from vrnet.training.loss import SIAMESE
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,10 @@ OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phanto
 OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
-def settings(method: Learned, preset: str, train: Prepared, augment: bool, given: Mapping[str, Any]) -> Training:
+def settings(method: Trainable, preset: str, train: PreparedSplit, augment: bool, given: Mapping[str, Any]) -> Training:
     """A preset (auto: that of the data, or else of its dimension), changed by what is given; Siamese has its own α."""
     if preset == "auto":
         preset = OF_DATA.get(train.data, OF_DIMENSION[len(train.samples[0].spacing)])
-    own = {"alpha": SIAMESE.alpha} if isinstance(method, Siamese) else {}
+    own = {} if method.loss.alpha is None else {"alpha": method.loss.alpha}
     found = replace(PRESETS[preset], **{**own, **given})
     return found if augment else replace(found, augmentation=None)

@@ -1,6 +1,5 @@
 """One model on its way: the pairs of each step, the step itself, and what is kept of it."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,10 +7,10 @@ from numpy.random import SeedSequence
 from torch import Tensor
 from torch.optim import Adam
 
-from vrnet.methods.learned import Learned, Siamese
-from vrnet.networks.capture import WARM_UP, laid_out, recorded
+from vrnet.devices import WARM_UP, channels_last, record_graph
+from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import changed
-from vrnet.training.loss import SIAMESE, Loss
+from vrnet.training.loss import SIMILARITIES, SMOOTHNESSES, Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.recompute import Recomputed, again
 from vrnet.training.settings import Training
@@ -24,14 +23,14 @@ class Trainer:
     """What step k draws depends on the seed and k alone: a run that was stopped goes on as if it had not been, and
     several devices share one draw, each its part."""
 
-    def __init__(self, fabric: "Fabric", method: Learned, pairs: Pairs, settings: Training) -> None:
+    def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
         self.loss = loss_of(method, settings.alpha)
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
         if on_gpu:
-            laid_out(self.model, len(pairs.shape))
+            channels_last(self.model, len(pairs.shape))
         rate = torch.tensor(settings.rate, device=fabric.device)
         self.optimizer = Adam(self.model.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
         trained = Recomputed(self.model) if settings.recompute and self.model.steps else self.model
@@ -49,7 +48,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
         if self._warm_up == 0:
-            self._advance = recorded(self.advance, I0, I1)
+            self._advance = record_graph(self.advance, I0, I1)
         self._warm_up -= 1
         return self._advance(I0, I1)
 
@@ -78,6 +77,6 @@ class Trainer:
         return value.detach()
 
 
-def loss_of(method: Learned, alpha: float) -> Loss:
+def loss_of(method: Trainable, alpha: float) -> Loss:
     """The paper's loss; for Siamese that of its authors."""
-    return replace(SIAMESE, alpha=alpha) if isinstance(method, Siamese) else Loss(alpha)
+    return Loss(alpha, SIMILARITIES[method.loss.similarity], SMOOTHNESSES[method.loss.smoothness])

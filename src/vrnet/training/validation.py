@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from vrnet.data.prepared import Prepared
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.fields import warp_labels
 from vrnet.methods.identity import no_motion
@@ -18,7 +18,7 @@ from vrnet.variational.cascade import Cascade
 Scores = dict[str, float]
 
 
-def validated(model: nn.Module, prepared: Prepared, loss: Loss, device: torch.device) -> Scores:
+def validated(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
     """val_loss, and val_dice where there are labels: of each structure over the pairs of a subject, of the structures,
     of the subjects, each time the mean."""
     with in_use(model):
@@ -28,7 +28,7 @@ def validated(model: nn.Module, prepared: Prepared, loss: Loss, device: torch.de
     return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
 
 
-def unregistered(prepared: Prepared, loss: Loss) -> Scores:
+def unregistered(prepared: PreparedSplit, loss: Loss) -> Scores:
     """The same of no motion at all."""
     return validated(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import edges
+from vrnet.fields import relative_spacing
 from vrnet.variational.denoisers import TV
 from vrnet.variational.linearize import Linearization, linearize
 
@@ -94,7 +94,7 @@ class Cascade(nn.Module):
         spacing: Spacing = None,
     ) -> Iterator[State]:
         """The same from a given field."""
-        p, h = None, edges(spacing, v.shape[1])
+        p, h = None, relative_spacing(spacing, v.shape[1])
         for inner in self.steps:
             state = State(v, linearize(I0, I1, v, h), p)
             yield state

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import Edges, add_divergence, scale, smooth, squared_norm
+from vrnet.fields import RelativeSpacing, add_divergence, scale, smooth, squared_norm
 from vrnet.variational.linearize import Linearization
 
 
@@ -29,7 +29,7 @@ class TV(nn.Module):
         return self.resume(u, None, lin.h)[0]
 
     def resume(
-        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None, h: Edges
+        self, u: Float[Tensor, "b d *s"], p: Float[Tensor, "b d d *s"] | None, h: RelativeSpacing
     ) -> tuple[Float[Tensor, "b d *s"], Float[Tensor, "b d d *s"]]:
         """(v, p) after p ← (p + τ∇v) / max(1, |p + τ∇v|), `iterations` times. Overwrites p unless grad mode is on."""
         d, u, overwrite = u.shape[1], scale(u, h), not torch.is_grad_enabled()
@@ -91,7 +91,7 @@ def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float
     return u
 
 
-def laplacian_symbol(shape: tuple[int, ...], h: Edges, like: Tensor) -> Float[Tensor, "*s"]:
+def laplacian_symbol(shape: tuple[int, ...], h: RelativeSpacing, like: Tensor) -> Float[Tensor, "*s"]:
     """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i) / h_i²."""
     total = like.new_zeros(shape)
     for i, (n, edge) in enumerate(zip(shape, h, strict=True)):

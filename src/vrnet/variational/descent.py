@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from vrnet.fields import edges, warp
+from vrnet.fields import relative_spacing, warp
 from vrnet.variational.cascade import Cascade, Spacing
 from vrnet.variational.energy import Energy
 
@@ -47,7 +47,7 @@ class Solver(nn.Module):
     def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Descent:
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
-        h = edges(spacing, I0.dim() - 2)
+        h = relative_spacing(spacing, I0.dim() - 2)
         lowest = self.energy(I0, I1, best, h)
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
         for v, I1w in self.candidates(I0, I1, spacing):

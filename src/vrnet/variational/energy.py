@@ -10,20 +10,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import Edges, add_divergence, forward_gradient, scale, squared_gradient
+from vrnet.fields import RelativeSpacing, add_divergence, forward_gradient, scale, squared_gradient
 
 
-def total_variation(u: Float[Tensor, "b d *s"], h: Edges) -> Float[Tensor, "b *s"]:
+def total_variation(u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Float[Tensor, "b *s"]:
     """|∇v|: isotropic, and coupled over the components, so that they jump together or not at all."""
     return squared_gradient(scale(u, h), h).sqrt()
 
 
-def diffusion(u: Float[Tensor, "b d *s"], h: Edges) -> Float[Tensor, "b *s"]:
+def diffusion(u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Float[Tensor, "b *s"]:
     """1/2 |∇v|²."""
     return squared_gradient(scale(u, h), h) / 2
 
 
-def bending(u: Float[Tensor, "b d *s"], h: Edges) -> Float[Tensor, "b *s"]:
+def bending(u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Float[Tensor, "b *s"]:
     """1/2 |Δv|². Its integral is that of the bending energy 1/2 Σ_ij |∂_ij v|², up to boundary terms."""
     v = scale(u, h)
     laplacian = add_divergence(torch.zeros_like(v), forward_gradient(v), tuple(edge**-2 for edge in h))
@@ -36,10 +36,10 @@ class Energy:
 
     s: int
     lam: float
-    R: Callable[[Tensor, Edges], Tensor] | None
+    R: Callable[[Tensor, RelativeSpacing], Tensor] | None
 
     def __call__(
-        self, I0: Float[Tensor, "b c *s"], I1w: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], h: Edges
+        self, I0: Float[Tensor, "b c *s"], I1w: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], h: RelativeSpacing
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
         difference = I1w - I0

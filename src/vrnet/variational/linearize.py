@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import Edges, gradient, scale, warp
+from vrnet.fields import RelativeSpacing, gradient, scale, warp
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Linearization:
     I1w: Float[Tensor, "b c *s"]
     J: Float[Tensor, "b c d *s"]
     at: Float[Tensor, "b d *s"]
-    h: Edges
+    h: RelativeSpacing
 
     def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
         """ρ(u) = I1w − I0 + J·(u − u^ω): the linearised difference of the two images."""
@@ -53,7 +53,10 @@ def add_dot(
 
 
 def linearize(
-    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], h: Edges | None = None
+    I0: Float[Tensor, "b c *s"],
+    I1: Float[Tensor, "b c *s"],
+    u: Float[Tensor, "b d *s"],
+    h: RelativeSpacing | None = None,
 ) -> Linearization:
     """Expand I1(x + u) at u, on voxels with edges h (cubes, if not given)."""
     I1w = warp(I1, u)

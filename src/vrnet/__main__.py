@@ -1,0 +1,5 @@
+"""`python -m vrnet` is the command `vrnet`."""
+
+from vrnet.app.cli import main
+
+main()

@@ -1,0 +1,22 @@
+"""What the docstrings below the fields of a dataclass say: the help of commands and the lists of parameters."""
+
+import ast
+import inspect
+from functools import cache
+from textwrap import dedent
+
+
+@cache
+def field_docstrings(kind: type) -> dict[str, str]:
+    """{field: the docstring below it}, on one line each."""
+    (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for line, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and is_text(below):
+            found[line.target.id] = " ".join(below.value.value.split())  # type: ignore[attr-defined]
+    return found
+
+
+def is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

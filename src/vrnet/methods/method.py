@@ -1,0 +1,116 @@
+"""What others need to know of a method. Nobody outside this folder asks for its type."""
+
+from dataclasses import fields
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from vrnet.variational.cascade import Initializer, Spacing
+
+Scaling = Literal["jointly", "each"]
+"""Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, goes to [0, 1]."""
+CPU = torch.device("cpu")
+
+
+class LossTerms(NamedTuple):
+    """What a method is trained with: the names of a data term and of a regulariser, and α where it has its own."""
+
+    similarity: str
+    smoothness: str
+    alpha: float | None = None
+
+
+class Method(Protocol):
+    """A frozen dataclass: its fields are its parameters, and str(method) is its name, which parses back to it."""
+
+    @property
+    def summary(self) -> str:
+        """One line on what it is."""
+        ...
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        """What finds the field of a pair in d dimensions, on a device; BadInput where that cannot be."""
+        ...
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Of the images it can register."""
+        return (2, 3)
+
+    @property
+    def scaling(self) -> Scaling:
+        """How the intensities of a pair are brought to [0, 1] for it."""
+        return "jointly"
+
+    @property
+    def package(self) -> str | None:
+        """What must be installed for it, if anything."""
+        return None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where it can run."""
+        return ("cpu", "cuda")
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is made of convolutions, which are worth sharing among threads and recording on a GPU."""
+        return False
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws numbers while it registers."""
+        return False
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether it must be trained, and given weights, before it can register."""
+        return False
+
+    @property
+    def weights(self) -> str | None:
+        """The name of the file that its weights came from, if it has any."""
+        return None
+
+    @property
+    def model(self) -> nn.Module | None:
+        """Its network with weights, if it has one."""
+        return None
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        """The fields that cannot be set one by one: the name says them, or a file of weights does."""
+        return ()
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What a page says of it beside its name."""
+        shown = (f"{field.name} {getattr(self, field.name)}" for field in fields(self))  # type: ignore[arg-type]
+        return {"parameters": ", ".join(shown)}
+
+    def resolve(self, d: int, spacing: Spacing) -> "Method":
+        """The method itself; of a choice, what it comes to for images of d dimensions with this spacing in mm."""
+        return self
+
+
+class Trainable(Method, Protocol):
+    """A learned method without weights: training builds a fresh model of it."""
+
+    @property
+    def width(self) -> int | None:
+        """Channels of the first level of its networks; None stands for the paper's."""
+        ...
+
+    @property
+    def loss(self) -> LossTerms:
+        """What it is trained with, where nothing else is asked for."""
+        ...
+
+    def with_width(self, width: int | None) -> "Trainable":
+        """The method at another width, where it does not have its own."""
+        ...
+
+    def build(self, d: int, device: torch.device = CPU) -> Any:
+        """A fresh model, its first weights drawn by torch's generator."""
+        ...

@@ -1,0 +1,148 @@
+"""The parameters of a method: printed in its name where they were changed, and set by their names.
+
+"TV-L1(lam=0.15,warps=20)" is TV-L1 with two other values than its own.
+"""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from types import NoneType, UnionType
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from vrnet.docstrings import field_docstrings
+from vrnet.errors import BadInput
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Each(Generic[T]):
+    """A parameter that is not the same in 2D and in 3D; written {2: x, 3: y}."""
+
+    plane: T
+    volume: T
+
+    def __repr__(self) -> str:
+        return f"{{2:{self.plane},3:{self.volume}}}".replace(" ", "")
+
+
+def value_in(parameter: T | Each[T], d: int) -> T:
+    """The value of a parameter in d dimensions."""
+    return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, Each) else parameter
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One that can be set."""
+
+    name: str
+    value: Any
+    meaning: str
+
+
+def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
+    """Those of a method, but for the fixed ones, which its name says."""
+    meanings = field_docstrings(type(method))  # type: ignore[arg-type]
+    return [
+        Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
+        for field in fields(method)
+        if field.init and field.name not in fixed
+    ]
+
+
+def changes(method: Any, default: Any, fixed: tuple[str, ...] = ()) -> str:
+    """(lam=0.15,warps=20): what differs from the default, as the name shows it; nothing where nothing does."""
+    ours, theirs = parameters(method, fixed), parameters(default, fixed)
+    changed = [f"{a.name}={shown(a.value)}" for a, b in zip(ours, theirs, strict=True) if a.value != b.value]
+    return f"({','.join(changed)})" if changed else ""
+
+
+def shown(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value).replace(" ", "")
+
+
+def defaults(kind: type) -> Any:
+    """{name: value} of a dataclass that needs nothing to be made."""
+    return {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+
+
+def assignments(text: str) -> dict[str, Any]:
+    """{"lam": 0.15} of "lam=0.15,warps=20"; BadInput if it is not written so."""
+    try:
+        call = ast.parse(f"_({text})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        assert not call.args
+        return {str(word.arg): literal(word.value) for word in call.keywords if word.arg is not None}
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError) as error:
+        raise BadInput(f'"{text}" sets no parameter: write NAME=VALUE, such as lam=0.15') from error
+
+
+def literal(node: ast.expr) -> Any:
+    """A number, a tuple, a word: what is written in a name."""
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] = ()) -> T:
+    """The method with other values; BadInput names what it has where there is no such parameter, or no such value."""
+    known = {parameter.name for parameter in parameters(method, fixed)}
+    hints = get_type_hints(type(method))
+    values = {}
+    for name, value in given.items():
+        if name not in known:
+            others = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise BadInput(f'{method} has no parameter "{name}": {others}')
+        try:
+            values[name] = converted(value, hints[name])
+        except (TypeError, ValueError) as error:
+            raise BadInput(f"{name} of {method} cannot be {shown(value)}: give {wanted(hints[name])}") from error
+    return replace(method, **values) if values else method  # type: ignore[type-var]
+
+
+def converted(value: Any, hint: Any) -> Any:
+    """The value as the type that a field has; TypeError or ValueError if it is of another kind."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return first_converted(value, arguments)
+    if kind is Literal:
+        return arguments[arguments.index(value)] if value in arguments else (_ for _ in ()).throw(ValueError(value))
+    if kind is Each:
+        return Each(converted(value[2], arguments[0]), converted(value[3], arguments[0]))
+    if kind is tuple:
+        return converted_tuple(value, arguments)
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value} is no {hint}")
+
+
+def first_converted(value: Any, hints: tuple[Any, ...]) -> Any:
+    """As the first of several types that takes it."""
+    for hint in hints:
+        try:
+            return converted(value, hint)
+        except (TypeError, ValueError, KeyError):
+            continue
+    raise TypeError(f"{value} is none of {hints}")
+
+
+def converted_tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"{value} is not several values")
+    each = hints[:1] * len(value) if hints[-1] is Ellipsis else hints
+    return tuple(converted(item, hint) for item, hint in zip(value, each, strict=True))
+
+
+def wanted(hint: Any) -> str:
+    """What a field takes, in words."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(dict.fromkeys(wanted(argument) for argument in arguments))
+    if kind is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if kind is Each:
+        return f"{{2: {wanted(arguments[0])}, 3: {wanted(arguments[0])}}}"
+    if kind is tuple:
+        inner = [wanted(argument) for argument in arguments if argument is not Ellipsis]
+        return f"({', '.join(inner)}{', ...' if arguments[-1] is Ellipsis else ''})"
+    return {int: "a whole number", float: "a number", str: "a word", NoneType: "None"}.get(hint, str(hint))

@@ -1,0 +1,5 @@
+"""Hearts whose motion is known: made on the spot, in 2D and 3D."""
+
+from vrnet.phantom.motion import Phantom, phantom
+
+__all__ = ["Phantom", "phantom"]

@@ -1,0 +1,1 @@
+"""Pictures in, motion out: two arrays on one grid, or two images in the world."""

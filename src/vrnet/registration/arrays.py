@@ -1,0 +1,156 @@
+"""Two images in, the deformation between them out: the main job, start to end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vrnet.devices import find_device, side_by_side, threads_for
+from vrnet.errors import BadInput
+from vrnet.fields import determinant, jacobian, warp, warp_labels
+from vrnet.images.intensity import rescale_each, rescale_jointly
+from vrnet.methods.method import Method
+from vrnet.methods.names import ready
+from vrnet.registration.checks import check_axes, check_spacing, checked, tensor
+from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.descent import Solver
+from vrnet.variational.progress import watching
+
+Array = TypeVar("Array", NDArray[Any], Tensor)
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Registration(Generic[Array]):
+    """What was found. Arrays in, arrays out; tensors in, tensors out, on their device."""
+
+    field: Array
+    """(d, *s), in voxels: the point at x in fixed is at x + field(x) in moving."""
+    warped: Array
+    """moving(x + field(x)), in the intensities of moving."""
+    energies: Array
+    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
+    method: str
+    """What was used; never `default`."""
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
+
+    def warp(self, image: Array) -> Array:
+        """image(x + field(x)), linear: any image on the grid of moving, (*s)."""
+        return self._on_batch(lambda I, u: warp(I if I.is_floating_point() else I.to(u), u), image)
+
+    def warp_labels(self, labels: Array) -> Array:
+        """labels(x + field(x)) at the nearest voxel: a label map on the grid of moving, every value and type kept."""
+        return self._on_batch(warp_labels, labels)
+
+    def determinant(self) -> Array:
+        """det(I + ∇field): below 1 where fixed is larger than moving, negative where the field folds."""
+        return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
+
+    def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
+        """function of an image and the field as batches of one, its result as arrays or tensors again."""
+        if tuple(image.shape) != tuple(self.field.shape[1:]):
+            raise BadInput(f"the image is {tuple(image.shape)}: give one of moving's shape, {tuple(self.warped.shape)}")
+        result = function(tensor(image)[None, None], tensor(self.field)[None])[0, 0]
+        return result if isinstance(self.field, Tensor) else result.numpy()
+
+
+def register(
+    fixed: Array,
+    moving: Array,
+    method: str | Method = "default",
+    *,
+    spacing: tuple[float, ...] | None = None,
+    slice_axis: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Registration[Array]:
+    """Find u with moving(x + u(x)) ≈ fixed(x).
+
+    Both are floating-point arrays or tensors of one shape, 2D or 3D. The same change of brightness or contrast in both
+    does not matter; a different one does, since the same tissue is expected to be equally bright. Where no method is
+    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 volumes; the result's `method` says
+    which. `spacing` is the distance between voxels along each axis, in mm; without it they are as the model knows them,
+    and cubes to a method without one. With a `slice_axis` each slice across it moves within itself alone. The work is
+    done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
+    part done, from 0 to 1.
+    """
+    start = perf_counter()
+    I0, I1 = checked(fixed, moving)
+    check_spacing(spacing, I0.dim())
+    check_axes(tuple(I0.shape), slice_axis)
+    home, within = I0.device, spacing_within(spacing, slice_axis)
+    chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
+    there = find_device(device) if device else home
+    field, energies = solve(I0.to(there), I1.to(there), chosen, within, slice_axis, progress)
+    with torch.inference_mode():
+        warped = warp(I1[None, None], field.to(home)[None])[0, 0]
+    parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
+    if not isinstance(fixed, Tensor):
+        parts = [part.numpy() for part in parts]
+    return Registration(parts[0], parts[1], parts[2], method=str(chosen), seconds=perf_counter() - start)
+
+
+def solve(
+    I0: Tensor,
+    I1: Tensor,
+    method: Method,
+    spacing: Spacing,
+    slice_axis: int | None,
+    progress: Progress | None,
+) -> tuple[Tensor, Tensor]:
+    """(field, energies) of a pair, (*s). Slices are a batch of 2D pairs; of their energies the mean is given. The
+    spacing is that of the axes along which there is motion."""
+    find = method.build(I0.dim() - (slice_axis is not None), I0.device)
+    with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
+        rescale = rescale_each if method.scaling == "each" else rescale_jointly
+        pairs = [batch(I, slice_axis) for I in rescale(I0, I1)]
+        if not isinstance(find, Solver):
+            spread = side_by_side if method.is_network and I0.device.type == "cpu" else map
+            field = each_alone(find, pairs[0], pairs[1], spacing, spread, progress)
+            return unbatch(field, slice_axis), I0.new_zeros(0)
+        with watching(find, tuple(pairs[0].shape[2:]), spacing, progress):
+            descent = find.descend(pairs[0], pairs[1], spacing)
+        return unbatch(descent.v, slice_axis), descent.energies.mean(1)
+
+
+def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
+    """Along the axes of a slice, or all axes of an image without slices."""
+    return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
+
+
+def each_alone(
+    find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, spread: Any, progress: Progress | None
+) -> Tensor:
+    """find(I0, I1) of each pair: a network on a whole stack at once would need the memory of all its slices."""
+
+    @torch.inference_mode()
+    def one(k: int) -> Tensor:
+        return find(I0[k : k + 1], I1[k : k + 1], spacing)
+
+    found = []
+    for u in spread(one, range(len(I0))):
+        found.append(u)
+        if progress:
+            progress(len(found) / len(I0))
+    return torch.cat(found)
+
+
+def batch(I: Tensor, slice_axis: int | None) -> Tensor:
+    """(*s) as a batch of one, or (n, 1, h, w), a slice each."""
+    return I[None, None] if slice_axis is None else I.movedim(slice_axis, 0)[:, None].contiguous()
+
+
+def unbatch(u: Tensor, slice_axis: int | None) -> Tensor:
+    """(d, *s) again; motion across slices is zero."""
+    if slice_axis is None:
+        return u[0]
+    within = u.movedim(0, 1 + slice_axis)
+    still = torch.zeros_like(within[:1])
+    return torch.cat([within[:slice_axis], still, within[slice_axis:]])

@@ -1,0 +1,205 @@
+import json
+import time
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
+
+from tests.conftest import SHAPES
+from tests.evaluation.shapes import SPACING
+from vrnet.evaluation.pair import json_ready, overlap, regularity, similarity, target_registration_error
+
+MEASURES = ["dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"]
+
+
+@pytest.fixture
+def labels(d):
+    """A label map with structures 1 and 4, and the same moved by two voxels along axis 0."""
+    fixed = np.zeros(SHAPES[d], np.uint8)
+    fixed[2:7, 2:7], fixed[2:7, 7:9] = 1, 4
+    return fixed, np.roll(fixed, 2, axis=0)
+
+
+def test_similarity_compares_with_fixed_before_and_after(d, random):
+    fixed, moving, warped = random(3, *SHAPES[d]).numpy()
+    found = similarity(fixed, moving, warped)
+    assert list(found) == ["mae_before", "mae_after", "ncc_before", "ncc_after"]
+    mae = [np.abs(image - fixed).sum() / fixed.size for image in (moving, warped)]
+    ncc = [np.corrcoef(image.ravel(), fixed.ravel())[0, 1] for image in (moving, warped)]
+    assert_allclose(list(found.values()), [*mae, *ncc])
+
+
+def test_regularity_has_the_names_of_metrics_json(d):
+    still = regularity(np.zeros((d, *SHAPES[d]), np.float32))
+    assert still == {"folding_percent": 0, "folding_strict_percent": 0, "jacobian_gradient": 0}
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_slices_registered_each_by_itself_are_measured_so(axis, random):
+    """As much as the slices one after the other, whatever happens from one to the next."""
+    field = 0.3 * random(3, 6, 5, 4).numpy()
+    field[axis] = 0
+    alone = [regularity(np.delete(field, axis, 0).take(k, 1 + axis)) for k in range(field.shape[1 + axis])]
+    for name, value in regularity(field, axis).items():
+        assert_allclose(value, np.mean([each[name] for each in alone]))
+        assert value > 0
+
+
+def test_overlap_has_every_label_and_their_mean_before_and_after(d, labels):
+    fixed, moving = labels
+    found = overlap(fixed, moving, moving, (1.0,) * d)
+    assert list(found) == MEASURES
+    for measure in found.values():
+        assert list(measure) == ["before", "after"]
+        assert measure["before"] == measure["after"]
+        assert list(measure["before"]) == ["1", "4", "mean"]
+
+
+def test_a_perfect_registration_overlaps_fully_and_lies_at_no_distance(d, labels):
+    fixed, moving = labels
+    found = overlap(fixed, moving, fixed.copy(), (1.5,) * d)
+    assert set(found["dice"]["after"].values()) == {1.0}
+    assert_allclose(list(found["dice"]["before"].values()), 3 / 5)  # 2 of the 5 rows have left
+    for name in MEASURES[1:]:
+        assert set(found[name]["after"].values()) == {0.0}
+    for name in ("hausdorff_mm", "surface_hausdorff_mm"):
+        assert_allclose(list(found[name]["before"].values()), 2 * 1.5)
+
+
+def test_distances_are_in_mm_along_the_axis_of_the_motion(d, labels):
+    fixed, moving = labels
+    found = overlap(fixed, moving, moving, (0.5, *[9.0] * (d - 1)))
+    for name in ("hausdorff_mm", "surface_hausdorff_mm"):
+        assert_allclose(found[name]["after"]["mean"], 2 * 0.5)
+
+
+def test_a_label_in_one_image_only_is_measured_all_the_same(d, labels):
+    """Else a method could lose a structure for free."""
+    fixed, moving = labels
+    moving = np.where(moving == 4, 0, moving).astype(np.uint8)
+    found = overlap(fixed, moving, moving, (1.0,) * d)
+    assert found["dice"]["after"]["4"] == 0
+    assert found["dice"]["after"]["mean"] == found["dice"]["after"]["1"] / 2
+    for name in MEASURES[1:]:
+        assert np.isnan(found[name]["after"]["4"])
+        assert found[name]["after"]["mean"] == found[name]["after"]["1"] > 0
+
+
+def test_a_label_of_the_moving_image_only_is_measured_all_the_same(d, labels):
+    fixed, moving = labels
+    found = overlap(np.where(fixed == 4, 0, fixed).astype(np.uint8), moving, moving, (1.0,) * d)
+    assert [found["dice"][when]["4"] for when in ("before", "after")] == [0, 0]
+
+
+def test_each_measure_goes_by_its_name():
+    """Distances 0, ½, …, 10 mm from a line to its first voxel, and 0 back: P95 is 9.5, and 22 voxels share 105 mm."""
+    line, first = np.zeros((2, 3, 30), int)
+    line[1, 4:25], first[1, 4] = 1, 1
+    found = overlap(line, first, line, (7.0, 0.5))
+    assert_allclose([found[name]["before"]["1"] for name in MEASURES], [2 / 22, 10, 10, 9.5, 105 / 22])
+    assert_allclose([found[name]["after"]["1"] for name in MEASURES], [1, 0, 0, 0, 0])
+
+
+def test_label_maps_without_labels_have_no_measure(d):
+    nothing = np.zeros(SHAPES[d], np.int16)
+    found = overlap(nothing, nothing, nothing, (1.0,) * d)
+    assert json_ready(found) == {name: {"before": {"mean": None}, "after": {"mean": None}} for name in MEASURES}
+
+
+@pytest.mark.parametrize("values", [(-5, 300), (2**62, 2**62 + 1), (-(2**63), 2**63 - 1)])
+def test_the_numbers_of_the_labels_do_not_matter(d, labels, values):
+    fixed, moving = (np.select([image == 1, image == 4], values, 0).astype(np.int64) for image in labels)
+    found, plain = (overlap(*pair, pair[1], SPACING[d]) for pair in ((fixed, moving), labels))
+    for name in MEASURES:
+        assert list(found[name]["before"]) == [*map(str, values), "mean"]
+        assert list(found[name]["before"].values()) == list(plain[name]["before"].values())
+
+
+def test_label_maps_of_two_types_share_their_labels():
+    """As floating point numbers 2⁶² and 2⁶² + 1 would be one."""
+    fixed = np.array([[2**62, 2**62, 2**62 + 1]], np.uint64)
+    moving = np.array([[2**62, 2**62 + 1, -7]], np.int64)
+    found = overlap(fixed, moving, moving, (1.0, 1.0))["dice"]["before"]
+    assert found == {"-7": 0, str(2**62): 2 / 3, str(2**62 + 1): 0, "mean": pytest.approx(2 / 9)}
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_a_slice_stored_as_a_volume_is_measured_as_the_slice(axis):
+    rng = np.random.default_rng(0)
+    fixed, moving, warped = rng.integers(0, 4, (3, 12, 10)).repeat(2, 1).repeat(2, 2)
+    spacing = list(SPACING[2])
+    spacing.insert(axis, 6.0)
+    volumes = [np.expand_dims(image, axis) for image in (fixed, moving, warped)]
+    assert overlap(*volumes, tuple(spacing)) == overlap(fixed, moving, warped, SPACING[2])
+    images = [[image.astype(float) for image in images] for images in (volumes, (fixed, moving, warped))]
+    assert similarity(*images[0]) == similarity(*images[1])
+
+
+def test_the_target_registration_error_is_the_mean_distance_from_the_moving_points():
+    fixed, moving = np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[3.0, 4.0], [1.0, 3.0]])
+    mapped = np.array([[3.0, 3.0], [1.0, 3.0]])
+    assert target_registration_error(fixed, moving, mapped) == {"before": 3.0, "after": 0.5}
+
+
+def test_no_points_have_no_error():
+    nothing = np.zeros((0, 3))
+    assert json_ready(target_registration_error(nothing, nothing, nothing)) == {"before": None, "after": None}
+
+
+def test_what_is_ready_for_json_survives_strict_json():
+    metrics = {
+        "nan": [np.nan, float("inf"), -np.inf, np.float32("nan")],
+        "numpy": (np.float32(0.5), np.int64(3), np.bool_(True), np.uint8(7)),
+        "arrays": {"inside": np.array([[1.0, np.nan], [np.inf, 2.0]])},
+        "plain": ["text", 1, 2.5, None, False],
+        4: "a label",
+    }
+    ready = json_ready(metrics)
+    assert ready == json.loads(json.dumps(ready, allow_nan=False))
+    assert ready == {
+        "nan": [None] * 4,
+        "numpy": [0.5, 3, True, 7],
+        "arrays": {"inside": [[1.0, None], [None, 2.0]]},
+        "plain": ["text", 1, 2.5, None, False],
+        "4": "a label",
+    }
+
+
+@pytest.fixture(scope="module")
+def brains(data_root):
+    """The label maps of two brains, 160 x 192 x 224 voxels of 1 mm with 45 structures."""
+    folder = data_root / "brain_pair"
+    if not folder.is_dir():
+        pytest.skip(f"no brains at {folder}")
+    return [sitk.ReadImage(str(folder / f"{name}_seg.nii.gz")) for name in "ab"]
+
+
+@pytest.mark.slow
+def test_two_brains_are_measured_in_seconds_and_as_by_simpleitk(brains):
+    fixed, moving = (sitk.GetArrayFromImage(image) for image in brains)
+    start = time.process_time()
+    found = overlap(fixed, moving, moving, (1.0, 1.0, 1.0))
+    assert time.process_time() - start < 15
+    itk = sitk.LabelOverlapMeasuresImageFilter()
+    itk.Execute(*brains)
+    labels = found["dice"]["before"].keys() - {"mean"}
+    assert len(labels) == 45
+    for label in labels:
+        assert_allclose(found["dice"]["before"][label], itk.GetDiceCoefficient(int(label)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", [2, 17, 53])
+def test_structures_of_two_brains_lie_as_far_apart_as_simpleitk_says(brains, label):
+    """White matter and the two hippocampi; an erosion by a cross leaves all but the surface."""
+    fixed, moving = (sitk.GetArrayFromImage(image) for image in brains)
+    only = [np.where(image == label, label, 0) for image in (fixed, moving)]
+    masks = [image == label for image in brains]
+    surfaces = [
+        sitk.And(mask, sitk.Not(sitk.BinaryErode(mask, (1, 1, 1), sitk.sitkCross, 0, 1, True))) for mask in masks
+    ]
+    itk = sitk.HausdorffDistanceImageFilter()
+    itk.Execute(*surfaces)
+    found = overlap(*only, only[1], (1.0, 1.0, 1.0))
+    assert_allclose(found["surface_hausdorff_mm"]["before"][str(label)], itk.GetHausdorffDistance(), rtol=1e-6)

@@ -1,0 +1,39 @@
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from tests.conftest import SHAPES
+from vrnet.images.intensity import rescale_each, rescale_jointly
+
+
+def test_both_images_go_through_one_line_that_ends_at_their_joint_percentiles(d, random):
+    """Equal values stay equal, or brightness constancy would be lost; outliers are clipped."""
+    I0, I1 = 300 * random(1, 1, *SHAPES[d]) + 1000, 500 * random(1, 1, *SHAPES[d]) + 900
+    low, high = np.percentile(np.stack([I0, I1]), (1, 99))
+    for given, rescaled in zip((I0, I1), rescale_jointly(I0, I1), strict=True):
+        assert_allclose(rescaled, np.clip((given.numpy() - low) / (high - low), 0, 1), atol=1e-6)
+        assert rescaled.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_few_bright_voxels_on_an_even_ground_go_by_least_and_greatest(dtype):
+    I0, I1 = torch.full((2, 1, 1, 32, 32), 5.0, dtype=dtype)
+    I0[..., 3, 4], I1[..., 5, 6] = 9.0, 7.0
+    J0, J1 = rescale_jointly(I0, I1)
+    assert (J0[..., 3, 4], J1[..., 5, 6]) == (1.0, 0.5)
+    assert J0.sum() == 1
+    assert J1.sum() == 0.5
+
+
+def test_the_images_may_differ_in_shape(random):
+    J0, J1 = rescale_jointly(random(8, 8), random(5, 6, 7))
+    assert J0.shape == (8, 8)
+    assert J1.shape == (5, 6, 7)
+
+
+def test_each_alone_ends_at_its_own_percentiles(random):
+    I0, I1 = random(16, 12), 1000 * random(9, 8, 7) - 50
+    for given, rescaled in zip((I0, I1), rescale_each(I0, I1), strict=True):
+        low, high = np.percentile(given, (1, 99))
+        assert_allclose(rescaled, np.clip((given.numpy() - low) / (high - low), 0, 1), atol=1e-6)

@@ -1,0 +1,337 @@
+"""Registration in the world: headers, formats and orientations do not matter, only where tissue is."""
+
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
+from scipy.spatial.transform import Rotation
+
+import vrnet
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
+from vrnet.images.io import to_sitk
+from vrnet.images.resample import resample_image
+from vrnet.phantom import phantom
+from vrnet.registration.images import slice_axis_of
+
+solved = partial(register_images, method="TV-L1")
+SIZES = {2: (96, 96), 3: (56, 48, 40)}
+SPACING = {2: (2.0, 2.0), 3: (3.0, 3.0, 3.0)}
+
+
+def oblique(d):
+    return Rotation.from_euler("zyx", [0.4, 0.3 * (d == 3), -0.5 * (d == 3)]).as_matrix()[:d, :d]
+
+
+@cache
+def heart(d):
+    """A phantom patient somewhere in the world, obliquely: (fixed, moving, labels of either)."""
+    patient = phantom(5, SIZES[d], SPACING[d][0])
+    pose = tuple(oblique(d).ravel().tolist())
+    grid = Grid(SIZES[d], SPACING[d], (-40.0, 25.0, 110.0)[:d], pose)
+    parts = patient.fixed, patient.moving, patient.fixed_labels, patient.moving_labels
+    return tuple(Image(part[0, 0].numpy(), grid) for part in parts)
+
+
+@cache
+def found(d):
+    return solved(*heart(d)[:2])
+
+
+def median_difference(a, b, where):
+    """Median distance, in mm, between two transforms over the labelled voxels of an image."""
+    x = where.grid.points(np.argwhere(where.array > 0).astype(float)[::7])
+    return np.median(np.linalg.norm(a.points(x) - b.points(x), axis=1))
+
+
+def test_the_transform_takes_a_point_of_fixed_to_the_same_tissue_in_moving(d):
+    """Labels brought by it, in SimpleITK, cover those of fixed far better than before."""
+    fixed, moving, fixed_labels, moving_labels = heart(d)
+    warped = sitk.Resample(to_sitk(moving_labels.array, moving.grid), found(d).transform.itk, sitk.sitkNearestNeighbor)
+    scores = []
+    for other in (to_sitk(moving_labels.array, moving.grid), warped):
+        overlap = sitk.LabelOverlapMeasuresImageFilter()
+        overlap.Execute(to_sitk(fixed_labels.array, fixed.grid), sitk.Cast(other, sitk.sitkUInt8))
+        scores.append(overlap.GetDiceCoefficient())
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_warped_is_what_simpleitk_makes_of_moving_and_the_saved_transform(d, tmp_path):
+    fixed, moving = heart(d)[:2]
+    found(d).transform.save(tmp_path / "t.nii.gz")
+    transform = sitk.DisplacementFieldTransform(sitk.ReadImage(str(tmp_path / "t.nii.gz")))
+    expected = sitk.Resample(to_sitk(moving.array, moving.grid), to_sitk(fixed.array, fixed.grid), transform)
+    inside = (slice(4, -4),) * d
+    difference = np.abs(sitk.GetArrayFromImage(expected).T - found(d).warped.array)[inside]
+    assert difference.max() < 1e-3 * np.ptp(moving.array)
+
+
+@pytest.mark.parametrize("kind", [".nii", ".nii.gz", ".mha", ".nrrd"])
+def test_the_format_does_not_matter(d, kind, tmp_path):
+    for name, image in zip(("fixed", "moving"), heart(d)[:2], strict=True):
+        write_image(image, tmp_path / f"{name}{kind}")
+    result = solved(*(read_image(tmp_path / f"{name}{kind}") for name in ("fixed", "moving")))
+    assert median_difference(result.transform, found(d).transform, heart(d)[2]) < 0.05
+
+
+def reoriented(image, order, flips):
+    """The same voxels at the same places, with axes permuted and turned round in the array and in the header."""
+    axes, d = image.grid.axes[:, order], len(order)
+    corner = [n - 1 if flip else 0 for n, flip in zip(np.array(image.grid.shape)[order], flips, strict=True)]
+    spacing = np.array(image.grid.spacing)[order]
+    origin = image.grid.origin + axes @ (spacing * corner)
+    signs = [-1.0 if flip else 1.0 for flip in flips]
+    array = np.flip(image.array.transpose(order), [i for i in range(d) if flips[i]]).copy()
+    grid = Grid(array.shape, tuple(spacing), tuple(origin), tuple((axes * signs).ravel()))
+    return Image(array, grid)
+
+
+@pytest.mark.parametrize("which", ["both", "moving alone"])
+@pytest.mark.parametrize(("order", "flips"), [((1, 0, 2), (True, False, True)), ((2, 0, 1), (False, True, True))])
+def test_the_orientation_of_the_arrays_does_not_matter(d, which, order, flips):
+    order = [axis for axis in order if axis < d]
+    fixed, moving, labels, _ = heart(d)
+    turned = reoriented(moving, order, flips[:d])
+    x = np.argwhere(moving.array > 0.5)[:5].astype(float)
+    assert_allclose(resample_image(turned, moving.grid).array, moving.array, atol=1e-4)
+    assert_allclose(turned.grid.index(moving.grid.points(x)).round(3) % 1, 0, atol=1e-3)
+    result = solved(reoriented(fixed, order, flips[:d]) if which == "both" else fixed, turned)
+    assert median_difference(result.transform, found(d).transform, labels) < 0.05
+
+
+def test_moving_may_lie_on_a_grid_of_its_own(d):
+    """Moving resampled finely, turned and shifted in its header alone, gives the same motion."""
+    fixed, moving, labels, _ = heart(d)
+    spacing = tuple(0.6 * h for h in moving.grid.spacing)
+    shape = tuple(int(1.9 * n) for n in moving.grid.shape)
+    turned = oblique(d) @ oblique(d).T @ np.linalg.inv(oblique(d)).T
+    centre = moving.grid.points((np.array(moving.grid.shape)[None] - 1) / 2)[0]
+    origin = centre - turned @ (np.array(spacing) * (np.array(shape) - 1) / 2)
+    other = resample_image(moving, Grid(shape, spacing, tuple(origin), tuple(turned.ravel())))
+    result = solved(fixed, other)
+    assert result.warped.grid == fixed.grid
+    assert median_difference(result.transform, found(d).transform, labels) < 0.35 * min(moving.grid.spacing)
+
+
+def thick(image, h):
+    """A volume, or a stack, in slices h apart."""
+    n = int((image.grid.shape[2] - 1) * image.grid.spacing[2] / h) + 1
+    return resample_image(image, Grid((*image.grid.shape[:2], n), (*image.grid.spacing[:2], h), image.grid.origin,
+                               image.grid.direction))  # fmt: skip
+
+
+def stack():
+    return [thick(image, 15.0) for image in heart(3)[:2]]
+
+
+@pytest.mark.parametrize("finer", [7.5, 5.0])
+def test_a_thick_stack_and_its_resampling_give_the_same_motion(finer):
+    """Slices 15 mm apart, and the same stack resampled more finely: far closer than if voxels were taken as cubes."""
+    labels, pairs = heart(3)[2], [[thick(image, h) for image in stack()] for h in (15.0, finer)]
+    known, ignored = (
+        [
+            vrnet.Transform.from_voxels(
+                vrnet.register(a.array, b.array, spacing=a.grid.spacing if spaced else None).field, a.grid
+            )
+            for a, b in pairs
+        ]
+        for spaced in (True, False)
+    )
+    still = vrnet.Transform(0 * known[0].displacement, known[0].grid)
+    assert median_difference(*known, labels) < 0.22 * median_difference(known[0], still, labels)
+    assert median_difference(*known, labels) < 0.65 * median_difference(*ignored, labels)
+
+
+def test_thick_slices_are_registered_each_unless_told_otherwise():
+    images = stack()
+    assert register_images(*images).slice_axis == 2
+    assert register_images(*images, slices="together").slice_axis is None
+    assert register_images(*heart(3)[:2], "identity").slice_axis is None
+    assert register_images(*heart(3)[:2], "identity", slices="each").slice_axis == 2
+    with pytest.raises(BadInput, match="no slices"):
+        register_images(*heart(2)[:2], slices="each")
+
+
+@pytest.mark.parametrize(
+    ("options", "method", "weights"),
+    [({}, "C-L2-3x1-w12", "short_axis.safetensors"), ({"slices": "together"}, "TV-L1", None),
+     ({"match_intensities": True}, "C-L2-3x1-w12", "short_axis.safetensors")],
+)  # fmt: skip
+def test_the_default_of_a_thick_stack_is_the_model_slice_by_slice(options, method, weights):
+    result = register_images(*stack(), **options)
+    assert (result.method, result.weights) == (method, weights)
+    assert result.slice_axis == (2 if weights else None)
+    fixed, moving = (image.array for image in stack())
+    assert np.abs(result.warped.array - fixed).mean() < 0.7 * np.abs(moving - fixed).mean()
+
+
+def test_the_default_of_an_image_is_the_model_and_of_a_volume_the_solver(d):
+    result = register_images(*heart(d)[:2])
+    name = {2: ("C-L2-3x1-w12", "short_axis.safetensors"), 3: ("TV-L1", None)}[d]
+    assert (result.method, result.weights) == name
+    still = vrnet.Transform(0 * result.transform.displacement, result.transform.grid)
+    motion = median_difference(found(d).transform, still, heart(d)[2])
+    assert median_difference(result.transform, found(d).transform, heart(d)[2]) < 0.4 * motion
+
+
+def test_motion_across_slices_is_none_in_the_world_either():
+    result = solved(*stack())
+    across = result.transform.grid.axes[:, 2]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() < 1e-4
+    assert np.linalg.norm(result.transform.displacement, axis=0).max() > 1
+
+
+def test_a_single_slice_stored_as_a_volume_is_a_slice():
+    fixed, moving = (one_slice(image) for image in heart(3)[:2])
+    result = solved(fixed, moving)
+    assert result.slice_axis == 2
+    flat = vrnet.register(fixed.array[..., 0], moving.array[..., 0], "TV-L1", spacing=fixed.grid.spacing[:2])
+    assert_allclose(result.transform.in_voxels()[:2, ..., 0], flat.field, atol=1e-4)
+    assert_allclose(result.warped.array[5:-5, 5:-5, 0], flat.warped[5:-5, 5:-5], atol=2e-3)
+
+
+def one_slice(image):
+    grid = image.grid
+    return Image(image.array[..., 20:21], Grid((*grid.shape[:2], 1), grid.spacing, grid.origin, grid.direction))
+
+
+def test_integer_images_are_registered_as_their_values(d):
+    fixed, moving, labels, _ = heart(d)
+    coded = [image.with_array((1000 * image.array).round().astype(np.int16)) for image in (fixed, moving)]
+    assert median_difference(solved(*coded).transform, found(d).transform, labels) < 0.1
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", ">i2", ">f4"])
+def test_every_number_type_is_registered(dtype):
+    fixed, moving = heart(2)[:2]
+    coded = [image.with_array((100 * image.array).astype(dtype)) for image in (fixed, moving)]
+    assert median_difference(solved(*coded).transform, found(2).transform, heart(2)[2]) < 0.5
+
+
+def test_files_are_taken_for_images(tmp_path):
+    for name, image in zip(("fixed", "moving"), heart(2)[:2], strict=True):
+        write_image(image, tmp_path / f"{name}.nii.gz")
+    result = solved(tmp_path / "fixed.nii.gz", str(tmp_path / "moving.nii.gz"))
+    assert median_difference(result.transform, found(2).transform, heart(2)[2]) < 0.05
+
+
+def test_rounding_in_a_header_does_not_change_how_a_stack_is_taken():
+    """1.2 x 1.2 x 3.6 mm is 2.9999999 times as thick as wide in single precision, and 3 times in double."""
+    shape = (24, 20, 5)
+    for spacing in ((1.2, 1.2, 3.6), tuple(float(np.float32(h)) for h in (1.2, 1.2, 3.6))):
+        assert slice_axis_of(Grid.plain(shape, spacing), "auto") == 2
+
+
+def test_where_moving_has_no_voxels_nothing_pulls_at_the_field(d):
+    """Moving without a margin gives the motion that the whole of it gives, and no more than that outside."""
+    fixed, moving, labels, _ = heart(d)
+    margin = 12 if d == 2 else 6
+    cut = (slice(margin, -margin),) * d
+    origin = moving.grid.points(np.full((1, d), float(margin)))[0]
+    array = moving.array[cut]
+    small = Image(array, Grid(array.shape, moving.grid.spacing, tuple(origin.tolist()), moving.grid.direction))
+    transform, whole = solved(fixed, small).transform, found(d).transform
+    assert median_difference(transform, whole, labels) < 0.2 * min(moving.grid.spacing)
+    assert np.abs(transform.displacement).max() < 1.5 * np.abs(whole.displacement).max()
+
+
+def test_to_a_model_of_images_scaled_each_alone_brightness_does_not_matter(d):
+    """Nor where moving has no voxels: fixed fills in there as bright as the model sees it."""
+    (fixed, moving, *_), seen = heart(d), []
+    part = Grid((SIZES[d][0] // 2, *SIZES[d][1:]), SPACING[d], moving.grid.origin, moving.grid.direction)
+    for gain in (1.0, 40.0):
+        flow = Flow()
+        half = Image(gain * moving.array[: SIZES[d][0] // 2] + gain, part)
+        model = Trained(card(d=d, spacing=SPACING[d], normalisation="each"), flow, "")
+        register_images(fixed, half, model, slices="together" if d == 3 else "auto")
+        seen.append([I[0, 0].numpy() for I in flow.seen[0][:2]])
+    for dark, bright in zip(*seen, strict=True):
+        assert_allclose(bright, dark, atol=1e-4)
+
+
+def test_matching_intensities_undoes_another_contrast(d):
+    fixed, moving, labels, _ = heart(d)
+    other = moving.with_array(30 + 500 * moving.array**0.8)
+    plain, match_histogram = (solved(fixed, other, match_intensities=match) for match in (False, True))
+    off, near = (median_difference(result.transform, found(d).transform, labels) for result in (plain, match_histogram))
+    assert near < 0.5 * off
+    assert match_histogram.warped.array.max() > 100, "the warped image keeps its own intensities"
+
+
+def test_slices_are_auto_each_or_together():
+    with pytest.raises(BadInput, match="auto, each or together"):
+        slice_axis_of(heart(3)[0].grid, "all")
+
+
+def test_images_far_apart_are_bad_input(d):
+    fixed, moving = heart(d)[:2]
+    away = Image(moving.array, Grid(moving.grid.shape, moving.grid.spacing, (9e3,) * d, moving.grid.direction))
+    with pytest.raises(BadInput, match="do not overlap"):
+        register_images(fixed, away)
+
+
+def test_an_image_and_a_volume_are_bad_input():
+    with pytest.raises(BadInput, match=r"2D and .* 3D"):
+        register_images(heart(2)[0], heart(3)[0])
+
+
+@pytest.mark.slow
+def test_the_uk_biobank_sample_registers_as_it_is(data_root):
+    folder = next(path for path in (data_root / "ukbb_sample").rglob("sa_ED.nii.gz")).parent
+    images = [read_image(folder / f"{name}.nii.gz") for name in ("sa_ED", "sa_ES", "label_sa_ED", "label_sa_ES")]
+    result = register_images(*images[:2])
+    warped = result.transform.apply_labels(images[3])
+    for label in (1, 2, 3):
+        before, after = (
+            2 * ((images[2].array == label) & (other.array == label)).sum()
+            / ((images[2].array == label).sum() + (other.array == label).sum())
+            for other in (images[3], warped)
+        )  # fmt: skip
+        assert after > before + 0.1
+    assert (result.method, result.slice_axis) == ("C-L2-3x1-w12", 2)
+    assert np.abs(result.warped.array - images[0].array).mean() < 0.6 * np.abs(images[1].array - images[0].array).mean()
+
+
+def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
+    """TV-L1 as if it were a model that works at 1.3 times the spacing of the images: the motion of TV-L1, in mm."""
+    solver, h = vrnet.parse("TV-L1").build(d), tuple(1.3 * h for h in SPACING[d])
+    fixed, moving, labels, _ = heart(d)
+    result = register_images(fixed, moving, vrnet.Trained(card("R-L1-1x1", d, h), solver, "w.safetensors"))
+    still = vrnet.Transform(0 * result.transform.displacement, result.transform.grid)
+    motion = median_difference(found(d).transform, still, labels)
+    assert motion > SPACING[d][0]
+    assert median_difference(result.transform, found(d).transform, labels) < 0.25 * motion
+    assert (result.method, result.weights) == ("R-L1-1x1", "w.safetensors")
+    assert found(d).weights is None
+
+
+@pytest.mark.parametrize("slices", ["auto", "each"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_a_2d_model_takes_slices_however_thin_in_the_plane_of_best_resolution(slices, order):
+    """Slices 4 mm apart with voxels of 3 mm, that lie across the last axis and across the first."""
+    images = [reoriented(thick(image, 4.0), list(order), (False,) * 3) for image in heart(3)[:2]]
+    result = register_images(*images, trained(spacing=(3.0, 3.0)), slices=slices)
+    assert result.slice_axis == order.index(2)
+    across = result.transform.grid.axes[:, result.slice_axis]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() < 1e-4
+    assert np.abs(result.transform.displacement).max() > 0.3
+
+
+def test_a_3d_model_takes_a_thick_stack_together():
+    result = register_images(*stack(), trained(d=3, spacing=(3.0, 3.0, 12.0)))
+    assert result.slice_axis is None
+    across = result.transform.grid.axes[:, 2]
+    assert np.abs(np.einsum("i,i...->...", across, result.transform.displacement)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("images", "model", "slices", "words"),
+    [(3, 2, "together", "2D model: register slices one by one"), (3, 3, "each", "3D model: give it volumes"),
+     (2, 3, "auto", "3D model: give it volumes"), (2, 3, "together", "3D model"), (2, 2, "each", "no slices")],
+)  # fmt: skip
+def test_a_model_that_does_not_fit_the_images_is_refused_in_one_line(images, model, slices, words):
+    with pytest.raises(BadInput, match=words) as raised:
+        register_images(*heart(images)[:2], trained(d=model, spacing=SPACING[model]), slices=slices)
+    assert len(str(raised.value).splitlines()) == 1
