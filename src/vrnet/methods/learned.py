@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,7 @@ DATA_STEPS = {"L1": l1_step, "L2": l2_step}
 STEPS = {"paper": Step, "released": ReleasedStep}
 
 
+@runtime_checkable
 class Learned(Trainable, Protocol):
     """What all learned methods have in common."""
 

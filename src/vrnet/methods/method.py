@@ -1,7 +1,7 @@
 """What others need to know of a method. Nobody outside this folder asks for its type."""
 
 from dataclasses import fields
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ class LossTerms(NamedTuple):
     alpha: float | None = None
 
 
+@runtime_checkable
 class Method(Protocol):
     """A frozen dataclass: its fields are its parameters, and str(method) is its name, which parses back to it."""
 
@@ -94,6 +95,7 @@ class Method(Protocol):
         return self
 
 
+@runtime_checkable
 class Trainable(Method, Protocol):
     """A learned method without weights: training builds a fresh model of it."""
 

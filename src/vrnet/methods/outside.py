@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
 Iterations = tuple[int, ...]
 
 
+@runtime_checkable
 class Outside(Method, Protocol):
     """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
 
