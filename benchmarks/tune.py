@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from vrnet import parse
-from vrnet.app.cohort import Source
+from vrnet.data.source import Source
 from vrnet.evaluation.cohort import measured, summarise
 from vrnet.methods.outside import at
 

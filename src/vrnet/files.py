@@ -1,9 +1,15 @@
-"""Where results go: asked before the work, written whole or not at all."""
+"""Files: checked before the work, written whole or not at all; rows of CSV files; JSON."""
 
+import csv
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+
+import numpy as np
 
 from vrnet.errors import BadInput
 
@@ -55,3 +61,53 @@ def check_file(path: Path, kinds: tuple[str, ...]) -> None:
     if not path.name.endswith(kinds):
         raise BadInput(f"{path.name} has no ending that can be written: choose one of {', '.join(kinds)}")
     check_folder(path.parent)
+
+
+Row = dict[str, Any]
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+
+
+def read_rows(path: Path, form: str) -> list[dict[str, str]]:
+    """The rows of a CSV file, {column: value}; `form` is how it should look, for the message if there is none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            columns, rows = reader.fieldnames or [], list(reader)
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no {path}: write one with {form}") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
+    for mark, called in OTHER_SEPARATORS.items():
+        if any(mark in column for column in columns):
+            raise BadInput(f"the columns of {path} are separated by {called}: separate them by commas")
+    return [{(key or "").strip(): str(value or "").strip() for key, value in row.items()} for row in rows]
+
+
+def write_rows(found: list[Row], path: Path) -> None:
+    """metrics.csv: a row a subject."""
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns_of(found))
+        writer.writeheader()
+        writer.writerows(found)
+
+
+def columns_of(found: list[Row]) -> list[str]:
+    """Those that any subject has: some may have labels, and others none."""
+    return list(dict.fromkeys(key for row in found for key in row))
+
+
+def write_json(metrics: dict[str, Any], path: Path) -> None:
+    """Strict JSON: a measure that has no value is null."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(json_ready(metrics), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def json_ready(value: Any) -> Any:
+    """The same in what strict JSON can say: NumPy's numbers and arrays are Python's, and NaN and ±∞ are None."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

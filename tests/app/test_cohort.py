@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tests.data.making import heart, random_sample, write_acdc, write_splits
 from tests.models import trained
 from vrnet import Grid, Image, cli, write_image
-from vrnet.app.cohort import quick
+from vrnet.evaluation.cohort import quick
 from vrnet.methods.weights import load_weights
 from vrnet.phantom import phantom
 from vrnet.training.settings import PRESETS

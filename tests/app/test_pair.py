@@ -9,8 +9,9 @@ from tests.data.test_acdc import root  # noqa: F401
 from tests.evaluation.test_cohort import pairs_of
 from tests.models import card, saved, trained
 from vrnet import BadInput, Image, Trained, demo, load_method, parse, write_image
-from vrnet.app.cohort import run_cohort
-from vrnet.app.pair import Case, outcome, point_error, read_case, run, transform_of, write_json
+from vrnet.app.pair import Case, outcome, point_error, read_case, run, transform_of
+from vrnet.evaluation.cohort import run_cohort
+from vrnet.files import write_json
 from vrnet.images.points import Points
 from vrnet.methods.learned import learned
 from vrnet.phantom import phantom

@@ -8,13 +8,13 @@ import torch
 
 from tests.data.test_acdc import root  # noqa: F401
 from vrnet import BadInput, parse
-from vrnet.app.cohort import run_cohort
 from vrnet.data import acdc
 from vrnet.data.acdc import ACDC
 from vrnet.data.phantoms import Phantoms
 from vrnet.data.prepared import PreparedSplit
-from vrnet.evaluation.cohort import measured, summarise, write_rows
+from vrnet.evaluation.cohort import measured, run_cohort, summarise
 from vrnet.evaluation.metrics import contour_hausdorff, dice
+from vrnet.files import write_rows
 
 COLUMNS = (
     "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "

@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING
-from vrnet.evaluation.pair import json_ready, overlap, regularity, similarity, target_registration_error
+from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.files import json_ready
 
 MEASURES = ["dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"]
 

@@ -2,8 +2,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.app.cohort import Source
 from vrnet.data.prepared import prepared
+from vrnet.data.source import Source
 from vrnet.paper.budget import BUDGETS, small
 from vrnet.paper.making import PaperRequest
 from vrnet.paper.study import Study

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputed import compare, compare_times, rows_of
-from vrnet.app.cohort import Source
+from vrnet.data.source import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small
 from vrnet.paper.figures import FIGURES

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from vrnet.fields import stencil_determinants, warp, warp_labels
-from vrnet.phantom.motion import Motion, Phantom, phantom, points
 from vrnet.phantom.anatomy import Chance, Heart
+from vrnet.phantom.motion import Motion, Phantom, phantom, points
 
 RV, MYO, LV = 1, 2, 3
 CUT, COARSE, VOLUME = ((160, 160), 1.8), ((96, 96), 3.0), ((64, 64, 48), 2.4)

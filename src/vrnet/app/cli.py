@@ -30,7 +30,7 @@ from vrnet.provenance import __version__
 from vrnet.registration.images import Slices
 
 if TYPE_CHECKING:
-    from vrnet.app.cohort import Source
+    from vrnet.data.source import Source
 
 app = tyro.extras.SubcommandApp()
 Device = Literal["auto", "cpu", "cuda"]
@@ -304,7 +304,7 @@ def evaluate(
             raise BadInput(
                 "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
             )
-        from vrnet.app.cohort import Source
+        from vrnet.data.source import Source
 
         source = Source(data, root, split_file, cache, skip_broken)
         return evaluate_cohort(method, weights, source, split, out, device)
@@ -312,8 +312,8 @@ def evaluate(
         raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
     if (fixed_points is None) != (moving_points is None):
         raise BadInput("points of one image only: give both --fixed-points and --moving-points")
-    from vrnet.app.pair import notes, outcome, point_error, read_case, transform_of, write_json
-    from vrnet.files import check_file
+    from vrnet.app.pair import notes, outcome, point_error, read_case, transform_of
+    from vrnet.files import check_file, write_json
     from vrnet.images.points import read_points
 
     if out is not None:
@@ -339,7 +339,7 @@ def evaluate_cohort(
     method: str, weights: Path | None, source: "Source", split: str, out: Path | None, device: str
 ) -> None:
     """A method on every subject of a split."""
-    from vrnet.app.cohort import run_cohort
+    from vrnet.evaluation.cohort import run_cohort
     from vrnet.methods.names import choose
 
     if out is None:
@@ -375,7 +375,7 @@ def prepare(
         skip_broken: Go on without the subjects that cannot be used; otherwise all of them are named, and nothing is
             done.
     """
-    from vrnet.app.cohort import Source, pack
+    from vrnet.data.source import Source, pack
 
     with stages() as stage:
         parts = pack(Source(data, root, split_file, cache, skip_broken), out, stage, say)
@@ -441,8 +441,9 @@ def train(
         cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
         skip_broken: Go on without the subjects that cannot be used.
     """
-    from vrnet.app.cohort import USES, Source, splits, trainable
+    from vrnet.data.source import USES, Source, splits
     from vrnet.devices import find_device
+    from vrnet.methods.names import trainable
     from vrnet.training.fit import fit, is_first_process
     from vrnet.training.run import Run
     from vrnet.training.settings import settings
@@ -521,7 +522,7 @@ def paper(
         cache: Where prepared subjects are kept; ~/.cache/vrnet if not given.
         skip_broken: Go on without the subjects that cannot be used.
     """
-    from vrnet.app.cohort import Source
+    from vrnet.data.source import Source
     from vrnet.paper.making import PaperRequest, make_figure, make_table
 
     source = Source(data, root, split_file, cache, skip_broken)

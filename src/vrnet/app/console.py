@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.app.pair import Stage
+from vrnet.progress import Stage
 from vrnet.report.measures import Row, by_structure, number, summary
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.evaluation.pair import json_ready, overlap, regularity, similarity, target_registration_error
-from vrnet.files import atomic_write, check_folder
+from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.files import check_folder, write_json
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
@@ -20,12 +19,12 @@ from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
+from vrnet.progress import Stage
 from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, suited
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
 
-Stage = Callable[[str], Callable[[float], None]]
 OUTPUTS = ("warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json", "report.html", "overview.png")
 
 
@@ -191,12 +190,6 @@ def notes(case: Case, metrics: dict[str, Any]) -> list[str]:
     if (case.fixed_labels is None) != (case.moving_labels is None):
         found.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return found
-
-
-def write_json(metrics: dict[str, Any], path: Path) -> None:
-    """Strict JSON: a measure that has no value is null."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(json_ready(metrics), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Mapping[str, str]) -> list[Path]:

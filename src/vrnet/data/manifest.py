@@ -17,9 +17,10 @@ from vrnet.data.layout import batched, common_grid, common_shape, common_spacing
 from vrnet.data.reading import check_overlap, read_labels, read_shown
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.short_axis import varied
-from vrnet.data.splits import check_unique, members, read_rows
+from vrnet.data.splits import check_unique, members
 from vrnet.data.volumes import scaled
 from vrnet.errors import BadInput
+from vrnet.files import read_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import WRITTEN, quiet, read_image

@@ -1,14 +1,13 @@
 """Who is trained on and who is measured: a file with a line a subject."""
 
-import csv
 from collections import Counter
 from pathlib import Path
 
 from vrnet.errors import BadInput
+from vrnet.files import read_rows
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
 SUBJECT = "subject", "patient"
-OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 
 
 def listed(path: Path, split: str) -> list[str]:
@@ -35,22 +34,6 @@ def read_splits(path: Path) -> dict[str, str]:
         raise BadInput(f"{path} does not say who is in which split: give it {FORMAT}")
     check_unique([row[column] for row in rows], path)
     return {row[column]: row["split"] for row in rows}
-
-
-def read_rows(path: Path, form: str) -> list[dict[str, str]]:
-    """The rows of a CSV file, {column: value}; `form` is how it should look, for the message if there is none."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            columns, rows = reader.fieldnames or [], list(reader)
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no {path}: write one with {form}") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
-    for mark, called in OTHER_MARKS.items():
-        if any(mark in column for column in columns):
-            raise BadInput(f"the columns of {path} are separated by {called}: separate them by commas")
-    return [{(key or "").strip(): str(value or "").strip() for key, value in row.items()} for row in rows]
 
 
 def check_unique(names: list[str], path: Path) -> None:

@@ -1,7 +1,6 @@
 """A method on a cohort: a row a subject, then the mean and standard deviation of every column."""
 
-import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,15 +10,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
+from vrnet.devices import capture_graph, find_device, threads_for
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.pair import regularity_of
 from vrnet.fields import warp_labels, zeros
-from vrnet.files import atomic_write
-from vrnet.variational.cascade import Spacing
-
-Row = dict[str, Any]
-Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
+from vrnet.files import Row, check_folder, columns_of, write_json, write_rows
+from vrnet.methods.method import Method
+from vrnet.progress import Stage
+from vrnet.variational.cascade import Initializer
 
 
 def measured(sample: Sample, find: Initializer, structures: Mapping[str, int], device: str = "cpu") -> Row:
@@ -79,11 +79,6 @@ def present(values: Iterable[float]) -> list[float]:
     return [value for value in values if not np.isnan(value)]
 
 
-def columns_of(found: list[Row]) -> list[str]:
-    """Those that any subject has: some may have labels, and others none."""
-    return list(dict.fromkeys(key for row in found for key in row))
-
-
 def summarise(found: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
     rows = [{key: value for key, value in row.items() if key != "subject"} for row in found]
@@ -91,9 +86,32 @@ def summarise(found: list[Row]) -> dict[str, dict[str, float]]:
     return {key: {"mean": float(np.mean(column)), "std": float(np.std(column))} for key, column in values.items()}
 
 
-def write_rows(found: list[Row], path: Path) -> None:
-    """metrics.csv: a row a subject."""
-    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns_of(found))
-        writer.writeheader()
-        writer.writerows(found)
+def run_cohort(stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu") -> dict[str, Any]:
+    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
+    check_folder(folder, ("metrics.csv", "summary.json"))
+    there, first, found, before = find_device(device), pairs.samples[0], [], []
+    ready = method.resolve(len(first.spacing), first.spacing)
+    find = quick(ready, first, there)
+    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
+    for done, sample in enumerate(pairs.samples, start=1):
+        with threads_for(ready.is_network, sample.fixed[0].numel()):
+            found.append(measured(sample, find, pairs.structures, there.type))
+            before.append(unregistered(sample, pairs.structures))
+        tick(done / len(pairs.samples))
+    what = {"method": str(ready), "weights": ready.weights, "data": pairs.data, "split": pairs.split}
+    summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarise(found)}
+    summary["before"] = summarise(before)
+    write_rows(found, folder / "metrics.csv")
+    write_json(summary, folder / "summary.json")
+    return summary
+
+
+def quick(method: Method, sample: Sample, device: torch.device) -> Initializer:
+    """What finds the field of a pair; a network on a GPU is recorded once, since all pairs have one shape."""
+    find = method.build(len(sample.spacing), device)
+    if device.type != "cuda" or not method.is_network or method.is_random:
+        return find
+    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
+    with torch.inference_mode():
+        replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
+    return lambda I0, I1, spacing: replay(I0, I1).clone()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import partial
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,14 +113,3 @@ def mean(values: Iterable[float]) -> float:
     """Their mean; NaN if there are none."""
     listed = list(values)
     return float(np.mean(listed)) if listed else np.nan
-
-
-def json_ready(value: Any) -> Any:
-    """The same in what strict JSON can say: NumPy's numbers and arrays are Python's, and NaN and ±∞ are None."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_ready(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import cast
 
 from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
 from vrnet.methods.default import SHORT_AXIS, Default, short_axis
 from vrnet.methods.identity import Identity
 from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, recognised
-from vrnet.methods.method import Method
+from vrnet.methods.method import Method, Trainable
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.parameters import Parameter
 from vrnet.methods.trained import load_method
@@ -103,3 +104,11 @@ def ready(method: object) -> Method:
 def missing(method: Method) -> str | None:
     """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package
+
+
+def trainable(name: str) -> Trainable:
+    """The learned method of a name, or BadInput if there is nothing to train."""
+    found = parse(name)
+    if not found.is_trainable:
+        raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
+    return cast(Trainable, found)

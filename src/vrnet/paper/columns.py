@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.evaluation.cohort import Row, columns_of
+from vrnet.files import Row, columns_of
 from vrnet.methods.method import Method
 from vrnet.paper.budget import SHAPES, SPACINGS, Budget
 from vrnet.paper.runtime import seconds

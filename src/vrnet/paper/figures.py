@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vrnet.evaluation.cohort import Row
+from vrnet.files import Row
 from vrnet.paper.columns import title_of
 from vrnet.paper.pictures import COMPARED, denoising, visual
 from vrnet.paper.study import Entry, Study

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrnet.app.cohort import PACK, Source
-from vrnet.app.pair import Stage
 from vrnet.data.prepared import prepared
+from vrnet.data.source import PACK, Source
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import write_rows
+from vrnet.files import write_rows
 from vrnet.paper.budget import BUDGETS, DIMENSIONS, Budget
 from vrnet.paper.figures import FIGURES
 from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Split, Study
 from vrnet.paper.tables import TABLES, runtime_sheet, sheet, write
+from vrnet.progress import Stage
 from vrnet.report.figures import save
 
 RUNTIME = "runtime"

@@ -8,8 +8,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.sample import Sample
-from vrnet.evaluation.cohort import Row
 from vrnet.fields import warp, warp_labels
+from vrnet.files import Row
 from vrnet.methods.method import Method
 from vrnet.paper.study import Study
 from vrnet.report.colours import label_colours, motion_colours

@@ -10,12 +10,12 @@ from typing import cast
 import torch
 from torch import nn
 
-from vrnet.app.pair import write_json
 from vrnet.devices import capture_graph, channels_last, few_threads, synchronise
-from vrnet.evaluation.cohort import Initializer
+from vrnet.files import write_json
 from vrnet.methods.method import Method
 from vrnet.paper.study import hardware, versions
 from vrnet.phantom import phantom
+from vrnet.variational.cascade import Initializer
 
 FOLDER, MOST = "runtime", 20
 """Where times are kept; pairs at most."""

@@ -17,18 +17,18 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from vrnet.app.cohort import run_cohort
-from vrnet.app.pair import Stage, write_json
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import Row
+from vrnet.evaluation.cohort import run_cohort
+from vrnet.files import Row, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing, parse
 from vrnet.methods.parameters import value_in
 from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
+from vrnet.progress import Stage
 from vrnet.provenance import __version__
 from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, as_json, best_row
 from vrnet.training.run import Row as Validation

@@ -5,7 +5,6 @@ from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from vrnet.app.pair import Stage
 from vrnet.files import atomic_write
 from vrnet.methods.learned import PAPER
 from vrnet.methods.method import Trainable
@@ -15,6 +14,7 @@ from vrnet.paper.runtime import machines
 from vrnet.paper.sheet import Sheet
 from vrnet.paper.study import Entry, Study
 from vrnet.paper.values import Published, published
+from vrnet.progress import Stage
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
 IN_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")

@@ -15,13 +15,13 @@ from vrnet.fields import determinant, jacobian, warp, warp_labels
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
+from vrnet.progress import Progress
 from vrnet.registration.checks import check_axes, check_spacing, checked, tensor
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.descent import Solver
 from vrnet.variational.progress import watching
 
 Array = TypeVar("Array", NDArray[Any], Tensor)
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -19,7 +19,8 @@ from vrnet.images.resample import coverage, match_histogram, resample_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
-from vrnet.registration.arrays import Progress, register, spacing_within
+from vrnet.progress import Progress
+from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
 
 Slices = Literal["auto", "each", "together"]

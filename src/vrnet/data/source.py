@@ -1,23 +1,16 @@
-"""Data sets in, tables and models out: what `vrnet prepare`, `vrnet train` and `vrnet evaluate --data` share."""
+"""Where pairs come from: a data set by its name, or one prepared in a file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
 
-import torch
-
-from vrnet.app.pair import Stage, write_json
 from vrnet.data.dataset import Dataset, dataset
 from vrnet.data.prepared import PreparedSplit, load_pack, prepared, save_pack
-from vrnet.data.sample import Purpose, Sample
-from vrnet.devices import capture_graph, find_device, threads_for
+from vrnet.data.sample import Purpose
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import Initializer, measured, summarise, unregistered, write_rows
-from vrnet.files import check_file, check_folder
-from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import parse
+from vrnet.files import check_file
+from vrnet.progress import Stage
 
 PACK = ".npz"
 Use = tuple[str, Purpose]
@@ -86,42 +79,3 @@ def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -
     stage(f"writing {path}")
     save_pack(parts, path)
     return parts
-
-
-def trainable(name: str) -> Trainable:
-    """The learned method of a name, or BadInput if there is nothing to train."""
-    found = parse(name)
-    if not found.is_trainable:
-        raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
-    return cast(Trainable, found)
-
-
-def run_cohort(stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu") -> dict[str, Any]:
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
-    check_folder(folder, ("metrics.csv", "summary.json"))
-    there, first, found, before = find_device(device), pairs.samples[0], [], []
-    ready = method.resolve(len(first.spacing), first.spacing)
-    find = quick(ready, first, there)
-    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
-    for done, sample in enumerate(pairs.samples, start=1):
-        with threads_for(ready.is_network, sample.fixed[0].numel()):
-            found.append(measured(sample, find, pairs.structures, there.type))
-            before.append(unregistered(sample, pairs.structures))
-        tick(done / len(pairs.samples))
-    what = {"method": str(ready), "weights": ready.weights, "data": pairs.data, "split": pairs.split}
-    summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarise(found)}
-    summary["before"] = summarise(before)
-    write_rows(found, folder / "metrics.csv")
-    write_json(summary, folder / "summary.json")
-    return summary
-
-
-def quick(method: Method, sample: Sample, device: torch.device) -> Initializer:
-    """What finds the field of a pair; a network on a GPU is recorded once, since all pairs have one shape."""
-    find = method.build(len(sample.spacing), device)
-    if device.type != "cuda" or not method.is_network or method.is_random:
-        return find
-    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
-    with torch.inference_mode():
-        replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
-    return lambda I0, I1, spacing: replay(I0, I1).clone()
