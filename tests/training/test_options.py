@@ -30,22 +30,10 @@ def test_without_options_nothing_is_changed():
 
 
 def test_options_are_read_as_the_types_of_the_settings():
-    words = [
-        "--steps",
-        "7",
-        "--rate",
-        "1e-3",
-        "--precision",
-        "float32",
-        "--recompute",
-        "no",
-        "--similarity",
-        "L2",
-        "--validate-every",
-        "3",
-    ]
+    numbers, name = ("--steps", "7", "--rate", "1e-3", "--validate-every", "3"), ("--similarity", "L2")
+    choices = "--precision", "float32", "--recompute", "no"
     changes = {"steps": 7, "rate": 1e-3, "precision": "float32", "recompute": False}
-    assert given(read(*words)) == changes | {"similarity": "L2", "validate_every": 3}
+    assert given(read(*numbers, *name, *choices)) == changes | {"similarity": "L2", "validate_every": 3}
     assert given(read("--no-augment")) == {"augmentation": None}
 
 
