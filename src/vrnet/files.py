@@ -2,8 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, repeat
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -69,18 +70,30 @@ OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
     """The rows of a CSV file, {column: value}; `form` is how it should look, for the message if there is none."""
+    return list(iterate_rows(path, form))
+
+
+def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file one by one, as `read_rows` gives them, for files too long to be held."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            columns, rows = reader.fieldnames or [], list(reader)
+            reader = csv.reader(file)
+            columns = [name.strip() for name in next(reader, [])]
+            check_separator(columns, path)
+            for cells in reader:
+                if cells:  # a blank line is no row; cells that are missing are empty
+                    yield dict(zip(columns, chain(map(str.strip, cells), repeat("")), strict=False))
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
+
+
+def check_separator(columns: Sequence[str], path: Path) -> None:
+    """BadInput if another mark than a comma stands between columns."""
     for mark, called in OTHER_SEPARATORS.items():
         if any(mark in column for column in columns):
             raise BadInput(f"the columns of {path} are separated by {called}: separate them by commas")
-    return [{(key or "").strip(): str(value or "").strip() for key, value in row.items()} for row in rows]
 
 
 def write_rows(found: list[Row], path: Path) -> None:

@@ -180,7 +180,7 @@ class Study:
 
     def _check_subjects(self, entries: Sequence[Entry]) -> None:
         """BadInput where what is there was measured on others than those at hand."""
-        names = [sample.name for sample in self.test.samples]
+        names = self.test.names
         for entry in entries:
             if self.has(entry) and self.config(entry)["subjects"] != names:
                 raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose --out")
@@ -236,7 +236,7 @@ class Study:
         device = self.device if entry.training is not None else "cpu"
         summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
-        config["subjects"] = [sample.name for sample in self.test.samples]
+        config["subjects"] = self.test.names
         config["settings"] = settings_of(entry.method, self.d)
         if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrnet.data.volumes import scaled
+from vrnet.data.protocols import rescale_images
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -73,7 +73,7 @@ def register_images(
     if match_intensities:
         moving = match_histogram(moving, fixed)
     if chosen.scaling == "each":
-        fixed, moving = (scaled(image)[0] for image in (fixed, moving))  # before either fills the other's gaps
+        fixed, moving = (rescale_images(image)[0] for image in (fixed, moving))  # before either fills the other's gaps
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     found = register(
         np.flip(I0, backward),

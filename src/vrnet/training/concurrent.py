@@ -77,6 +77,7 @@ def fit_concurrently(
     others to finish; then BadInput names it. `watch` hears which part of all steps is done."""
     fabric = launched(device, 1, 1, jobs[0].settings)
     pairs = Pairs.of(train).near(fabric.device)
+    val = val.load()  # every run validates on it, many times
     lanes = [begun(job, fabric, pairs, train, val) for job in jobs]
     failed: dict[Path, str] = {}
     with asked_to_stop() as is_asked:

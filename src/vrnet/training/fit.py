@@ -88,7 +88,7 @@ def fit(
     fabric.barrier()
     with asked_to_stop() as is_asked, own_stream(fabric.device):
         trainer = Trainer(fabric, method, pairs.near(fabric.device), settings)
-        course = TrainingLoop(trainer, val, run, card_of(method, train, settings))
+        course = TrainingLoop(trainer, val.load(), run, card_of(method, train, settings))
         return course.go(watch, is_asked)
 
 
@@ -244,7 +244,7 @@ def is_first_process() -> bool:
 
 def described(method: Trainable, train: PreparedSplit, val: PreparedSplit, settings: Training) -> dict[str, Any]:
     """config.json: all that makes the run what it is."""
-    parts = {part.split: [sample.name for sample in part.samples] for part in (train, val)}
+    parts = {part.split: part.names for part in (train, val)}
     return {
         "method": str(method),
         "dimension": train.samples[0].fixed.dim() - 2,

@@ -26,7 +26,7 @@ class Pairs:
     @classmethod
     def of(cls, prepared: PreparedSplit) -> "Pairs":
         """Those of a split: within each subject or, where subjects are compared, of every image with every other."""
-        samples = prepared.samples
+        samples = list(prepared.samples)
         if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
             raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
         fixed, which = distinct([image for sample in samples for image in sample.fixed])
