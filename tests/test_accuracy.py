@@ -33,7 +33,8 @@ def test_the_model_in_the_box_leaves_less_than_a_third_of_the_error_on_phantoms(
 @pytest.fixture(scope="module")
 def hearts(data_root):
     """The 20 test subjects of ACDC."""
-    return [acdc.prepare(folder) for folder in acdc.subjects(data_root / "acdc", "test")]
+    data = acdc.ACDC(data_root / "acdc")
+    return [data.prepare(name, "evaluation") for name in data.subjects("test")]
 
 
 def scores(name, hearts):

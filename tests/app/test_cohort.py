@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.data.making import heart, random_sample, write_acdc, write_splits
+from tests.data.conftest import heart, random_sample, write_acdc, write_splits
 from tests.models import trained
 from vrnet import Grid, Image, cli, write_image
 from vrnet.evaluation.cohort import quick

@@ -30,7 +30,7 @@ def pairs_of(root):  # noqa: F811
 
 
 def test_a_subject_s_score_is_the_mean_of_its_slices(root):  # noqa: F811
-    sample = acdc.prepare(root / "patient001")
+    sample = ACDC(root).prepare("patient001", "evaluation")
     row = measured(sample, parse("identity").build(2), acdc.STRUCTURES)
     pairs = list(zip(sample.fixed_labels[:, 0].numpy(), sample.moving_labels[:, 0].numpy(), strict=True))
     assert row["dice_Myo"] == pytest.approx(np.mean([dice(a == 2, b == 2) for a, b in pairs]))
@@ -47,7 +47,7 @@ def test_methods_get_one_pair_at_a_time_with_its_spacing(root):  # noqa: F811
         seen.append((tuple(I0.shape), spacing))
         return torch.zeros(1, 2, 160, 160)
 
-    measured(acdc.prepare(root / "patient001"), find, acdc.STRUCTURES)
+    measured(ACDC(root).prepare("patient001", "evaluation"), find, acdc.STRUCTURES)
     assert seen == [((1, 1, 160, 160), (1.8, 1.8))] * 3
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class PreparedSplit:
 
     data: str
     split: str
-    samples: Sequence[Sample]
+    samples: StoredSamples | tuple[Sample, ...]
     """Read from disk one by one, each time they are asked for, unless `load` put them in memory."""
     structures: Mapping[str, int]
     """{"LV": 3, ...}: what the labels mean."""

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
@@ -39,18 +39,19 @@ HASH_DIGITS = 16
 PACK_SUFFIX = ".npz"
 INDEX = "index"
 Arrays = Mapping[str, Shaped[ndarray, "..."]]
-Part = tuple[dict[str, Any], Sequence[Sample]]
-"""What a pack says of a split, and the samples of the split."""
 
 
-class StoredSamples(Sequence[Sample]):
-    """Samples of known names, each read when it is asked for; none is held."""
+class StoredSamples:
+    """A sequence of samples of known names, each read when it is asked for; none is held."""
 
     def __init__(self, names: Sequence[str], read: Callable[[str], Sample]) -> None:
         self.names, self.read = tuple(names), read
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return map(self.read, self.names)
 
     @overload
     def __getitem__(self, key: int) -> Sample: ...
@@ -60,6 +61,10 @@ class StoredSamples(Sequence[Sample]):
         if isinstance(key, slice):
             return StoredSamples(self.names[key], self.read)
         return self.read(self.names[key])
+
+
+Part = tuple[dict[str, Any], StoredSamples | tuple[Sample, ...]]
+"""What a pack says of a split, and the samples of the split."""
 
 
 def arrays_of(sample: Sample) -> Arrays:
