@@ -125,7 +125,7 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     pairs = Source(given.data, given.root).split("val", "evaluation", lambda name: lambda done: None, print)
-    pairs = replace(pairs, samples=pairs.samples[: given.subjects])
+    pairs = replace(pairs, samples=pairs.samples[: given.subjects]).load()
     best = [tuned(name, pairs, given.out) for name in given.methods]
     for rows in best:
         print("\nbest last:", *map(line_of, rows), sep="\n")

@@ -189,7 +189,7 @@ def test_columns_of_the_owner_s_own_are_passed_over(tmp_path):
 
 
 def write_long_listing(folder, rows=100_000):
-    """As of a cohort, one folder per subject; only the first image is there."""
+    """A file like that of a cohort, one folder per subject; only the first image is there."""
     (folder / "1000000").mkdir()
     write(folder / "1000000" / "sa_ED.nii.gz", noise(16, 16, 16), np.eye(4))
     parts = "sa_ED", "sa_ES", "label_sa_ED", "label_sa_ES"

@@ -14,7 +14,7 @@ STACK = Grid.plain((20, 16, 6), (1.5, 1.5, 9.0))
 
 
 def on_file_s_grid(array):
-    """As the file with the affine would be read: in LPS."""
+    """The image that a file with the affine would be read as: in LPS."""
     to_lps = np.diag([-1.0, -1, 1])
     direction = to_lps @ AFFINE[:3, :3] / SPACING
     origin = to_lps @ AFFINE[:3, 3]
@@ -103,7 +103,7 @@ def test_padding_repeats_the_border_of_images_and_is_no_label(pair):
 
 
 def test_both_volumes_share_one_scaling_whatever_is_padded(pair):
-    """It ends at the percentiles of what the files hold, so that twice as bright stays twice as bright."""
+    """The scaling ends at the percentiles of what the files hold, so that twice as bright stays twice as bright."""
     values = np.stack([image.array for image in pair])
     low, high = np.percentile(values, (1, 99))
     for size in (6, 30):

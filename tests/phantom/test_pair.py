@@ -34,7 +34,7 @@ def millimetres(p: Phantom) -> Tensor:
 
 
 def thickness(labels: Tensor) -> float:
-    """Of a ring with the areas of Myo and LV, in voxels."""
+    """Thickness of a ring with the areas of Myo and LV, in voxels."""
     cavity, wall = size(labels, LV), size(labels, MYO)
     return float(((cavity + wall) / torch.pi) ** 0.5 - (cavity / torch.pi) ** 0.5)
 

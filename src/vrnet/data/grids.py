@@ -60,7 +60,7 @@ def common_shape(grids: Sequence[Grid], spacing: tuple[float, ...]) -> tuple[int
 
 
 def _along_registered_axes(own: Grid, values: Sequence[float]) -> list[float]:
-    """Of one value per axis, those of the axes that are registered along."""
+    """The values of the axes that are registered along, out of one value per axis."""
     return [value for axis, value in enumerate(values) if axis != own.stacked_across]
 
 

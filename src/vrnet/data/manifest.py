@@ -32,7 +32,7 @@ FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
 MIN_SIMILARITY = 0.8
-"""Of a column's name to one of COLUMNS, from 0 to 1, to be taken for a slip of the pen."""
+"""From 0 to 1: a column whose name is so similar to one of COLUMNS is taken for a misspelling."""
 PATH_SEPARATOR = "\0"
 """A character that no path can have."""
 MAX_HEADERS = 1000
@@ -157,10 +157,12 @@ class Manifest:
         return found
 
     def fixed_files(self) -> Iterator[Path]:
+        """The fixed images that rows name, in the order of the file."""
         names = (Pair.split(joined).fixed for joined in self.pairs.values())
         return (self.root.parent / name for name in names if name)
 
     def nothing_readable(self) -> BadInput:
+        """The error to raise where no fixed image can be read."""
         where = f"its paths are relative to {self.root.parent}"
         return BadInput(f"no fixed image that {self.root} lists can be read: {where}")
 

@@ -19,7 +19,7 @@ class Phantoms:
     name: str = "phantom"
     shape: tuple[int, ...] = (160, 160)
     spacing: float = 1.8
-    """Of every axis, in mm."""
+    """Edge of a voxel along every axis, in mm."""
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
     """Patients of each split."""
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ class SampleCache:
             return {}
         names = "\n".join(self.files[subject] for subject in samples.names)
         place = self.folder / f"structures-{hashlib.sha256(names.encode()).hexdigest()[: store.HASH_DIGITS]}.json"
-        if exists(place):
+        with suppress(OSError, ValueError):  # not there yet, or damaged
             return json.loads(place.read_text(encoding="utf-8"))
         values = sorted(set().union(*(label_values(sample) for sample in samples)) - {0})
         write_json(found := {str(value): value for value in values}, place)
