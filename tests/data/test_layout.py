@@ -3,7 +3,7 @@ import pytest
 
 from vrnet import Grid
 from vrnet.data.layout import batched, common_grid, common_shape, common_spacing, dimension
-from vrnet.registration.images import slice_axis_of
+from vrnet.registration.images import choose_slice_axis
 
 PICTURE, VOLUME = Grid.plain((50, 40), (1.0, 1.0)), Grid.plain((30, 40, 50), (1.0, 1.2, 1.0))
 STACK = Grid.plain((9, 60, 50), (8.0, 1.367, 1.367))
@@ -14,7 +14,7 @@ grids = pytest.mark.parametrize("grid", [PICTURE, VOLUME, STACK, SINGLE, BARELY]
 
 @grids
 def test_slices_are_images_where_vrnet_register_takes_them_one_by_one(grid):
-    axis = slice_axis_of(grid, "auto")
+    axis = choose_slice_axis(grid, "auto")
     assert grid.stacked_across == axis
     assert dimension(grid) == len(grid.shape) - (axis is not None)
 

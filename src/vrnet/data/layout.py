@@ -10,7 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.centred import centred, forward_axes
-from vrnet.images.grid import NEARLY, Grid
+from vrnet.images.grid import SPACING_TOLERANCE, Grid
 
 MULTIPLE = 16
 
@@ -34,7 +34,7 @@ def common_shape(grids: Sequence[Grid], spacing: tuple[float, ...]) -> tuple[int
     """Room for the largest at a spacing, in multiples of 16 voxels."""
     extents = [used(own, np.multiply(own.shape, own.spacing).tolist()) for own in grids]
     voxels = np.max(extents, axis=0) / spacing
-    return tuple(MULTIPLE * ceil((n - NEARLY * n) / MULTIPLE) for n in voxels.tolist())
+    return tuple(MULTIPLE * ceil((n - SPACING_TOLERANCE * n) / MULTIPLE) for n in voxels.tolist())
 
 
 def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:

@@ -23,7 +23,7 @@ from vrnet.errors import BadInput
 from vrnet.files import read_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import WRITTEN, quiet, read_image
+from vrnet.images.io import IMAGE_SUFFIXES, read_image, silence_warnings
 from vrnet.images.resample import place_labels, resample_image
 
 FORMAT = 'a line a pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
@@ -153,12 +153,12 @@ def header(path: Path) -> Grid:
     """Where the voxels of an image are, without reading them where the format allows."""
     import SimpleITK as sitk
 
-    if not (path.is_file() and path.name.endswith(WRITTEN)):
+    if not (path.is_file() and path.name.endswith(IMAGE_SUFFIXES)):
         return read_image(path).grid
     reader = sitk.ImageFileReader()
     reader.SetFileName(str(path))
     try:
-        with quiet():
+        with silence_warnings():
             reader.ReadImageInformation()
     except RuntimeError as error:
         raise BadInput(f"cannot read {path}") from error
