@@ -18,8 +18,7 @@ from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
 from vrnet.variational.cascade import Initializer, Spacing
-from vrnet.variational.descent import Solver
-from vrnet.variational.progress import watching
+from vrnet.variational.solver import Solver, watch
 
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
@@ -116,7 +115,7 @@ def solve(
         if not isinstance(find, Solver):
             u = find_each(find, I0, I1, spacing, in_threads, progress)
             return unbatch(u, slice_axis), u.new_zeros(0)
-        with watching(find, tuple(I0.shape[2:]), spacing, progress):
+        with watch(find, tuple(I0.shape[2:]), spacing, progress):
             descent = find.descend(I0, I1, spacing)
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 
