@@ -26,6 +26,11 @@ def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
     return Trained(card(method, d, spacing), ModelOnDevices(model), "m.safetensors", method)
 
 
+def as_method(model, **options):
+    """Any model as if it had been trained; options are those of its card."""
+    return Trained(card(**options), ModelOnDevices(model), "w.safetensors", card(**options).method)
+
+
 def saved(folder, method="C-L2-2x1-w2", d=2, spacing=None, **options):
     """The file, in a folder, of a small model with random weights."""
     made = trained(method, d, spacing)

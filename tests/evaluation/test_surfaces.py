@@ -11,12 +11,12 @@ from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
 from vrnet.evaluation.surfaces import (
     SurfaceDistances,
-    distances,
-    filled,
+    fill_holes,
+    nearest_distances,
     outer_contours,
-    points,
     surface,
     surface_distances,
+    voxel_positions,
 )
 
 MEASURES = ("hausdorff", "hausdorff95", "mean")
@@ -46,13 +46,13 @@ def test_a_mask_that_fills_the_image_has_its_surface_at_the_border(d):
 
 def test_holes_are_filled_slice_by_slice_as_by_scipy():
     slices = np.random.default_rng(0).random((5, 24, 20)) < 0.6
-    assert_array_equal(filled(slices), [ndimage.binary_fill_holes(mask) for mask in slices])
+    assert_array_equal(fill_holes(slices), [ndimage.binary_fill_holes(mask) for mask in slices])
 
 
 def test_a_bay_that_the_border_of_the_image_closes_is_no_hole():
     bay = np.zeros((1, 6, 6), bool)
     bay[0, :4, [1, 4]] = bay[0, 3, 1:5] = True
-    assert_array_equal(filled(bay), bay)
+    assert_array_equal(fill_holes(bay), bay)
 
 
 def test_outer_contours_are_those_of_each_slice_for_itself():
@@ -182,10 +182,10 @@ def test_a_slice_stored_as_a_volume_lies_as_far_as_the_slice(axis):
 def test_points_are_in_millimetres_along_their_own_axes():
     mask = np.zeros((3, 4), bool)
     mask[1, 2] = mask[2, 3] = True
-    assert_allclose(points(mask, (10.0, 0.1)), [[10, 0.2], [20, 0.3]])
+    assert_allclose(voxel_positions(mask, (10.0, 0.1)), [[10, 0.2], [20, 0.3]])
 
 
 def test_distances_of_points_agree_with_a_brute_force_search(d, random):
     A, B = random(30, d).numpy(), random(20, d).numpy()
-    for found, true in zip(distances(A, B), brute_force_distances(A, B), strict=True):
+    for found, true in zip(nearest_distances(A, B), brute_force_distances(A, B), strict=True):
         assert_allclose(found, true)
