@@ -298,7 +298,7 @@ def test_a_network_replayed_is_the_network(d, name):
 
 @needs_cuda
 def test_a_function_recorded_changes_what_it_changes_at_every_replay():
-    """As a training step does: the weights, and nothing while it is recorded."""
+    """A training step changes the weights; recording it changes nothing."""
     x = torch.zeros((), device="cuda")
     with own_stream(torch.device("cuda")):
         for _ in range(WARM_UP_CALLS):

@@ -61,7 +61,7 @@ def test_a_successful_writing_takes_the_old_file_s_place(tmp_path):
 
 
 def test_a_file_may_be_read_by_whoever_may_read_its_neighbours(tmp_path):
-    """Whatever the library that wrote it had in mind: safetensors, for one, lets nobody else read."""
+    """Some libraries, such as safetensors, write files that nobody else may read."""
     (tmp_path / "neighbour").touch()
     with atomic_write(tmp_path / "x") as temporary:
         temporary.touch(mode=0o600)
@@ -204,14 +204,12 @@ def test_cells_separated_otherwise_are_refused(table, read, mark, name):
 
 
 def test_a_line_with_a_comma_too_many_is_refused(table):
-    with pytest.raises(
-        BadInput, match=r'more cells than columns in the line "x\.nii, \.\.\.": quote'
-    ):
+    with pytest.raises(BadInput, match=r'more cells than columns in the line "x\.nii, \.\.\.": quote'):
         read_rows(table("a,b\nx.nii,1, 2\n"), FORM)
 
 
 def test_a_hundred_thousand_rows_are_read_quickly_and_without_copies(table):
-    """In two seconds, and in little more memory than the rows take themselves."""
+    """Two seconds at most, and little more memory than the rows take themselves."""
     lines = [f"subject{k:06d}/fixed.nii.gz,subject{k:06d}/moving.nii.gz,train" for k in range(100_000)]
     path = table("\n".join(["fixed,moving,split", *lines]))
     start = time.process_time()

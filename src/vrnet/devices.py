@@ -70,7 +70,7 @@ class ModelOnDevices:
             return self._copies[place]
 
     def __reduce__(self) -> tuple[type["ModelOnDevices"], tuple[nn.Module]]:
-        """Of what is sent to another process, only the model itself."""
+        """Pickling keeps the model itself, and no copies."""
         return ModelOnDevices, (self._copies[self._home],)
 
 

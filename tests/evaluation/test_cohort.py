@@ -70,7 +70,7 @@ def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
 
 
 def test_a_summary_says_what_there_was_before(split, tmp_path):
-    """Whatever the method does: the overlaps of no registration, and nothing that only a field has."""
+    """The overlaps of no registration, whatever the method does, and nothing that only a field has."""
     after, before = (evaluate_split(silent, parse(name), split, tmp_path / name) for name in ("TV-L1", "identity"))
     overlaps = {name: value for name, value in before["metrics"].items() if name.startswith(("dice", "hd"))}
     assert after["before"] == before["before"] == overlaps

@@ -97,7 +97,7 @@ def test_a_line_and_its_first_voxel_by_hand():
 
 
 def test_two_hooks_by_hand():
-    """Of the L of 3 voxels one lies 3 mm off the bar, of the bar of 4 voxels one lies 2 · 2 mm off the L."""
+    """One of the 3 voxels of the L lies 3 mm off the bar; one of the 4 voxels of the bar lies 2 · 2 mm off the L."""
     hook, bar = np.zeros((2, 4, 6), bool)
     hook[0, :2] = hook[1, 0] = bar[0, :4] = True
     found = surface_distances(hook, bar, (3.0, 2.0))
@@ -151,7 +151,7 @@ def test_a_box_moved_by_k_lies_k_times_the_spacing_away(d):
 
 
 def test_a_ball_inside_a_ball_lies_as_far_as_the_radii_differ():
-    """In millimetres, to within a voxel's diagonal, whatever the shape of the voxels."""
+    """The distance is in millimetres, to within a voxel's diagonal, whatever the shape of the voxels."""
     spacing, shape = (1.0, 0.5, 2.0), (70, 140, 35)
     x = (np.indices(shape) - np.array(shape).reshape(3, 1, 1, 1) // 2) * np.reshape(spacing, (3, 1, 1, 1))
     radius = np.linalg.norm(x, axis=0)

@@ -144,7 +144,7 @@ def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
 
 
 def series(folder, grid, array, uid="1.2.3"):
-    """A DICOM series, a file a slice, whose names say nothing of their order."""
+    """Write a DICOM series with one file per slice, whose names say nothing of their order."""
     folder.mkdir(exist_ok=True)
     image, writer = to_sitk(array, grid), sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()

@@ -78,7 +78,7 @@ def test_what_a_coarser_grid_cannot_hold_is_suppressed_not_aliased(d):
 
 
 def test_an_image_is_smoothed_along_the_axes_that_get_coarser_alone(d):
-    """Also where the grids number their axes differently: fine stripes survive along the others."""
+    """Fine stripes survive along the other axes, also where the grids number their axes differently."""
     grid = Grid.plain((33, 30, 27)[:d], (1.0,) * d)
     for axis in range(d):
         stripes = Image((indices(grid.shape)[:, axis] % 2).reshape(grid.shape).astype(np.float32), grid)

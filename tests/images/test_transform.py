@@ -101,7 +101,7 @@ def test_outside_moving_is_its_least_value(oblique):
 
 
 def test_a_displacement_is_in_millimetres_of_the_world(d):
-    """One voxel along an axis that runs backwards, 2.5 mm apart."""
+    """A motion of one voxel, 2.5 mm, along an axis that runs against the world's."""
     grid = make_grid(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
     u = np.zeros((d, *SHAPES[d]))
     u[0] = 1
@@ -416,7 +416,7 @@ def test_an_image_is_no_label_map(oblique):
 
 
 def test_on_another_grid_a_transform_moves_its_voxels_alike(grid):
-    """And those outside its own grid not at all."""
+    """Voxels outside the transform's own grid do not move."""
     transform, other = smooth_transform(grid), overlapping_grid(grid)
     x = everywhere(other)
     found = transform.on(other)
@@ -475,7 +475,7 @@ def test_there_and_back_is_home_on_any_grid(grid, where):
 
 @pytest.mark.parametrize("amplitude", [2.0, 25.0], ids=["smooth", "folding"])
 def test_the_residual_is_how_far_from_home_each_voxel_ends(grid, amplitude):
-    """Whatever the field: it is measured on the inverse as it is given."""
+    """It is measured on the inverse that is returned, also where the field folds."""
     transform = smooth_transform(grid, amplitude=amplitude, sigma=3.0)
     back, residual = transform.inverse()
     y = everywhere(grid)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 POSITION_TAG, ORIENTATION_TAG = "0020|0032", "0020|0037"
 MIN_SLICE_DISTANCE_MM = 1e-3
 MAX_DISTANCE_VARIATION = 0.02
-"""Of the distances between slices, relative to the largest."""
+"""How much the distances between slices may differ, relative to the largest."""
 
 
 def read_series(folder: Path) -> "sitk.Image":

@@ -10,8 +10,8 @@ from numpy import ndarray
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3
 """Relative: spacings that differ by less are equal, since files keep them in single precision."""
-LATTICE_SIZE = 9
-"""Voxels along each axis that are asked whether they lie inside another grid."""
+LATTICE_POINTS_PER_AXIS = 9
+"""How many voxels along each axis are tried, to see whether a grid reaches into another."""
 STACK_SPACING_RATIO = 2.5
 """From here on, slices this many times as far apart as the voxels within them are a stack, not a volume."""
 
@@ -69,7 +69,7 @@ class Grid:
 
     def has_voxel_inside(self, other: "Grid") -> bool:
         """Whether a voxel of a lattice over this grid lies inside the other."""
-        lattice = np.array(list(product(*(np.linspace(0, n - 1, LATTICE_SIZE) for n in self.shape))))
+        lattice = np.array(list(product(*(np.linspace(0, n - 1, LATTICE_POINTS_PER_AXIS) for n in self.shape))))
         index = other.index(self.points(lattice))
         return bool(((index > -0.5) & (index < np.array(other.shape) - 0.5)).all(1).any())
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
 IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")
-"""Of the formats that images are written in."""
+"""The formats that images are written in."""
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
 """What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
@@ -35,6 +35,7 @@ REASONS = {
     "spacing": "its header has a spacing that is not positive",
     "Unable to determine": "it is not an image, or of a kind that is not known",
 }
+"""Words in a message of ITK, and what they mean to the reader."""
 
 
 def read_image(path: str | Path) -> Image:

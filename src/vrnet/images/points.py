@@ -23,7 +23,7 @@ class Points:
     header: list[str]
     rows: list[list[str]]
     columns: list[int]
-    """Where x, y (and z) are."""
+    """The positions of x, y (and z) in a row."""
 
     def with_lps(self, lps: Float[ndarray, "n d"]) -> "Points":
         """Other positions in the same table."""

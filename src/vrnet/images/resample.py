@@ -13,7 +13,7 @@ from vrnet.images.io import to_sitk
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-SMOOTH_FROM_RATIO = 1.2
+SMOOTH_ABOVE_SPACING_RATIO = 1.2
 """An image is smoothed along axes whose new spacing is more than this many times the old one."""
 
 
@@ -103,6 +103,6 @@ def low_pass(image: "sitk.Image", own: Grid, other: Grid) -> "sitk.Image":
     closest = np.abs(own.axes.T @ other.axes).argmax(1)
     for axis, (n, h) in enumerate(zip(own.shape, own.spacing, strict=True)):
         factor = other.spacing[closest[axis]] / h
-        if factor > SMOOTH_FROM_RATIO and n > 3:  # ITK's recursive filter needs four voxels
+        if factor > SMOOTH_ABOVE_SPACING_RATIO and n > 3:  # ITK's recursive filter needs four voxels
             image = sitk.RecursiveGaussian(image, 0.5 * h * (factor**2 - 1) ** 0.5, direction=axis)
     return image

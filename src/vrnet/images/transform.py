@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
-"""Of the formats that transforms are written in."""
+"""The formats that transforms are written in."""
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm."""
 
