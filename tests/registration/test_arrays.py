@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from scipy import ndimage
 
 import vrnet
-from tests.models import Flow, as_method, trained
-from vrnet import BadInput, fields, parse, register
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Trained, fields, parse, register
 from vrnet.methods.variational import PRESETS
 from vrnet.phantom import phantom
 from vrnet.variational.data_terms import L1
@@ -420,7 +420,7 @@ def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
 def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
     """A second subject at half the brightness: the 1st to 99th percentile of both, or of each, in [0, 1]."""
     flow, images = Flow(), (pair(d)[0], pair(d)[1] / 2)
-    vrnet.register(*images, as_method(flow, d=d, normalisation=normalisation))
+    vrnet.register(*images, Trained.of(card(d=d, normalisation=normalisation), flow, "w.safetensors"))
     sources = images if normalisation == "each" else [np.stack(images)] * 2
     for seen, image, source in zip(flow.seen[0], images, sources, strict=False):
         low, high = np.percentile(source, (1, 99))
@@ -455,7 +455,7 @@ def test_slices_side_by_side_are_what_they_are_in_turn():
 
 def test_a_network_sees_one_slice_at_a_time():
     flow = Flow()
-    vrnet.register(*pair(3), as_method(flow), slice_axis=0)
+    vrnet.register(*pair(3), Trained.of(card(), flow, "w.safetensors"), slice_axis=0)
     assert [tuple(I0.shape) for I0, _, _ in flow.seen] == [(1, 1, *SIZES[3][1:])] * SIZES[3][0]
 
 

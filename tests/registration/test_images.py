@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 import vrnet
-from tests.models import Flow, as_method, trained
-from vrnet import BadInput, Grid, Image, read_image, register_images, write_image
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import resample_image
 from vrnet.phantom import phantom
@@ -248,7 +248,7 @@ def test_to_a_model_of_images_scaled_each_alone_brightness_does_not_matter(d):
     for gain in (1.0, 40.0):
         flow = Flow()
         half = Image(gain * moving.array[: SIZES[d][0] // 2] + gain, part)
-        model = as_method(flow, d=d, spacing=SPACING[d], normalisation="each")
+        model = Trained.of(card(d=d, spacing=SPACING[d], normalisation="each"), flow, "w.safetensors")
         register_images(fixed, half, model, slices="together" if d == 3 else "auto")
         seen.append([I[0, 0].numpy() for I in flow.seen[0][:2]])
     for dark, bright in zip(*seen, strict=True):
@@ -302,7 +302,7 @@ def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
     """TV-L1 as if it were a model that works at 1.3 times the spacing of the images: the motion of TV-L1, in mm."""
     solver, h = vrnet.parse("TV-L1").build(d), tuple(1.3 * h for h in SPACING[d])
     fixed, moving, labels, _ = heart(d)
-    result = register_images(fixed, moving, as_method(solver, method="R-L1-1x1", d=d, spacing=h))
+    result = register_images(fixed, moving, Trained.of(card("R-L1-1x1", d, h), solver, "w.safetensors"))
     still = vrnet.Transform(0 * result.transform.displacement, result.transform.grid)
     motion = median_difference(tv_l1_result(d).transform, still, labels)
     assert motion > SPACING[d][0]
