@@ -4,7 +4,7 @@ import pytest
 
 from vrnet import parse, register
 from vrnet.data import acdc
-from vrnet.evaluation.cohort import measured, summarise
+from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.phantom import phantom
 
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}
@@ -39,7 +39,7 @@ def hearts(data_root):
 
 def scores(name, hearts):
     """(Dice, Hausdorff distance in mm), means over the subjects."""
-    found = summarise([measured(heart, parse(name).build(2), acdc.STRUCTURES) for heart in hearts])
+    found = summarise([measure_subject(heart, parse(name).build(2), acdc.STRUCTURES) for heart in hearts])
     return found["dice_mean"]["mean"], found["hd_mean"]["mean"]
 
 

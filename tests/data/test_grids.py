@@ -12,7 +12,7 @@ from vrnet.data.grids import (
     snap_to_voxels,
     to_batch,
 )
-from vrnet.registration.images import slice_axis_of
+from vrnet.registration.images import choose_slice_axis
 
 TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 OWN = Grid((9, 12, 5), (1.2, 1.0, 8.0), (3.0, -7.0, 50.0), TURNED)
@@ -56,7 +56,7 @@ def test_forward_axes_run_with_the_world_along_the_same_lines():
 
 @grids
 def test_slices_are_images_where_vrnet_register_takes_them_one_by_one(grid):
-    axis = slice_axis_of(grid, "auto")
+    axis = choose_slice_axis(grid, "auto")
     assert grid.stacked_across == axis
     assert registered_dimension(grid) == len(grid.shape) - (axis is not None)
 

@@ -175,10 +175,10 @@ def apply(
         interpolation: For an image.
     """
     from vrnet.files import check_file
-    from vrnet.images.io import WRITTEN, read_image, write_image
+    from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
     from vrnet.images.transform import Transform
 
-    check_file(out, WRITTEN)
+    check_file(out, IMAGE_SUFFIXES)
     if smooth and not labels:
         raise BadInput("--smooth is for label maps: add --labels")
     if labels and interpolation != "linear":
@@ -209,9 +209,9 @@ def invert(
 
     from vrnet.files import check_file
     from vrnet.images.io import read_image
-    from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+    from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
-    check_file(out, TRANSFORMS_WRITTEN)
+    check_file(out, TRANSFORM_SUFFIXES)
     grid = None if reference is None else read_image(reference).grid
     with stages() as stage:
         stage("inverting")
@@ -242,12 +242,12 @@ def points(
     """
     from vrnet.files import check_file
     from vrnet.images.points import read_points, write_points
-    from vrnet.images.transform import moved_points, read_point_map
+    from vrnet.images.transform import map_points, read_point_map
 
     check_file(out, (".csv",))
     table = read_points(points, space)
-    moved = moved_points(read_point_map(transform), table.lps)
-    write_points(table.moved(moved), out, space)
+    moved = map_points(read_point_map(transform), table.lps)
+    write_points(table.with_lps(moved), out, space)
     say(f"Wrote {out}: {len(moved)} points in {space} millimetres.")
     unmoved = int((moved == table.lps).all(1).sum())
     if unmoved:
@@ -339,7 +339,7 @@ def evaluate_cohort(
     method: str, weights: Path | None, source: "Source", split: str, out: Path | None, device: str
 ) -> None:
     """A method on every subject of a split."""
-    from vrnet.evaluation.cohort import run_cohort
+    from vrnet.evaluation.cohort import evaluate_split
     from vrnet.methods.names import choose
 
     if out is None:
@@ -347,7 +347,7 @@ def evaluate_cohort(
     ready = choose(method, weights)
     with stages() as stage:
         pairs = source.split(split, "evaluation", stage, say)
-        summary = run_cohort(stage, ready, pairs, out, device)
+        summary = evaluate_split(stage, ready, pairs, out, device)
     screen.print(summary_table(summary))
     say(f"Wrote metrics.csv and summary.json in {out}.")
 

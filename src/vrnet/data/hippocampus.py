@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.data.grids import centred_grid, snap_to_voxels
-from vrnet.data.protocols import labels_on, rescale_images, volume_on
+from vrnet.data.protocols import labels_on, volume_on
 from vrnet.data.reading import read_labels, read_volume
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
+from vrnet.images.intensity import rescale_images_jointly
 
 STRUCTURES = {"anterior": 1, "posterior": 2}
 
@@ -42,7 +43,9 @@ class Hippocampus(SubjectFolder):
         images = [read_volume(path) for path in files[:2]]
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         grids = [self.grid(image.grid) for image in images]
-        fixed, moving = (volume_on(rescale_images(image)[0], grid) for image, grid in zip(images, grids, strict=True))
+        fixed, moving = (
+            volume_on(rescale_images_jointly(image)[0], grid) for image, grid in zip(images, grids, strict=True)
+        )
         labels = [labels_on(mask, grid) for mask, grid in zip(masks, grids, strict=False)]
         return Sample(subject, fixed, moving, self.spacing, *labels)
 

@@ -18,7 +18,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from vrnet.data.grids import common_grid, common_shape, common_spacing, registered_dimension, to_batch
-from vrnet.data.protocols import not_constant, rescale_images
+from vrnet.data.protocols import not_constant
 from vrnet.data.reading import check_overlap, read_grid, read_labels, read_shown
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
@@ -26,6 +26,7 @@ from vrnet.errors import BadInput
 from vrnet.files import exists, iterate_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.resample import place_labels, resample_image
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
@@ -108,7 +109,7 @@ class Manifest:
         own = images[0].grid
         grid, across = common_grid(own, self.shape, self.spacing), own.stacked_across
         fixed, moving = (
-            to_batch(resample_image(image, grid).array, across).clamp(0, 1) for image in rescale_images(*images)
+            to_batch(resample_image(image, grid).array, across).clamp(0, 1) for image in rescale_images_jointly(*images)
         )
         shown = not_constant(fixed) & not_constant(moving)
         if not shown.any():

@@ -20,7 +20,7 @@ from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_jointly
+from vrnet.images.intensity import rescale_images_jointly, rescale_jointly
 from vrnet.images.resample import place_image, place_labels, resample_image
 
 STRUCTURES = {"LV": 3, "Myo": 2, "RV": 1}
@@ -87,15 +87,9 @@ def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
 
 def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid: Grid) -> Sample:
     """The second image to the first on a grid; without masks, no labels."""
-    fixed, moving = (volume_on(image, grid) for image in rescale_images(*images))
+    fixed, moving = (volume_on(image, grid) for image in rescale_images_jointly(*images))
     labels = [labels_on(mask, grid) for mask in masks]
     return Sample(name, fixed, moving, grid.spacing, *labels)
-
-
-def rescale_images(*images: Image) -> list[Image]:
-    """Images in [0, 1], by one scaling, taken before padding so that no border counts more than once."""
-    arrays = rescale_jointly(*(torch.from_numpy(image.array.astype(np.float64)) for image in images))
-    return [image.with_array(array.numpy()) for image, array in zip(images, arrays, strict=True)]
 
 
 def volume_on(image: Image, grid: Grid) -> Float[Tensor, "1 1 *s"]:

@@ -8,7 +8,7 @@ import numpy as np
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import WRITTEN, grid_of, quiet, read_image, read_sitk
+from vrnet.images.io import IMAGE_SUFFIXES, grid_of, read_image, read_sitk, silence_warnings
 
 LARGEST_LABEL = 255
 
@@ -79,12 +79,12 @@ def read_grid(path: Path) -> Grid:
     """Where the voxels of an image are; their values are not read where the format allows."""
     import SimpleITK as sitk
 
-    if not (path.is_file() and path.name.endswith(WRITTEN)):
+    if not (path.is_file() and path.name.endswith(IMAGE_SUFFIXES)):
         return read_image(path).grid
     reader = sitk.ImageFileReader()
     reader.SetFileName(str(path))
     try:
-        with quiet():
+        with silence_warnings():
             reader.ReadImageInformation()
     except RuntimeError as error:
         raise BadInput(f"cannot read {path}") from error

@@ -19,9 +19,9 @@ import torch
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
-from vrnet.devices import find_device
+from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import run_cohort
+from vrnet.evaluation.cohort import evaluate_split
 from vrnet.files import Row, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing, parse
@@ -234,7 +234,7 @@ class Study:
 
     def _measure(self, entry: Entry, method: Method) -> None:
         device = self.device if entry.training is not None else "cpu"
-        summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
+        summary = evaluate_split(self.stage, method, self.test, self.folder(entry), device)
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
         config["subjects"] = self.test.names
         config["settings"] = settings_of(entry.method, self.d)
@@ -260,10 +260,7 @@ def settings_of(method: Method, d: int) -> dict[str, Any]:
 
 def hardware(device: str) -> str:
     """What it was computed on."""
-    there = find_device(device)
-    if there.type == "cuda":
-        return torch.cuda.get_device_name(there)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return describe_device(find_device(device))
 
 
 def versions() -> dict[str, str]:

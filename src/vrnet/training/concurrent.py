@@ -9,11 +9,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import Stream, own_stream, synchronise
+from vrnet.devices import Stream, hand_over, on_stream, own_stream, synchronise
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.training.fit import LOOK_EVERY, TrainingLoop, TrainingResult, asked_to_stop, card_of, described, launched
@@ -49,10 +48,8 @@ class Draws:
         if pairs is None or step != course.done:
             pairs = course.trainer.draw(course.done)
             self.last[key] = course.done, stream, pairs
-        elif stream is not None and home is not None:
-            stream.wait_stream(home)
-            for images in pairs:
-                images.record_stream(stream)
+        else:
+            hand_over(pairs, home, stream)
         return pairs
 
 
@@ -85,7 +82,7 @@ def fit_concurrently(
             taken_in_turn(lanes, failed, is_asked, watch)
         finally:
             for course, stream in unfinished(lanes, failed):
-                with torch.cuda.stream(stream):
+                with on_stream(stream):
                     course.keep()
         if is_asked():
             raise KeyboardInterrupt
@@ -115,7 +112,7 @@ def taken_in_turn(
     draws, looked = Draws(), perf_counter()
     while (left := unfinished(lanes, failed)) and not is_asked():
         for course, stream in left:
-            with torch.cuda.stream(stream):
+            with on_stream(stream):
                 try:
                     course.advance(*draws.of(course, stream))
                 except BadInput as error:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import find_device, own_stream
+from vrnet.devices import check_gpus, find_device, in_main_thread, own_stream
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card, save_weights
@@ -223,8 +222,8 @@ def launched(device: str, devices: int, nodes: int, settings: Training) -> "Fabr
     for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
-    if on_gpu and devices > torch.cuda.device_count():
-        raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer --devices")
+    if on_gpu:
+        check_gpus(devices)
     torch.set_float32_matmul_precision("high")
     fabric = Fabric(
         accelerator="cuda" if on_gpu else "cpu",
@@ -271,7 +270,7 @@ def card_of(method: Trainable, train: PreparedSplit, settings: Training) -> Card
 def asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C or SIGTERM came: the step under way is finished first. A second Ctrl-C is not waited for."""
     asked: list[int] = []
-    if current_thread() is not main_thread():
+    if not in_main_thread():
         yield lambda: False
         return
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
+from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 
 PART_OF_MEMORY = 0.25
@@ -42,7 +43,7 @@ class Pairs:
 
     def near(self, device: torch.device) -> "Pairs":
         """On the device, if they take no more than a quarter of what is free there; otherwise where they are."""
-        if device.type == "cuda" and self.images.nbytes > PART_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
+        if self.images.nbytes > PART_OF_MEMORY * free_memory(device):
             return self
         return replace(self, images=self.images.to(device), index=self.index.to(device))
 
