@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vrnet.devices import describe_device
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
 from vrnet.files import check_folder, write_json
@@ -22,7 +21,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
-from vrnet.provenance import __version__, versions
+from vrnet.provenance import __version__, provenance, versions
 from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
@@ -140,7 +139,7 @@ def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
         "device": found.device,
         "seconds": found.seconds,
         "slice_by_slice": found.slice_axis is not None,
-        "provenance": {**versions(), "device": describe_device(torch.device(found.device))},
+        "provenance": provenance(torch.device(found.device)),
     }
 
 

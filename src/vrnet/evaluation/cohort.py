@@ -12,14 +12,14 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
-from vrnet.devices import CPU, capture_graph, describe_device, find_device, threads_for
+from vrnet.devices import CPU, capture_graph, find_device, threads_for
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.pair import batch_regularity
 from vrnet.fields import warp_labels, zeros
 from vrnet.files import Row, check_folder, columns_of, write_json, write_rows
 from vrnet.methods.method import Method
 from vrnet.progress import Stage
-from vrnet.provenance import versions
+from vrnet.provenance import provenance
 from vrnet.variational.cascade import Initializer
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"
@@ -47,7 +47,7 @@ def evaluate_split(
         "subjects": len(rows),
         "metrics": summarise(rows),
         "before": summarise(before),
-        "provenance": {**versions(), "device": describe_device(place)},
+        "provenance": provenance(place),
     }
     write_rows(rows, folder / METRICS)
     write_json(summary, folder / SUMMARY)
