@@ -1,5 +1,6 @@
 """What made a result: the version, the commit where there is one, torch and the device."""
 
+import platform
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -27,4 +28,12 @@ def commit() -> str | None:
 
 def versions() -> dict[str, str | None]:
     """What a run, a result or a card records of the code that made it."""
-    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
+    python = platform.python_version()
+    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__), "python": python}
+
+
+def hardware(device: torch.device) -> str:
+    """The name of a GPU, or the kind of processor and the number of threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
