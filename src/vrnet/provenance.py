@@ -1,5 +1,6 @@
 """What made a result: the versions of vrnet and torch, the commit where there is one, and the device."""
 
+import platform
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,8 @@ def git(folder: Path, *words: str) -> str:
 
 def versions() -> dict[str, str | None]:
     """The code that made a result."""
-    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
+    python = platform.python_version()
+    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__), "python": python}
 
 
 def provenance(device: torch.device) -> dict[str, str | None]:

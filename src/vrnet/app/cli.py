@@ -491,7 +491,7 @@ def paper(
         skip_broken: Go on without the subjects that cannot be used.
     """
     from vrnet.data.source import Source
-    from vrnet.paper.making import PaperRequest, make_figure, make_table
+    from vrnet.paper.request import PaperRequest, make_figure, make_table
 
     source = Source(data, root, split_file, cache, skip_broken)
     asked = PaperRequest(source, out, "quick" if quick else budget, device, at_once, seeds)

@@ -3,9 +3,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
-from tests.report.test_sheets import decoded
+from tests.report.test_sheets import decode
 from vrnet.images.grid import Grid
-from vrnet.report.embedding import MARGIN, embedded, rooted
+from vrnet.report.page_data import BOX_MARGIN, page_data
 from vrnet.report.pair import Pair
 
 
@@ -23,11 +23,11 @@ def slice_of(data, name, k=0):
     """Slice k of a sheet, across and down."""
     w, h = data["tiles"]["width"], data["tiles"]["height"]
     row, column = divmod(k, data["tiles"]["columns"])
-    return decoded(data["sheets"][name])[row * h : row * h + h, column * w : column * w + w].T
+    return decode(data["sheets"][name])[row * h : row * h + h, column * w : column * w + w].T
 
 
 def test_images_are_seen_through_one_window_of_percentiles(pair):
-    data = embedded(pair)
+    data = page_data(pair)
     low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
     assert_allclose(data["window"], (low, high))
     for name in ("fixed", "moving", "warped"):
@@ -38,7 +38,7 @@ def test_images_are_seen_through_one_window_of_percentiles(pair):
 
 
 def test_motion_comes_back_from_its_root(pair):
-    data = embedded(pair)
+    data = page_data(pair)
     for i, u in enumerate(pair.field):
         root = (slice_of(data, f"u{i}") - 128.0) / 127
         u = u[..., 0] if u.ndim == 3 else u
@@ -48,30 +48,29 @@ def test_motion_comes_back_from_its_root(pair):
 
 
 def test_no_motion_is_no_motion():
-    assert (rooted(np.zeros((3, 3)), 1.0) == 128).all()
     still = Pair(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
-    data = embedded(still)
+    data = page_data(still)
     assert data["scale"] == 1.0
     assert data["window"][1] > data["window"][0]
 
 
 def test_the_determinant_of_the_identity_is_exact(pair):
     still = Pair(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
-    assert (slice_of(embedded(still), "det") / 64 - 1 == 1).all()
+    assert (slice_of(page_data(still), "det") / 64 - 1 == 1).all()
 
 
 def test_the_box_holds_the_structures_with_a_margin(pair):
-    assert MARGIN == 0.25
-    assert embedded(pair)["box"] == (3, 2, 6, 6)
+    assert BOX_MARGIN == 0.25
+    assert page_data(pair)["box"] == (3, 2, 6, 6)
 
 
 def test_only_a_volume_has_anatomical_edges(pair, d):
     expected = {} if d == 2 else {"left": "R", "right": "L", "top": "A", "bottom": "P"}
-    assert embedded(pair)["edges"] == expected
+    assert page_data(pair)["edges"] == expected
 
 
 def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
-    data = embedded(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
+    data = page_data(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
     assert data["box"] is None
     assert not data["labels"]
     assert not [name for name in data["sheets"] if "labels" in name]
@@ -82,6 +81,6 @@ def test_the_page_starts_at_the_main_slice(random):
     labels = np.zeros(shape, int)
     labels[1, 1, 57] = 1
     image, u = random(*shape).numpy(), random(3, *shape).numpy()
-    data = embedded(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
+    data = page_data(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
     assert data["slices"][data["start"]] == 58
     assert data["depth"] == 200

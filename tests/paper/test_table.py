@@ -4,10 +4,10 @@ from io import StringIO
 
 import pytest
 
-from vrnet.paper.sheet import Sheet, escaped
+from vrnet.paper.table import Table, escape_latex
 from vrnet.paper.values import Value
 
-SHEET = Sheet(
+TABLE = Table(
     "Small",
     ["method", "Dice Avg", "J<0 %", "|∇J|", "s CPU", "HD LV, published"],
     [
@@ -16,12 +16,12 @@ SHEET = Sheet(
     ],
     ["Computed on 100 % of it."],
     best={(1, 1)},
-    aside={5},
+    csv_only={5},
 )
 
 
 def test_markdown_is_a_table_with_the_best_in_bold_and_a_note_below():
-    assert SHEET.markdown() == (
+    assert TABLE.markdown() == (
         "**Small**\n\n"
         "| method | Dice Avg | J<0 % | \\|∇J\\| | s CPU |\n"
         "| --- | ---: | ---: | ---: | ---: |\n"
@@ -32,7 +32,7 @@ def test_markdown_is_a_table_with_the_best_in_bold_and_a_note_below():
 
 
 def test_latex_has_as_many_columns_in_every_line_and_nothing_that_it_would_misread():
-    text = SHEET.latex()
+    text = TABLE.latex()
     lines = [line.removesuffix(r" \hline") for line in text.splitlines() if line.endswith((r"\\", r"\\ \hline"))]
     kinds = re.search(r"\\begin{tabular}{(\w+)}", text)[1]
     assert kinds == "lrrrr"
@@ -47,12 +47,12 @@ def test_latex_has_as_many_columns_in_every_line_and_nothing_that_it_would_misre
 
 @pytest.mark.parametrize("words", ["50 %", "a_b", "a|b", "R&D", "#1", "|∇J| < α_1 | 5 %"])
 def test_no_special_character_of_latex_is_left_bare(words):
-    outside = re.sub(r"\$[^$]*\$", "", escaped(words))
+    outside = re.sub(r"\$[^$]*\$", "", escape_latex(words))
     assert not re.search(r"(?<!\\)[%_|&#∇α<]", outside)
 
 
 def test_csv_has_all_columns_as_numbers_and_deviations_in_columns_of_their_own():
-    rows = list(csv.DictReader(StringIO(SHEET.comma_separated())))
+    rows = list(csv.DictReader(StringIO(TABLE.comma_separated())))
     assert list(rows[0]) == [
         "method", "Dice Avg", "Dice Avg std", "J<0 %", "J<0 % std", "|∇J|", "|∇J| std", "s CPU", "HD LV, published",
     ]  # fmt: skip
