@@ -62,6 +62,7 @@ def prepare_split(
     With `skip_broken` those are left out, and `say` is told of each. `progress` hears which part is done."""
     subjects, kept = dataset.subjects(split), SampleCache(dataset, purpose, (cache or cache_folder()) / dataset.name)
     check_folder(kept.folder)
+    store.parameters(dataset)  # a data set that cannot find them says so once, not for each subject
     broken: dict[str, str] = {}
     for done, subject in enumerate(subjects, start=1):
         try:
