@@ -1,9 +1,7 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
-import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 from jaxtyping import install_import_hook
 
@@ -14,9 +12,9 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from scipy import ndimage  # noqa: E402
 
+pytest_plugins = ["tests.skips"]
 torch.set_num_threads(1)
 
-DATA = Path(os.environ.get("VRNET_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 
 
@@ -28,7 +26,7 @@ def d(request):
 
 @pytest.fixture(params=["cubes", "bricks"])
 def h(d, request):
-    """The edges of a voxel, the shortest being 1."""
+    """The edges of a voxel relative to the shortest: all equal, and unequal ones."""
     return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
 
 
@@ -71,7 +69,9 @@ def vrnet(monkeypatch, capsys):
 
 @pytest.fixture(scope="session")
 def data_root():
-    """The folder of real images, or a skip that says how to name it."""
+    """The folder of real images; without it the test is skipped, with a line that says how to name one."""
+    from tests.skips import DATA
+
     if not (DATA / "acdc").is_dir():
         pytest.skip(f"no real images at {DATA}: set VRNET_DATA to the folder that holds acdc/")
     return DATA
@@ -79,7 +79,7 @@ def data_root():
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """Ctrl-C once so many rounds of runs that are trained together are done."""
+    """stop_after(rounds): as if Ctrl-C were pressed once concurrent runs have gone through that many rounds."""
 
     def after(rounds):
         left = iter([False] * rounds)

@@ -7,6 +7,7 @@ from benchmarks.tune import described, rows_in, score
 
 from vrnet.methods.names import parse
 
+pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 
 
