@@ -10,18 +10,16 @@ from itertools import product
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.identity import no_motion
 from vrnet.methods.method import CPU, LossTerms, Trainable
 from vrnet.methods.parameters import changes
 from vrnet.networks import siamese
-from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual
+from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
 from vrnet.networks.unet import he_initialised, unet
-from vrnet.variational.cascade import Cascade, Initializer, ReleasedStep, Spacing, Step
-from vrnet.variational.data_steps import DataStep, l1_step, l2_step
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step, no_motion
+from vrnet.variational.data_terms import DATA_TERMS
 
 
 def plain(net: nn.Module) -> nn.Module:
@@ -29,11 +27,11 @@ def plain(net: nn.Module) -> nn.Module:
     return Plain(he_initialised(net))
 
 
-WIDTHS = {2: 64, 3: 8}
+PAPER_WIDTH = {2: 64, 3: 8}
 SIAMESE_WIDTH = 64
 DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
-DATA_STEPS = {"L1": l1_step, "L2": l2_step}
-STEPS = {"paper": Step, "released": ReleasedStep}
+SHORTHAND = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width", "cascades")
+"""The fields that the shorthand of a network says."""
 
 
 @runtime_checkable
@@ -45,12 +43,12 @@ class Learned(Trainable, Protocol):
         return True
 
     @property
-    def fixed_parameters(self) -> tuple[str, ...]:
-        return FIXED
-
-    @property
     def is_trainable(self) -> bool:
         return True
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return SHORTHAND
 
     @property
     def loss(self) -> LossTerms:
@@ -66,7 +64,8 @@ class VRNet(Learned):
 
     denoiser: Literal["R", "U", "C"] = "R"
     """R: residual U-Net on the field; U: plain; C: composed with what a U-Net sees in I0 and I1 warped."""
-    data: Literal["L1", "L2"] = "L2"
+    data: str = "L2"
+    """The name of a data term."""
     warps: int = 6
     iterations: int = 1
     init: Literal["unet", "zeros", "noise"] = "unet"
@@ -80,15 +79,18 @@ class VRNet(Learned):
     """θ at the start, for images in [0, 1]."""
 
     def __post_init__(self) -> None:
+        if self.data not in DATA_TERMS:
+            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA_TERMS)}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
         check_width(self.width)
 
     def __str__(self) -> str:
-        changed = [f"{getattr(self, name)}" for name in ("init", "parameters", "order") if differs(self, name)]
-        width = [f"w{self.width}"] if self.width is not None else []
-        words = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *changed, *width]
-        return "-".join(words) + changes(self, VRNet(), FIXED)
+        default = {field.name: field.default for field in fields(self)}
+        words = [getattr(self, name) for name in ("init", "parameters", "order")
+                 if getattr(self, name) != default[name]]  # fmt: skip
+        parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
+        return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
 
     @property
     def is_random(self) -> bool:
@@ -103,46 +105,18 @@ class VRNet(Learned):
         step, total = self._step(d), self.warps * self.iterations
         flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
-        return Cascade(self._init(d), rows).to(device)
+        return Cascade(self._init(d), rows, DATA_TERMS[self.data].linearize).to(device)
 
     def _init(self, d: int) -> Initializer:
         if self.init == "unet":
-            return Predict(unet(d, 2, self.width or WIDTHS[d]))
+            return Predict(unet(d, 2, self.width or PAPER_WIDTH[d]))
         return no_motion if self.init == "zeros" else Noise()
 
-    def _step(self, d: int) -> nn.Module:
+    def _step(self, d: int) -> Step:
         inputs = 2 if self.denoiser == "C" else d
-        net = unet(d, inputs, self.width or WIDTHS[d])
-        return STEPS[self.order](DataStep(DATA_STEPS[self.data], self.theta), DENOISERS[self.denoiser](net))
-
-    @classmethod
-    def parse(cls, name: str) -> "VRNet | None":
-        """The configuration of that shorthand, if it is one."""
-        form = r"([RUC])-(L[12])-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
-        found = re.fullmatch(form, name, flags=re.IGNORECASE)
-        if not found:
-            return None
-        denoiser, data, warps, iterations, rest = found.groups()
-        options = dict(option(word) for word in rest.split("-") if word)
-        return cls(denoiser.upper(), data.upper(), int(warps), int(iterations), **options)  # type: ignore[arg-type]
-
-
-FIXED = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width")
-"""What the shorthand of a network says."""
-
-
-def differs(method: VRNet, name: str) -> bool:
-    return getattr(method, name) != next(f.default for f in fields(method) if f.name == name)
-
-
-def option(word: str) -> tuple[str, str | int]:
-    """The field that a word after the shorthand sets, and its value."""
-    word = word.lower()
-    if word.startswith("w"):
-        return "width", int(word[1:])
-    return {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}.get(
-        word, ("parameters", "Θ1")
-    )
+        denoise = DENOISERS[self.denoiser](unet(d, inputs, self.width or PAPER_WIDTH[d]))
+        data = DataStep(DATA_TERMS[self.data], self.theta)
+        return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
 
 @dataclass(frozen=True)
@@ -150,19 +124,20 @@ class VoxelMorph(Learned):
     """One U-Net: the empty cascade."""
 
     width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
 
     def __post_init__(self) -> None:
         check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"VoxelMorph{suffix(self.width)}"
 
     @property
     def summary(self) -> str:
         return "learned: one U-Net"
 
-    def __str__(self) -> str:
-        return "VoxelMorph" + (f"-w{self.width}" if self.width else "")
-
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        return Cascade(Predict(unet(d, 2, self.width or WIDTHS[d])), []).to(device)
+        return Cascade(Predict(unet(d, 2, self.width or PAPER_WIDTH[d])), []).to(device)
 
 
 @dataclass(frozen=True)
@@ -170,9 +145,13 @@ class Siamese(Learned):
     """Two encoders that share weights: the empty cascade."""
 
     width: int | None = None
+    """Channels of the first level; 64 where not given."""
 
     def __post_init__(self) -> None:
         check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"Siamese{suffix(self.width)}"
 
     @property
     def summary(self) -> str:
@@ -181,9 +160,6 @@ class Siamese(Learned):
     @property
     def loss(self) -> LossTerms:
         return LossTerms("L2", "Huber", alpha=1e-4)
-
-    def __str__(self) -> str:
-        return "Siamese" + (f"-w{self.width}" if self.width else "")
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
@@ -195,6 +171,7 @@ class RCNet(Learned):
 
     cascades: int = 3
     width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
 
     def __post_init__(self) -> None:
         if self.cascades < 1:
@@ -202,14 +179,14 @@ class RCNet(Learned):
         check_width(self.width)
 
     def __str__(self) -> str:
-        return f"{self.cascades}xRC-Net" + (f"-w{self.width}" if self.width else "")
+        return f"{self.cascades}xRC-Net{suffix(self.width)}"
 
     @property
     def summary(self) -> str:
         return f"learned: {self.cascades} recursive U-Nets"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        nets = [unet(d, 2, self.width or WIDTHS[d]) for _ in range(self.cascades)]
+        nets = [unet(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
         return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
 
 
@@ -218,19 +195,9 @@ def check_width(width: int | None) -> None:
         raise BadInput(f"a network of width {width} has no channels: give at least w1")
 
 
-class Noise(nn.Module):
-    """Independent normal displacements, one voxel wide: others each time in training, always the same in use.
-
-    Those in use are drawn on the CPU, since every kind of device draws others."""
-
-    def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
-    ) -> Float[Tensor, "b d *s"]:
-        b, _, *s = I0.shape
-        if self.training:
-            return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
-        one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
-        return one.to(I0).expand(b, -1, *s)
+def suffix(width: int | None) -> str:
+    """How a name says the width, where it is not the paper's."""
+    return "" if width is None else f"-w{width}"
 
 
 PAPER = tuple(
@@ -249,18 +216,39 @@ FAMILIES = {
 
 def learned(name: str) -> Learned:
     """The learned method of that name."""
-    found = recognised(name)
+    found = parse_learned(name)
     if found is None:
         raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
     return found
 
 
-def recognised(name: str) -> Learned | None:
+def parse_learned(name: str) -> Learned | None:
     """The learned method of that name, if it is one's."""
     other = re.fullmatch(r"(VoxelMorph|Siamese|(\d+)xRC-Net)(?:-w(\d+))?", name, flags=re.IGNORECASE)
     if not other:
-        return VRNet.parse(name)
+        return parse_vrnet(name)
     kind, cascades, width = other.group(1).lower(), other.group(2), int(other.group(3)) if other.group(3) else None
     if cascades:
         return RCNet(int(cascades), width)
     return VoxelMorph(width) if kind == "voxelmorph" else Siamese(width)
+
+
+def parse_vrnet(name: str) -> VRNet | None:
+    """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
+    form = r"([RUC])-(\w+)-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
+    found = re.fullmatch(form, name, flags=re.IGNORECASE)
+    terms = {term.casefold(): term for term in DATA_TERMS}
+    if not found or found.group(2).casefold() not in terms:
+        return None
+    denoiser, data, warps, iterations, rest = found.groups()
+    options = dict(parse_option(word) for word in rest.split("-") if word)
+    return VRNet(denoiser.upper(), terms[data.casefold()], int(warps), int(iterations), **options)  # type: ignore[arg-type]
+
+
+def parse_option(word: str) -> tuple[str, str | int]:
+    """The field that a word after the shorthand sets, and its value."""
+    word = word.lower()
+    if word.startswith("w"):
+        return "width", int(word[1:])
+    words = {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}
+    return words.get(word, ("parameters", "Θ1"))

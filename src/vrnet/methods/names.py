@@ -10,23 +10,26 @@ from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
 from vrnet.methods.default import SHORT_AXIS, Default, short_axis
 from vrnet.methods.identity import Identity
-from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, recognised
+from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, parse_learned
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.parameters import Parameter
 from vrnet.methods.trained import load_method
-from vrnet.methods.variational import PRESETS
+from vrnet.methods.variational import solvers
 from vrnet.methods.weights import SUFFIX
 
-METHODS = (*PRESETS, FFD(), Demons(), SyN(), Identity())
-KNOWN = (*METHODS, Default())
 EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
+
+
+def known() -> list[Method]:
+    """Every method that can register as it is, but for the model in the box."""
+    return [*solvers(), FFD(), Demons(), SyN(), Identity(), Default()]
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
     return {SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"} | {
-        str(method): method.summary for method in KNOWN
+        str(method): method.summary for method in known()
     }
 
 
@@ -47,8 +50,7 @@ def parse_base(name: str) -> Method:
     """The method of a name without brackets."""
     if name.casefold() == SHORT_AXIS:
         return short_axis()
-    known = {str(method).casefold(): method for method in KNOWN}
-    found = known.get(name.casefold()) or recognised(name)
+    found = {str(method).casefold(): method for method in known()}.get(name.casefold()) or parse_learned(name)
     if found is None:
         raise BadInput(f'no method is called "{name}": {hint(name)}')
     return found
@@ -58,10 +60,10 @@ def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
         return "give a file of weights by --weights, or to vrnet.load_method"
-    known = {str(method).casefold(): str(method) for method in (*KNOWN, *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
-    close = get_close_matches(name.casefold(), known, n=1)
+    every = {str(method).casefold(): str(method) for method in (*known(), *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
+    close = get_close_matches(name.casefold(), every, n=1)
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
-    return f'did you mean "{known[close[0]]}"?' if close else f"choose one of {others}"
+    return f'did you mean "{every[close[0]]}"?' if close else f"choose one of {others}"
 
 
 def parameters(method: Method) -> list[Parameter]:

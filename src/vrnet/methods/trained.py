@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
-from vrnet.methods.learned import Noise
 from vrnet.methods.method import CPU, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
+from vrnet.networks.adaptors import Noise
 from vrnet.variational.cascade import Spacing
 
 CLOSE = 0.05

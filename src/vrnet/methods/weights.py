@@ -1,7 +1,7 @@
 """Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, exists, is_folder
-from vrnet.methods.learned import recognised
+from vrnet.methods.learned import parse_learned
 
 SUFFIX = ".safetensors"
 Normalisation = Literal["jointly", "each"]
@@ -33,6 +33,12 @@ class Card:
     trained_on: str
     version: str
     """Of vrnet."""
+    commit: str = ""
+    """Of the checkout that trained it; empty where there was none, or it is not known."""
+    torch: str = ""
+    """Its version, where it is known."""
+    device: str = ""
+    """What it was trained on, where it is known."""
 
     def __post_init__(self) -> None:
         h = self.spacing_mm
@@ -56,7 +62,7 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
     """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours."""
     card, tensors = read_card(path), read_tensors(path)
-    method = recognised(card.method)
+    method = parse_learned(card.method)
     if method is None:
         raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
     with torch.device("meta"), Unfilled():  # without numbers or room for them, since all of them are in the file
@@ -100,7 +106,8 @@ def read_card(path: Path) -> Card:
             header = file.metadata() or {}
         values: dict[str, Any] = json.loads(header["vrnet"])
         values["spacing_mm"] = tuple(values["spacing_mm"])
-        return Card(**{field.name: values[field.name] for field in fields(Card)})
+        known = {field.name for field in fields(Card) if field.default is MISSING or field.name in values}
+        return Card(**{name: values[name] for name in known})
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, BadInput) as error:
         raise BadInput(f"{path} does not hold a model of vrnet: give a file that vrnet train wrote") from error
 

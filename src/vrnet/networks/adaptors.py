@@ -1,4 +1,4 @@
-"""What makes a network a part of Algorithm 1: an initialiser (I0, I1, spacing) -> u, or a denoiser (u, lin) -> v.
+"""What makes a network a part of Algorithm 1: an initialiser (I0, I1, spacing) -> u, or a denoiser State -> State.
 
 Displacements reach tens of voxels while images are in [0, 1]: fields are scaled down into a network and up out of it.
 """
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields import compose, warp
-from vrnet.variational.cascade import Spacing
-from vrnet.variational.linearize import Linearization
+from vrnet.variational.cascade import Spacing, State
 
-SCALE = 10.0
+FIELD_SCALE = 10.0
+"""Voxels that count as 1 to a network."""
 
 
 class Predict(nn.Module):
@@ -27,7 +27,7 @@ class Predict(nn.Module):
     def forward(
         self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
     ) -> Float[Tensor, "b d *s"]:
-        return SCALE * padded(self.net, torch.cat([I0, I1], dim=1))
+        return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
 
 
 class Plain(nn.Module):
@@ -37,8 +37,8 @@ class Plain(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
-        return SCALE * padded(self.net, u / SCALE)
+    def forward(self, state: State) -> State:
+        return state.move_to(FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
 
 
 class Residual(nn.Module):
@@ -48,8 +48,8 @@ class Residual(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
-        return u + SCALE * padded(self.net, u / SCALE)
+    def forward(self, state: State) -> State:
+        return state.move_to(state.v + FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
 
 
 class Recurse(nn.Module):
@@ -59,19 +59,28 @@ class Recurse(nn.Module):
         super().__init__()
         self.net = net
 
-    def forward(self, u: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
-        I1w = lin.I1w if u is lin.at else warp(lin.I1, u)
-        return compose(u, SCALE * padded(self.net, torch.cat([lin.I0, I1w], dim=1)))
+    def forward(self, state: State) -> State:
+        lin, u = state.lin, state.v
+        I1w = lin.I1w if state.is_fresh else warp(lin.I1, u)
+        return state.move_to(compose(u, FIELD_SCALE * apply_padded(self.net, torch.cat([lin.I0, I1w], dim=1))))
 
 
-class Keep(nn.Module):
-    """u = v: no data step."""
+class Noise(nn.Module):
+    """Independent normal displacements, one voxel wide: others each time in training, always the same in use.
 
-    def forward(self, v: Float[Tensor, "b d *s"], lin: Linearization) -> Float[Tensor, "b d *s"]:
-        return v
+    Those in use are drawn on the CPU, since every kind of device draws others."""
+
+    def forward(
+        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+    ) -> Float[Tensor, "b d *s"]:
+        b, _, *s = I0.shape
+        if self.training:
+            return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
+        one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
+        return one.to(I0).expand(b, -1, *s)
 
 
-def padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
     """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it.
 
     What comes out is as precise a type as what went in, whatever the net itself computes with."""

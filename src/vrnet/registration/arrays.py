@@ -18,8 +18,7 @@ from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import check_axes, check_spacing, checked, tensor
 from vrnet.variational.cascade import Initializer, Spacing
-from vrnet.variational.descent import Solver
-from vrnet.variational.progress import watching
+from vrnet.variational.solver import Solver, watch
 
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
@@ -115,7 +114,7 @@ def solve(
             spread = side_by_side if method.is_network and I0.device.type == "cpu" else map
             field = each_alone(find, pairs[0], pairs[1], spacing, spread, progress)
             return unbatch(field, slice_axis), I0.new_zeros(0)
-        with watching(find, tuple(pairs[0].shape[2:]), spacing, progress):
+        with watch(find, tuple(pairs[0].shape[2:]), spacing, progress):
             descent = find.descend(pairs[0], pairs[1], spacing)
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 

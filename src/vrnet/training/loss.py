@@ -1,38 +1,17 @@
 """ℒ(u) = D(I1(x + u), I0) + α S(u): how alike the images become, and how smooth the motion is. No labels."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import squared_gradient, warp
+from vrnet.errors import BadInput
+from vrnet.fields import warp
+from vrnet.methods.method import LossTerms
+from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
+from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
 Scalar = Float[Tensor, ""]
-
-
-def absolute(I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
-    """mean |I1w − I0|."""
-    return (I1w - I0).abs().mean()
-
-
-def squared(I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
-    """mean (I1w − I0)²."""
-    return (I1w - I0).square().mean()
-
-
-def diffusion(u: Float[Tensor, "b d *s"]) -> Scalar:
-    """The mean of squared forward differences along an axis, averaged over the axes; in voxels.
-
-    (The paper prints central differences, which do not see a checkerboard.)"""
-    axes = range(2, u.dim())
-    return torch.stack([torch.diff(u, dim=axis).square().mean() for axis in axes]).mean()
-
-
-def huber(u: Float[Tensor, "b d *s"]) -> Scalar:
-    """mean √(0.01 + |∇u|²): nearly linear in large differences."""
-    return (0.01 + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
 
 
 @dataclass(frozen=True)
@@ -40,13 +19,19 @@ class Loss:
     """D, S and α. The paper's are the defaults, but for α: 0.1 UK Biobank, 0.05 ACDC, 1e-4 3D CMR."""
 
     alpha: float
-    similarity: Callable[[Tensor, Tensor], Tensor] = absolute
-    smoothness: Callable[[Tensor], Tensor] = diffusion
+    similarity: DataTerm = L1()  # noqa: RUF009
+    smoothness: Penalty = Diffusion()  # noqa: RUF009
 
     def __call__(self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"]) -> Scalar:
         u = u.float()  # half precision cannot count voxels
-        return self.similarity(warp(I1, u), I0) + self.alpha * self.smoothness(u)
+        return self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
 
 
-SIMILARITIES = {"L1": absolute, "L2": squared}
-SMOOTHNESSES = {"Diffusion": diffusion, "Huber": huber}
+def make_loss(terms: LossTerms, alpha: float, similarity: str | None = None, smoothness: str | None = None) -> Loss:
+    """The loss of a method, or with the terms of other names where such are given."""
+    penalties = REGULARIZERS | TRAINING_PENALTIES
+    data, smooth = similarity or terms.similarity, smoothness or terms.smoothness
+    for name, known in ((data, DATA_TERMS), (smooth, penalties)):
+        if name not in known:
+            raise BadInput(f'there is no term "{name}" to train with: choose one of {", ".join(known)}')
+    return Loss(alpha, DATA_TERMS[data], penalties[smooth])

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vrnet.variational.cascade import Cascade, Spacing
+from vrnet.variational.linearize import Linearize
 
 
 class Recomputed(nn.Module):
@@ -21,13 +22,13 @@ class Recomputed(nn.Module):
     ) -> Float[Tensor, "b d *s"]:
         v = again(self.cascade.init, I0, I1, spacing)
         for inner in self.cascade.steps:
-            v = again(row, inner, v, I0, I1, spacing)
+            v = again(row, inner, self.cascade.linearize, v, I0, I1, spacing)
         return v
 
 
-def row(inner: list[nn.Module], v: Tensor, I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
+def row(inner: list[nn.Module], linearize: Linearize, v: Tensor, I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
     """One linearisation and its steps: a cascade that starts at v."""
-    return Cascade(lambda *_: v, [inner])(I0, I1, spacing)
+    return Cascade(lambda *_: v, [inner], linearize)(I0, I1, spacing)
 
 
 def again(function: Callable[..., Tensor], *inputs: object) -> Tensor:

@@ -10,7 +10,7 @@ from torch.optim import Adam
 from vrnet.devices import WARM_UP, channels_last, record_graph
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import changed
-from vrnet.training.loss import SIMILARITIES, SMOOTHNESSES, Loss
+from vrnet.training.loss import Loss, make_loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.recompute import Recomputed, again
 from vrnet.training.settings import Training
@@ -79,4 +79,4 @@ class Trainer:
 
 def loss_of(method: Trainable, alpha: float) -> Loss:
     """The paper's loss; for Siamese that of its authors."""
-    return Loss(alpha, SIMILARITIES[method.loss.similarity], SMOOTHNESSES[method.loss.smoothness])
+    return make_loss(method.loss, alpha)

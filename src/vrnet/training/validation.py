@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.fields import warp_labels
-from vrnet.methods.identity import no_motion
 from vrnet.training.loss import Loss
-from vrnet.variational.cascade import Cascade
+from vrnet.variational.cascade import Cascade, no_motion
 
 Scores = dict[str, float]
 

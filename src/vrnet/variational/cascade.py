@@ -1,18 +1,22 @@
-"""Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps of (data, denoise).
+"""Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps.
 
-Initialisers, cascades and outside tools share one signature, (I0, I1, spacing) -> u. Spacing is the distance between
-voxel centres along each axis, in any unit; without it voxels are cubes.
+There are two signatures. Initialisers, cascades and outside tools are (I0, I1, spacing) -> u; spacing is the distance
+between voxel centres along each axis, in any unit, and without it voxels are cubes. Half steps, steps and everything
+between two linearisations are State -> State.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import relative_spacing
-from vrnet.variational.denoisers import TV
-from vrnet.variational.linearize import Linearization, linearize
+from vrnet.fields import relative_spacing, zeros
+from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.linearize import Linearization, Linearize, linearize
+from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
 Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
@@ -20,65 +24,80 @@ Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
 
 @dataclass(frozen=True)
 class State:
-    """Where the algorithm stands: the field v after the denoiser, and the linearisation.
-
-    p is the dual variable of a denoiser that keeps one; it belongs to the next step, which may overwrite it."""
+    """Where the algorithm stands."""
 
     v: Float[Tensor, "b d *s"]
+    """The field as the last half step left it."""
     lin: Linearization
-    p: Float[Tensor, "b d d *s"] | None = None
+    is_fresh: bool = True
+    """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
+    memory: Memory = None
+    """What a regulariser keeps from one step to the next."""
 
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
-        return self.v is self.lin.at
+    def move_to(self, v: Float[Tensor, "b d *s"]) -> "State":
+        """The state with another field, away from where the pair was linearised."""
+        return replace(self, v=v, is_fresh=False)
+
+
+class DataStep(nn.Module):
+    """u = prox of the data term at v, with a penalty θ > 0 of its own, stored as log θ so that it can be learned."""
+
+    def __init__(self, term: DataTerm, theta: float = 0.1) -> None:
+        super().__init__()
+        self.term = term
+        self.log_theta = nn.Parameter(torch.tensor(log(theta)))
+
+    def forward(self, state: State) -> State:
+        return state.move_to(self.term.prox(state.v, state.lin, self.log_theta.exp()))
+
+
+class Denoise(nn.Module):
+    """v = prox of weight · R at u, for a hand-crafted regulariser R."""
+
+    def __init__(self, regularizer: Regularizer, weight: float) -> None:
+        super().__init__()
+        self.regularizer, self.weight = regularizer, weight
+
+    def forward(self, state: State) -> State:
+        v, memory = self.regularizer.prox(state.v, self.weight, state.lin.h, state.memory)
+        return replace(state.move_to(v), memory=memory)
+
+
+class Keep(nn.Module):
+    """u = v: no data step."""
+
+    def forward(self, state: State) -> State:
+        return state
 
 
 class Step(nn.Module):
-    """u = data(v), v = denoise(u)."""
+    """Two half steps, one after the other: data, then denoise; in the authors' released code the other way round."""
 
-    def __init__(self, data: nn.Module, denoise: nn.Module) -> None:
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.data, self.denoise = data, denoise
+        self.first, self.second = first, second
 
     def forward(self, state: State) -> State:
-        u = self.data(state.v, state.lin)
-        return replace(state, v=self.denoise(u, state.lin))
-
-
-class ReleasedStep(nn.Module):
-    """v = denoise(v), u = data(v), in the order of the authors' released code: u is what goes on."""
-
-    def __init__(self, data: nn.Module, denoise: nn.Module) -> None:
-        super().__init__()
-        self.data, self.denoise = data, denoise
-
-    def forward(self, state: State) -> State:
-        v = self.denoise(state.v, state.lin)
-        return replace(state, v=self.data(v, state.lin))
-
-
-class DualStep(nn.Module):
-    """The same with the TV denoiser, whose dual variable starts from where the last step left it."""
-
-    def __init__(self, data: nn.Module, denoise: TV) -> None:
-        super().__init__()
-        self.data, self.denoise = data, denoise
-
-    def forward(self, state: State) -> State:
-        u = self.data(state.v, state.lin)
-        v, p = self.denoise.resume(u, state.p, state.lin.h)
-        return replace(state, v=v, p=p)
+        return self.second(self.first(state))
 
 
 class Cascade(nn.Module):
     """The unrolled algorithm. `steps[ω][k]` is a step; the same object in several places shares its parameters."""
 
-    def __init__(self, init: Initializer, steps: Sequence[Sequence[nn.Module]]) -> None:
+    def __init__(
+        self, init: Initializer, steps: Sequence[Sequence[nn.Module]], linearize: Linearize = linearize
+    ) -> None:
         super().__init__()
-        self.init = init
-        self.steps = [list(inner) for inner in steps]
+        self.init, self.linearize = init, linearize
         self.parts = nn.ModuleList(dict.fromkeys(step for inner in steps for step in inner))
+        place = {step: k for k, step in enumerate(self.parts)}
+        self.schedule = [[place[step] for step in inner] for inner in steps]
+        """Which part is taken at each step of each linearisation."""
+
+    @property
+    def steps(self) -> list[list[nn.Module]]:
+        """The steps of each linearisation."""
+        return [[self.parts[k] for k in inner] for inner in self.schedule]
 
     def iterate(
         self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
@@ -93,15 +112,16 @@ class Cascade(nn.Module):
         I1: Float[Tensor, "b c *s"],
         spacing: Spacing = None,
     ) -> Iterator[State]:
-        """The same from a given field."""
-        p, h = None, relative_spacing(spacing, v.shape[1])
+        """Every state from a given field on."""
+        memory: Memory = None
+        h = relative_spacing(spacing, v.shape[1])
         for inner in self.steps:
-            state = State(v, linearize(I0, I1, v, h), p)
+            state = State(v, self.linearize(I0, I1, v, h), memory=memory)
             yield state
             for step in inner:
                 state = step(state)
                 yield state
-            v, p = state.v, state.p
+            v, memory = state.v, state.memory
             del state  # before the next linearisation needs the room
 
     def forward(
@@ -111,3 +131,8 @@ class Cascade(nn.Module):
         for state in self.refine(v, I0, I1, spacing):
             v = state.v
         return v
+
+
+def no_motion(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Tensor:
+    """The initialiser u = 0."""
+    return zeros(I0)

@@ -6,21 +6,24 @@ from torch import Tensor, nn
 from vrnet.fields import resize, resize_field, zeros
 from vrnet.variational.cascade import Initializer, Spacing
 
-SMALLEST = 16
-NEARLY_CUBIC = 1.501  # a little more than 1.5, which spacings rounded in a header may or may not reach
+SMALLEST_AXIS = 16
+"""Voxels that an axis keeps at least."""
+MAX_ASPECT = 1.501
+"""An axis is halved if its edge is at most so many times the shortest: a little more than 1.5, which spacings rounded
+in a header may or may not reach."""
 
 
-def coarser(shape: tuple[int, ...], spacing: Spacing = None) -> tuple[int, ...]:
+def coarser_shape(shape: tuple[int, ...], spacing: Spacing = None) -> tuple[int, ...]:
     """Half the voxels along each axis that has enough of them and is about as finely sampled as any.
 
     Thick slices are left alone until the voxels within them have grown as wide."""
     h = spacing or (1.0,) * len(shape)
-    finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * SMALLEST), default=0.0)
-    small = [n < 2 * SMALLEST or edge > NEARLY_CUBIC * finest for n, edge in zip(shape, h, strict=True)]
-    return tuple(n if keep else (n + 1) // 2 for n, keep in zip(shape, small, strict=True))
+    finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * SMALLEST_AXIS), default=0.0)
+    keep = [n < 2 * SMALLEST_AXIS or edge > MAX_ASPECT * finest for n, edge in zip(shape, h, strict=True)]
+    return tuple(n if kept else (n + 1) // 2 for n, kept in zip(shape, keep, strict=True))
 
 
-def respaced(spacing: Spacing, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[float, ...]:
+def coarser_spacing(spacing: Spacing, old: tuple[int, ...], new: tuple[int, ...]) -> tuple[float, ...]:
     """The spacing of a grid of another shape over the same extent, corner on corner."""
     h = spacing or (1.0,) * len(old)
     return tuple(edge * (n - 1) / max(m - 1, 1) if n != m else edge for edge, n, m in zip(h, old, new, strict=True))
@@ -37,7 +40,8 @@ class CoarseToFine(nn.Module):
         self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
     ) -> Float[Tensor, "b d *s"]:
         fine = tuple(I0.shape[2:])
-        coarse = coarser(fine, spacing)
+        coarse = coarser_shape(fine, spacing)
         if coarse == fine:
             return zeros(I0)
-        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), respaced(spacing, fine, coarse)), fine)
+        h = coarser_spacing(spacing, fine, coarse)
+        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), h), fine)

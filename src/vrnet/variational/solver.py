@@ -1,17 +1,46 @@
-"""Run a cascade as a minimiser: watch the energy, stop when it settles, keep the best field."""
+"""E(u) = mean of D(I1(x + u), I0) + λ R(u): run a cascade as a minimiser of it.
+
+Watch the energy, stop when it changes no more, keep the best field.
+"""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from vrnet.fields import relative_spacing, warp
-from vrnet.variational.cascade import Cascade, Spacing
-from vrnet.variational.energy import Energy
+from vrnet.fields import RelativeSpacing, relative_spacing, warp
+from vrnet.progress import Progress
+from vrnet.variational.cascade import Cascade, Spacing, State, Step
+from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.pyramid import coarser_shape, coarser_spacing
+from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3
+"""Linearisations over which the energy must have changed."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """What a solver minimises: a data term and λ times a regulariser, each as a mean over voxels."""
+
+    data: DataTerm
+    regularizer: Regularizer
+    lam: float
+
+    def __call__(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1w: Float[Tensor, "b c *s"],
+        u: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+    ) -> Float[Tensor, " b"]:
+        """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
+        data, rough = self.data.value(I1w, I0), self.regularizer.value(u, h)
+        return data.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
 
 
 @dataclass(frozen=True)
@@ -26,8 +55,8 @@ class Solver(nn.Module):
     """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing) -> u`.
 
     A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
-    field seen, no motion included, and stops on its own once PATIENCE warps together change its energy by less than
-    `tolerance` of it."""
+    field seen, no motion included, and stops on its own once PATIENCE linearisations together change its energy by less
+    than `tolerance` of it."""
 
     def __init__(self, cascade: Cascade, energy: Energy, tolerance: float) -> None:
         super().__init__()
@@ -75,3 +104,33 @@ def choose(
     if which.all() or not which.any():
         return a if which.all() else b
     return torch.where(which.view(-1, *[1] * (a.dim() - 1)), a, b)
+
+
+@contextmanager
+def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Progress | None) -> Iterator[None]:
+    """While inside, tell `report` the part done. A level counts by its voxels; one that stops early jumps ahead."""
+    if report is None:
+        yield
+        return
+    sizes, steps = level_sizes(shape, spacing), sum(len(inner) for inner in solver.cascade.schedule)
+    taken: dict[int, int] = {}
+
+    def tick(module: nn.Module, args: tuple[State], state: State) -> None:
+        size = prod(state.v.shape[2:])
+        taken[size] = taken.get(size, 0) + 1
+        below = sum(s for s in sizes if s < size)
+        report((below + size * taken[size] / steps) / sum(sizes))
+
+    hooks = [part.register_forward_hook(tick) for part in solver.modules() if isinstance(part, Step)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    report(1.0)
+
+
+def level_sizes(shape: tuple[int, ...], spacing: Spacing) -> list[int]:
+    """Voxels at each level of a full pyramid, finest first."""
+    below = coarser_shape(shape, spacing)
+    return [prod(shape)] + (level_sizes(below, coarser_spacing(spacing, shape, below)) if below != shape else [])

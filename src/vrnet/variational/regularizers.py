@@ -1,0 +1,209 @@
+"""R(u): how rough a field is. A regulariser is one object that knows all that is to be known of it.
+
+`prox` solves the v-subproblem argmin_v w R(v) + 1/2 ∫|v − u|², `value` is the density that the energy sums, `loss` what
+training weighs with α, `strength` the w that λ and θ come to. To add one, write its class and list it in REGULARIZERS:
+solvers, energies, losses, names and commands then know it.
+
+R and lengths are taken in space, where the shortest edge of a voxel counts as 1: component i of the field is
+v_i = h_i u_i there, and a difference along axis j is divided by h_j.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import pi
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vrnet.fields import (
+    RelativeSpacing,
+    add_divergence,
+    forward_gradient,
+    scale,
+    smooth,
+    squared_gradient,
+    squared_norm,
+)
+
+Scalar = Float[Tensor, ""]
+Density = Float[Tensor, "b *s"]
+Memory = Tensor | None
+"""What a prox keeps for the next time it is asked: the dual variable of TV. It belongs to the next call, which may
+overwrite it."""
+
+
+@runtime_checkable
+class Penalty(Protocol):
+    """A measure of roughness."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        """R at every voxel, of a field in voxels with edges h."""
+        ...
+
+    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+        """What training weighs with α: the mean of the value, taking voxels for cubes."""
+        return self.value(u, (1.0,) * u.shape[1]).mean()
+
+
+@runtime_checkable
+class Regularizer(Penalty, Protocol):
+    """A penalty whose proximal map can be computed, so that a solver can use it."""
+
+    def prox(
+        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
+    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+        """The v that minimises weight · R(v) + 1/2 |v − u|², and what to remember for the next time."""
+        ...
+
+    def strength(self, lam: float, theta: float) -> float:
+        """The weight of R in the v-subproblem: λ/θ."""
+        return lam / theta
+
+
+@dataclass(frozen=True)
+class TV(Regularizer):
+    """|∇v|: isotropic, and coupled over the components, so that they jump together or not at all."""
+
+    name = "TV"
+    summary = "total variation (keeps motion discontinuities)"
+
+    iterations: int = 1
+    """Of the dual ascent at each call; one is enough where the dual variable is remembered."""
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        return squared_gradient(scale(u, h), h).sqrt()
+
+    def prox(
+        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
+    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+        """v = u + w div p after p ← (p + τ∇v) / max(1, |p + τ∇v|): projected gradient ascent on the dual, |p| ≤ 1.
+
+        p is the memory, or starts from zero. It is overwritten unless grad mode is on."""
+        d, u, overwrite = u.shape[1], scale(u, h), not torch.is_grad_enabled()
+        p = u.new_zeros(u.shape[0], d, d, *u.shape[2:]) if memory is None else memory
+        tau = 1 / (4 * weight * sum(edge**-2 for edge in h))
+        weights = tuple(weight / edge for edge in h)
+        v = add_divergence(u, p, weights)
+        for _ in range(self.iterations):
+            p = p if overwrite else p.clone()
+            for i, (n, edge) in enumerate(zip(u.shape[2:], h, strict=True)):
+                inner, a = p[:, :, i].narrow(2 + i, 0, n - 1), tau / edge
+                inner.add_(v.narrow(2 + i, 1, n - 1), alpha=a).sub_(v.narrow(2 + i, 0, n - 1), alpha=a)
+            shrink = squared_norm(p.flatten(1, 2)).clamp_(min=1).rsqrt_()[:, None, None]
+            p = p.mul_(shrink) if overwrite else p * shrink
+            v = add_divergence(u, p, weights, out=v if overwrite else None)
+        return scale(v, tuple(1 / edge for edge in h)), p
+
+
+class Quadratic(Regularizer, Protocol):
+    """1/2 v·K v with K = (−Δ)^order, reflecting border. The cosine transform diagonalises K, so the prox is exact."""
+
+    order: ClassVar[int]
+
+    def prox(
+        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
+    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+        symbol = laplacian_symbol(u.shape[2:], h, u) ** self.order
+        return cosine_transform(cosine_transform(u) / (1 + weight * symbol), inverse=True), None
+
+
+@dataclass(frozen=True)
+class Diffusion(Quadratic):
+    """1/2 |∇v|²."""
+
+    name = "Diffusion"
+    summary = "diffusion (smooth motion)"
+    order = 1
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        return squared_gradient(scale(u, h), h) / 2
+
+    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+        """The mean of squared forward differences along an axis, averaged over the axes, in voxels: what the paper's α
+        weighs. (The paper prints central differences, which do not see a checkerboard.)"""
+        return torch.stack([torch.diff(u, dim=axis).square().mean() for axis in range(2, u.dim())]).mean()
+
+
+@dataclass(frozen=True)
+class Bending(Quadratic):
+    """1/2 |Δv|². Its integral is that of the bending energy 1/2 Σ_ij |∂_ij v|², up to boundary terms."""
+
+    name = "Bending"
+    summary = "bending energy (very smooth motion, free of affine bias)"
+    order = 2
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        v = scale(u, h)
+        laplacian = add_divergence(torch.zeros_like(v), forward_gradient(v), tuple(edge**-2 for edge in h))
+        return laplacian.square().sum(1) / 2
+
+
+@dataclass(frozen=True)
+class Gaussian(Regularizer):
+    """Gaussian smoothing, as in demons: the prox of a penalty on all derivatives, which is not summed anywhere."""
+
+    name = "Gaussian"
+    summary = "Gaussian smoothing (as demons)"
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        """Zero: the energy that is watched is the data term alone."""
+        return torch.zeros_like(u[:, 0])
+
+    def prox(
+        self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
+    ) -> tuple[Float[Tensor, "b d *s"], Memory]:
+        """u smoothed with a standard deviation of `weight` shortest edges."""
+        return smooth(u, tuple(weight / edge for edge in h)), None
+
+    def strength(self, lam: float, theta: float) -> float:
+        """λ: the standard deviation, whatever θ is."""
+        return lam
+
+
+@dataclass(frozen=True)
+class Huber(Penalty):
+    """√(0.01 + |∇v|²): nearly linear in large differences. For training only: it has no prox."""
+
+    name = "Huber"
+    summary = "Huber-type smoothness (nearly linear in large differences)"
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        return (0.01 + squared_gradient(scale(u, h), h)).sqrt()
+
+
+REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffusion(), Bending(), Gaussian())}
+"""Every regulariser of the solvers by its name."""
+TRAINING_PENALTIES: dict[str, Penalty] = {"Huber": Huber()}
+"""What can be trained with beside the regularisers."""
+
+
+@lru_cache(maxsize=64)
+def cosine_basis(n: int, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "n n"]:
+    """The orthonormal DCT-II: row k is the cosine of frequency πk/n."""
+    with torch.inference_mode(False):  # what is cached must serve autograd too
+        k = torch.arange(n, dtype=torch.float64)
+        basis = torch.cos(pi / n * k[:, None] * (k + 0.5)) * (2 / n) ** 0.5
+        basis[0] *= 0.5**0.5
+        return basis.to(device=device, dtype=dtype)
+
+
+def cosine_transform(u: Float[Tensor, "b c *s"], inverse: bool = False) -> Float[Tensor, "b c *s"]:
+    """Cosine transform along every spatial axis, as matrix products: fast at image sizes, on any device."""
+    for axis in range(2, u.dim()):
+        basis = cosine_basis(u.shape[axis], u.dtype, u.device)
+        u = torch.matmul(u.transpose(axis, -1), basis if inverse else basis.T).transpose(axis, -1)
+    return u
+
+
+def laplacian_symbol(shape: tuple[int, ...], h: RelativeSpacing, like: Tensor) -> Float[Tensor, "*s"]:
+    """Eigenvalues of −Δ = ∇ᵀ∇ on the cosine basis: Σ_i 4 sin²(πk_i/2n_i) / h_i²."""
+    total = like.new_zeros(shape)
+    for i, (n, edge) in enumerate(zip(shape, h, strict=True)):
+        frequency = torch.arange(n, dtype=like.dtype, device=like.device) * (pi / (2 * n))
+        total += 4 / edge**2 * frequency.sin().square().view(-1, *[1] * (len(shape) - 1 - i))
+    return total
