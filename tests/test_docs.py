@@ -19,8 +19,10 @@ import numpy as np
 import pytest
 import yaml
 
+import vrnet
 from tests.data.making import heart, write_acdc, write_splits
-from vrnet import Grid, Image, cli, write_image
+from vrnet import Grid, Image, write_image
+from vrnet.app import cli
 from vrnet.data.dataset import DATASETS
 from vrnet.data.phantoms import Phantoms
 from vrnet.methods.learned import learned
@@ -33,7 +35,8 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 DOCUMENTS = ["README.md", *(f"docs/{page}" for page in PAGES)]
 LINKED = [*DOCUMENTS, "CONTRIBUTING.md", "results/README.md"]
-SMALL = (32, 32)
+SHAPE = (32, 32)
+"""Of the images in the splits of a reader's data sets."""
 
 
 def snippets(document):
@@ -62,7 +65,7 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("vrnet.training.fit.fit", briefly)
-    few = Phantoms(shape=SMALL, spacing=8.0, counts={"train": 2, "val": 1, "test": 1})
+    few = Phantoms(shape=SHAPE, spacing=8.0, counts={"train": 2, "val": 1, "test": 1})
     monkeypatch.setitem(DATASETS, "phantom", DATASETS["phantom"]._replace(build=lambda: few))
     return monkeypatch
 
@@ -85,10 +88,10 @@ def write_pairs(table):
     """pairs.csv, and small images under the names in it."""
     Path("pairs.csv").write_text(table)
     for seed, row in enumerate(csv.DictReader(table.splitlines())):
-        patient = phantom(seed, SMALL, 8.0)
+        patient = phantom(seed, SHAPE, 8.0)
         for part in ("fixed", "moving", "fixed_labels", "moving_labels"):
             if row[part]:
-                image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain(SMALL, (8.0, 8.0)))
+                image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain(SHAPE, (8.0, 8.0)))
                 write_image(image, Path(row[part]))
 
 
@@ -106,6 +109,7 @@ def test_every_snippet_runs(document, reader):
             write_pairs(code)
 
 
+@pytest.mark.release
 def test_the_presets_are_those_of_the_document():
     text = (ROOT / "docs" / "training.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
@@ -113,6 +117,7 @@ def test_the_presets_are_those_of_the_document():
     assert found == {name: [how.steps, how.batch, how.rate, how.alpha] for name, how in PRESETS.items()}
 
 
+@pytest.mark.release
 def test_the_names_of_the_document_are_names():
     """As they stand, or after R-L1-3x2."""
     text = (ROOT / "docs" / "training.md").read_text()
@@ -152,6 +157,7 @@ def run_python(*words, cwd=ROOT):
     return subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", env={**os.environ, **plain})
 
 
+@pytest.mark.release
 def test_the_page_of_commands_is_what_the_commands_say():
     """If it is not: python docs/make_commands.py. (In a process of its own: checks of types change docstrings.)"""
     script = f"import runpy; print(runpy.run_path({str(DOCS / 'make_commands.py')!r})['page'](), end='')"
@@ -163,6 +169,21 @@ def test_the_page_of_commands_is_what_the_commands_say():
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     assert sorted(page for entry in nav for page in entry.values()) == PAGES
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^::: vrnet\.(\w+)$", page, flags=re.M)) | set(re.findall(r"__\w+__", page))
+    assert set(vrnet.__all__) <= listed
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
+def test_files_that_a_page_names_are_there(document):
+    """As src/vrnet/fields.py, tests/data/ or, below the package, variational/cascade.py."""
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / document).read_text(encoding="utf-8"))
+    places = [ROOT, ROOT / "src" / "vrnet", ROOT / "src" / "vrnet" / "variational"]
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+    assert named
 
 
 def prose(document):
@@ -193,12 +214,14 @@ def test_the_layers_of_the_page_are_those_of_the_contract():
     assert [re.split(r"\s{2,}", line)[0] for line in block.splitlines()] == layers
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     """No page loads a script, font or picture from elsewhere; what results/README.md shows is on its page."""
     pytest.importorskip("mkdocs", reason="needs vrnet[docs]")
     for folder in ("docs", "results"):
         copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "src").symlink_to(ROOT / "src")
     copy(ROOT / "mkdocs.yml", tmp_path)
     added = "![a](figures/added.jpg) [b](tuning.csv) [c](../docs/protocols.md#acdc) [d](../benchmarks/solver.py)"
     (tmp_path / "results" / "figures").mkdir(exist_ok=True)
