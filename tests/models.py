@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 from vrnet import Trained
-from vrnet.devices import ModelOnDevices
 from vrnet.fields import gradient
 from vrnet.methods.learned import learned
 from vrnet.methods.weights import Card, save_weights
@@ -23,7 +22,7 @@ def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
     for name, parameter in model.named_parameters():
         if "head" in name:
             nn.init.normal_(parameter, std=0.3)
-    return Trained(card(method, d, spacing), ModelOnDevices(model), "m.safetensors", method)
+    return Trained.of(card(method, d, spacing), model, "m.safetensors")
 
 
 def saved(folder, method="C-L2-2x1-w2", d=2, spacing=None, **options):
@@ -39,7 +38,6 @@ class Flow(nn.Module):
     def __init__(self):
         super().__init__()
         self.seen = []
-        self.place = nn.Parameter(torch.zeros(()))  # says on which device the model is
 
     def forward(self, I0, I1, spacing=None):
         self.seen.append((I0, I1, spacing))

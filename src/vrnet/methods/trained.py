@@ -35,6 +35,11 @@ class Trained(Method):
     name: str
     """That by which it is asked for: of a model in the box its own, else that of its kind."""
 
+    @classmethod
+    def of(cls, card: Card, model: nn.Module, file: str, name: str | None = None) -> "Trained":
+        """The method of a model, laid out for use."""
+        return cls(card, ModelOnDevices(channels_last(model, card.dimension)), file, name or card.method)
+
     def __str__(self) -> str:
         return self.name
 
@@ -79,7 +84,7 @@ class Trained(Method):
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if d != self.card.dimension:
             raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
-        return AtSpacing(self.models.on(device), self.card.spacing_mm)
+        return AtSpacing(self.models.on(device).eval(), self.card.spacing_mm)
 
 
 class AtSpacing(nn.Module):
@@ -134,5 +139,4 @@ def millimetres(spacing: tuple[float, ...]) -> str:
 def load_method(path: str | Path, name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
-    models = ModelOnDevices(channels_last(model.eval(), card.dimension))
-    return Trained(card, models, Path(path).name, name or card.method)
+    return Trained.of(card, model, Path(path).name, name)
