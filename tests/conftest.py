@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext
+from shutil import copytree
 
 from jaxtyping import install_import_hook
 
@@ -86,3 +87,29 @@ def stop_after(monkeypatch):
         monkeypatch.setattr("vrnet.training.concurrent.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
 
     return after
+
+
+@pytest.fixture(scope="session")
+def reader_files(tmp_path_factory):
+    """The folder of the files that the documents speak of, made once."""
+    from tests.reader import write_files
+
+    folder = tmp_path_factory.mktemp("reader")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture
+def reader(reader_files, tmp_path, monkeypatch):
+    """In a copy of that folder, where training takes two steps and there are few phantoms."""
+    from tests.reader import SHAPE, SPACING, fit_briefly
+    from vrnet.data.dataset import DATASETS
+    from vrnet.data.phantoms import Phantoms
+
+    copytree(reader_files, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("vrnet.training.fit.fit", fit_briefly)
+    few = Phantoms(shape=SHAPE, spacing=SPACING, counts={"train": 2, "val": 1, "test": 1})
+    monkeypatch.setitem(DATASETS, "phantom", DATASETS["phantom"]._replace(build=lambda: few))
+    return monkeypatch

@@ -4,14 +4,12 @@ Blocks of text (batch jobs, folders) and py (algorithms) are not run. Training i
 What pages say of commands, layers and presets is what the code says, their links lead somewhere, and they make a site.
 """
 
-import csv
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from shutil import copy, copytree
 
@@ -20,14 +18,9 @@ import pytest
 import yaml
 
 import vrnet
-from tests.data.making import heart, write_acdc, write_splits
-from vrnet import Grid, Image, write_image
+from tests.reader import write_pairs
 from vrnet.app import cli
-from vrnet.data.dataset import DATASETS
-from vrnet.data.phantoms import Phantoms
 from vrnet.methods.learned import learned
-from vrnet.phantom import phantom
-from vrnet.training.fit import fit
 from vrnet.training.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -35,8 +28,6 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 DOCUMENTS = ["README.md", *(f"docs/{page}" for page in PAGES)]
 LINKED = [*DOCUMENTS, "CONTRIBUTING.md", "results/README.md"]
-SHAPE = (32, 32)
-"""Of the images in the splits of a reader's data sets."""
 
 
 def snippets(document):
@@ -44,55 +35,10 @@ def snippets(document):
     return re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / document).read_text(), flags=re.M | re.S)
 
 
-def commands(code):
+def vrnet_commands(code):
     """The words of each vrnet command of a shell block."""
     lines = (shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines())
     return [words[1:] for words in lines if words and Path(words[0]).name == "vrnet"]
-
-
-@pytest.fixture
-def reader(tmp_path, monkeypatch):
-    """In a folder with a reader's files: ed and es, their segmentations, points."""
-    patient = phantom(7, (48, 48, 6), 4.0)
-    turned = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
-    grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), turned)
-    names = {"ed": "fixed", "es": "moving", "ed_gt": "fixed_labels", "es_gt": "moving_labels"}
-    for name, part in names.items():
-        write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), tmp_path / f"{name}.nii.gz")
-    write_patients(tmp_path / "ACDC")
-    (tmp_path / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
-    (tmp_path / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vrnet.training.fit.fit", briefly)
-    few = Phantoms(shape=SHAPE, spacing=8.0, counts={"train": 2, "val": 1, "test": 1})
-    monkeypatch.setitem(DATASETS, "phantom", DATASETS["phantom"]._replace(build=lambda: few))
-    return monkeypatch
-
-
-def briefly(method, train, val, settings, folder, **options):
-    """Training, two steps of it, with four channels instead of many."""
-    brief = replace(settings, steps=2, batch=1, validate_every=2)
-    return fit(replace(method, width=4), train, val, brief, folder, **options)
-
-
-def write_patients(folder):
-    """ACDC, with a patient in each split."""
-    names = ["patient001", "patient002", "patient003"]
-    for seed, name in enumerate(names):
-        write_acdc(folder, name, *heart(seed, slices=3, shown=range(3), size=(64, 64), spacing=3.0))
-    write_splits(folder, train=names[:1], val=names[1:2], test=names[2:])
-
-
-def write_pairs(table):
-    """pairs.csv, and small images under the names in it."""
-    Path("pairs.csv").write_text(table)
-    for seed, row in enumerate(csv.DictReader(table.splitlines())):
-        patient = phantom(seed, SHAPE, 8.0)
-        for part in ("fixed", "moving", "fixed_labels", "moving_labels"):
-            if row[part]:
-                image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain(SHAPE, (8.0, 8.0)))
-                write_image(image, Path(row[part]))
 
 
 @pytest.mark.slow
@@ -100,7 +46,7 @@ def write_pairs(table):
 def test_every_snippet_runs(document, reader):
     known = {}
     for language, code in snippets(document):
-        for words in commands(code) if language == "sh" else []:
+        for words in vrnet_commands(code) if language == "sh" else []:
             reader.setattr(sys, "argv", ["vrnet", *words])
             cli.main()
         if language == "python":
@@ -237,6 +183,8 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
         assert not re.findall(r"\| *:?---", html), f"a table of {page} needs an empty line before it"
         assert not re.findall(r"<p>(?:(?!</p>).)*\n[-*] ", html, flags=re.S), f"a list of {page} needs one too"
         assert not re.findall(r"<link[^>]+href=[\"']?(?:https?:)?//", html)
+    reference = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    assert "(d, *s), in voxels" in reference, "docstrings are not read as Markdown"
     shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
     assert "protocols.html#acdc" in shown
     assert "solver.py" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]
