@@ -56,8 +56,8 @@ def test_a_family_has_members_of_its_own():
     members = {"R|U|C-L1|L2-NxM": "R-L1-3x2", "VoxelMorph": "VoxelMorph", "Siamese": "Siamese", "NxRC-Net": "3xRC-Net"}
     assert set(FAMILIES) == set(members)
     for family, member in members.items():
-        assert FAMILIES[family].startswith("learned: ")
-        assert family == member or member in FAMILIES[family]
+        assert FAMILIES[family].summary.startswith("learned: ")
+        assert family == member or member in FAMILIES[family].summary
         assert parse(member).summary.startswith("learned: ")
 
 

@@ -553,8 +553,8 @@ def methods() -> None:
     table = Table("name", "what it is", "ready", box=None)
     for name, line in names().items():
         table.add_row(name, line, f"no: needs {missing(parse(name))}" if missing(parse(name)) else "yes")
-    for name, line in FAMILIES.items():
-        table.add_row(name, line, "with --weights FILE")
+    for name, family in FAMILIES.items():
+        table.add_row(name, family.summary, "with --weights FILE")
     screen.print(table)
     say("FILE is what `vrnet train` writes.")
 
