@@ -12,7 +12,7 @@ from unittest.mock import patch
 WIDTH = 88
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
-What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` writes this page: to change it, change the
+What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` writes this page: to change it, edit the
 docstrings in `src/vrnet/app`. The [tutorial](tutorial.md) shows the commands at work.
 
 Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
