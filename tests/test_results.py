@@ -6,6 +6,7 @@ import pytest
 
 from tests.paper.recomputation import compare_table, compare_times
 
+pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
 
