@@ -1,6 +1,5 @@
 """Seconds per pair, one pair at a time: networks need no trained weights for that."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 
 from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
-from vrnet.files import write_json
+from vrnet.files import read_json, write_json
 from vrnet.methods.method import Method
 from vrnet.paper.results import file_name
 from vrnet.phantom import phantom
@@ -31,7 +30,7 @@ def seconds_per_pair(
     has no use for it."""
     path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
     if path.is_file():
-        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+        return float(read_json(path)["seconds"])
     if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
     seconds = measure_seconds(method, shape, spacing, torch.device(device), timing_seconds)
@@ -47,7 +46,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     """What images of these shapes were timed on."""
     paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
-    return sorted({json.loads(path.read_text(encoding="utf-8"))["hardware"] for path in paths})
+    return sorted({read_json(path)["hardware"] for path in paths})
 
 
 def measure_seconds(
