@@ -4,14 +4,12 @@ import torch
 from torch import nn
 
 from vrnet import Trained
-from vrnet.devices import ModelOnDevices
 from vrnet.fields import gradient
 from vrnet.methods.learned import learned
 from vrnet.methods.weights import Card, save_weights
 
 
 def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly"):
-    """What a model of that name says of itself; its spacing in mm is 1.8, and 4 across slices."""
     spacing = spacing or (1.8, 1.8, 4.0)[:d]
     return Card(method, d, spacing, normalisation, "phantoms", "0.1.0")
 
@@ -23,11 +21,11 @@ def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
     for name, parameter in model.named_parameters():
         if "head" in name:
             nn.init.normal_(parameter, std=0.3)
-    return Trained(card(method, d, spacing), ModelOnDevices(model), "m.safetensors", method)
+    return Trained.of(card(method, d, spacing), model, "m.safetensors")
 
 
 def saved(folder, method="C-L2-2x1-w2", d=2, spacing=None, **options):
-    """The file, in a folder, of a small model with random weights."""
+    """A file of such a model."""
     made = trained(method, d, spacing)
     save_weights(made.model, made.card, folder / made.file, **options)
     return folder / made.file
@@ -39,7 +37,6 @@ class Flow(nn.Module):
     def __init__(self):
         super().__init__()
         self.seen = []
-        self.place = nn.Parameter(torch.zeros(()))  # says on which device the model is
 
     def forward(self, I0, I1, spacing=None):
         self.seen.append((I0, I1, spacing))

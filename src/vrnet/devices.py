@@ -23,7 +23,8 @@ class ModelOnDevices:
     """A model kept for reuse: each device that asks gets one copy, and none is ever moved under another's feet."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._copies = {next(iter(model.parameters())).device: model}
+        home = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+        self._copies = {home: model}
         self._home, self._lock = model, Lock()
 
     def on(self, device: torch.device) -> nn.Module:

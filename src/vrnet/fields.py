@@ -14,14 +14,15 @@ from jaxtyping import Float, Integer, Shaped
 from torch import Tensor
 from torch.nn import functional
 
-LINEAR = {2: "bilinear", 3: "trilinear"}
-STALLED = 1e-3
 RelativeSpacing = tuple[float, ...]
-SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""The edges of a voxel, the shortest counting as 1."""
+LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
+SMALLEST_INVERSION_STEP = 1e-3
+SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
 def relative_spacing(spacing: tuple[float, ...] | None, d: int) -> RelativeSpacing:
-    """The edges of a voxel, the shortest counting as 1; cubes where no spacing is given."""
+    """The edges of a voxel in units of the shortest; a cube where no spacing is given."""
     return tuple(h / min(spacing) for h in spacing) if spacing else (1.0,) * d
 
 
@@ -47,7 +48,7 @@ def position(u: Float[Tensor, "b d *s"], axis: int) -> Float[Tensor, "b *s"]:
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
     """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
 
-    (Gathering beats grid_sample here: the identity is exact in float32, and volumes take half the time on a CPU.)"""
+    It gathers instead of calling grid_sample, so that the identity is exact in float32."""
     positions = [position(u, i).flatten(1) for i in range(u.shape[1])]
     return sample(I, positions).view(I.shape)
 
@@ -82,7 +83,7 @@ def warp_labels(L: Shaped[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Shap
     """L(x + u(x)) at the nearest voxel; every value and type is kept."""
     nearest = [(position(u, i) + 0.5).long() * L.shape[i + 3 :].numel() for i in range(u.shape[1])]
     index = reduce(torch.add, nearest).clamp(0, L.shape[2:].numel() - 1).flatten(1)[:, None]
-    signed = SIGNED.get(L.dtype, L.dtype)  # torch cannot gather these types, but it can their bits
+    signed = SIGNED_TYPE.get(L.dtype, L.dtype)  # torch cannot gather these types, but it can their bits
     return L.view(signed).flatten(2).gather(2, index.expand(*L.shape[:2], -1)).view(L.shape).view(L.dtype)
 
 
@@ -125,7 +126,7 @@ def add_divergence(
 
 
 def squared_norm(p: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
-    """Σ p² over the components. (A chain of fused products: several times faster than a strided sum.)"""
+    """Σ p² over the components, by fused products, which are faster than a strided sum."""
     first, *rest = p.unbind(1)
     total = first.square()
     for component in rest:
@@ -206,7 +207,7 @@ def _invert_one(u: Tensor, tolerance: float, max_iterations: int) -> tuple[Tenso
     x = torch.stack(torch.meshgrid(*(torch.arange(n, device=u.device) for n in u.shape[2:]), indexing="ij")).flatten(1)
     step, limits = torch.ones_like(w[0]), [n - 1 for n in u.shape[2:]]
     for _ in range(max_iterations):
-        active = ((error.square().sum(0) > tolerance**2) & (step > STALLED)).nonzero()[:, 0]
+        active = ((error.square().sum(0) > tolerance**2) & (step > SMALLEST_INVERSION_STEP)).nonzero()[:, 0]
         if not len(active):
             break
         tried = w[:, active] - step[active] * error[:, active]
@@ -220,7 +221,7 @@ def _invert_one(u: Tensor, tolerance: float, max_iterations: int) -> tuple[Tenso
 
 
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:
-    """Convolution with a Gaussian of standard deviation sigma voxels (one, or one an axis), border repeated."""
+    """Convolution with a Gaussian of sigma voxels (one for all axes, or one per axis), border repeated."""
     sigmas = sigma if isinstance(sigma, tuple) else (sigma,) * (I.dim() - 2)
     for axis, s in enumerate(sigmas, start=2):
         if s > 0:
@@ -244,10 +245,10 @@ def resize(I: Float[Tensor, "b c *s"], shape: tuple[int, ...]) -> Float[Tensor, 
     """I on a grid of another shape over the same extent, corner on corner; low-passed along axes that shrink."""
     factors = [(n - 1) / max(m - 1, 1) for n, m in zip(I.shape[2:], shape, strict=True)]
     blurred = smooth(I, tuple(0.5 * max(f * f - 1, 0.0) ** 0.5 for f in factors))
-    return functional.interpolate(blurred, size=shape, mode=LINEAR[len(shape)], align_corners=True)
+    return functional.interpolate(blurred, size=shape, mode=LINEAR_MODE[len(shape)], align_corners=True)
 
 
 def resize_field(u: Float[Tensor, "b d *s"], shape: tuple[int, ...]) -> Float[Tensor, "b d *t"]:
     """u on a grid of another shape over the same extent; displacements are counted in the new voxels."""
     factors = tuple((m - 1) / max(n - 1, 1) for n, m in zip(u.shape[2:], shape, strict=True))
-    return scale(functional.interpolate(u, size=shape, mode=LINEAR[len(shape)], align_corners=True), factors)
+    return scale(functional.interpolate(u, size=shape, mode=LINEAR_MODE[len(shape)], align_corners=True), factors)

@@ -28,9 +28,10 @@ def test_volumes_are_for_the_solver(spacing):
 
 def test_the_model_in_the_box_says_what_it_is():
     model = short_axis()
-    assert (str(model), model.file) == ("C-L2-3x1-w12", "short_axis.safetensors")
+    assert (str(model), model.file) == ("short-axis", "short_axis.safetensors")
+    assert model.card.method == "C-L2-3x1-w12"
     assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
-    assert "40 subjects" in model.what
+    assert "40 subjects" in model.summary
     assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(4.37e6, rel=0.01)
 
 

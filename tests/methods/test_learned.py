@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.fields import zeros
-from vrnet.methods.learned import PAPER, Noise, RCNet, Siamese, VoxelMorph, VRNet, learned
-from vrnet.networks.adaptors import Predict
-from vrnet.variational.cascade import Cascade, Step
-from vrnet.variational.data_steps import DataStep, l1_step
-from vrnet.variational.denoisers import TV
+from vrnet.methods.learned import PAPER, RCNet, Siamese, VoxelMorph, VRNet, parse_learned
+from vrnet.methods.names import trainable
+from vrnet.networks.adaptors import Noise, Predict
+from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
+from vrnet.variational.data_terms import L1
 from vrnet.variational.linearize import linearize
+from vrnet.variational.regularizers import TV
 
 SMALL = {2: 2, 3: 2}
 SIZE = {2: (20, 18), 3: (18, 16, 17)}
@@ -26,7 +26,7 @@ def size(module):
 
 @pytest.mark.parametrize("method", PAPER, ids=str)
 def test_the_paper_s_shorthand_parses_and_prints(method):
-    assert VRNet.parse(str(method)) == VRNet.parse(str(method).lower()) == method
+    assert parse_learned(str(method)) == parse_learned(str(method).lower()) == method
 
 
 def test_the_paper_s_table_has_20_rows():
@@ -39,16 +39,21 @@ def test_the_paper_s_table_has_20_rows():
     "name", ["R-L1-3x2", "U-L2-6x1", "C-L2-3x1-w32", "R-L2-6x1-zeros-Θ1-released-w16", "R-L2-6x1-noise"]
 )
 def test_names_say_what_differs_from_the_paper(name):
-    assert str(VRNet.parse(name)) == name
+    assert str(parse_learned(name)) == name
 
 
 @pytest.mark.parametrize("name", ["R-L3-1x1", "R-L1-3", "X-L1-1x1", "R-L1-3x2-unknown", "TV-L1", ""])
 def test_other_names_are_not_configurations(name):
-    assert VRNet.parse(name) is None
+    assert parse_learned(name) is None
 
 
 def test_a_cascade_without_steps_is_refused():
-    for wrong in (lambda: VRNet(warps=0), lambda: VRNet.parse("R-L1-0x1"), lambda: RCNet(0), lambda: VRNet(theta=0.0)):
+    for wrong in (
+        lambda: VRNet(warps=0),
+        lambda: parse_learned("R-L1-0x1"),
+        lambda: RCNet(0),
+        lambda: VRNet(theta=0.0),
+    ):
         with pytest.raises(BadInput):
             wrong()
 
@@ -56,7 +61,7 @@ def test_a_cascade_without_steps_is_refused():
 @pytest.mark.parametrize("name", ["R-L1-3x2-w0", "VoxelMorph-w0", "Siamese-w0", "2xRC-Net-w0"])
 def test_a_network_without_channels_is_refused(name):
     with pytest.raises(BadInput, match="no channels"):
-        learned(name)
+        trainable(name)
 
 
 def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
@@ -71,15 +76,15 @@ def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
 def test_one_recursive_cascade_is_voxelmorph(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     recursive, single = RCNet(1, SMALL[d]).build(d), VoxelMorph(SMALL[d]).build(d)
-    single.init.net.load_state_dict(recursive.parts[0].denoise.net.state_dict())
+    single.init.net.load_state_dict(recursive.parts[0].second.net.state_dict())
     torch.testing.assert_close(recursive(I0, I1), single(I0, I1))
 
 
 def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     model = VRNet("R", "L1", 3, 2, init="zeros", parameters="Θ1", width=SMALL[d]).build(d)
-    model.parts[0].denoise = TV(0.75, iterations=5)
-    solver = Cascade(lambda I0, I1, spacing: zeros(I0), [[Step(DataStep(l1_step, 0.1), TV(0.75, 5))] * 2] * 3)
+    model.parts[0].second = Denoise(TV(5), 0.75)
+    solver = Cascade(no_motion, [[Step(DataStep(L1(), 0.1), Denoise(TV(5), 0.75))] * 2] * 3)
     with torch.no_grad():
         assert model(I0, I1).abs().max() > 0.1
         torch.testing.assert_close(model(I0, I1), solver(I0, I1))
@@ -115,7 +120,8 @@ def test_an_untrained_residual_network_is_near_the_identity(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     step = VRNet("R", width=SMALL[d]).build(d).parts[0]
     u = 5 * smooth_image(SIZE[d], 2, 3, torch.float32).expand(1, d, *SIZE[d])
-    assert (step.denoise(u, linearize(I0, I1, u)) - u).abs().max() < 1e-2
+    state = State(u, linearize(I0, I1, u, (1.0,) * d))
+    assert (step.second(state).v - u).abs().max() < 1e-2
 
 
 def test_the_released_order_denoises_first(d, smooth_image):
@@ -125,8 +131,9 @@ def test_the_released_order_denoises_first(d, smooth_image):
     u = model(I0, I1)
     torch.manual_seed(3)
     v = Noise()(I0, I1)
-    lin, step = linearize(I0, I1, v), model.parts[0]
-    torch.testing.assert_close(u, step.data(step.denoise(v, lin), lin))
+    state, step = State(v, linearize(I0, I1, v, (1.0,) * d)), model.parts[0]
+    assert isinstance(step.second, DataStep)
+    torch.testing.assert_close(u, step.second(step.first(state)).v)
 
 
 def test_noise_is_the_same_in_use_and_another_each_time_in_training(d, smooth_image):
@@ -157,27 +164,27 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
         u = model(I0, I1)
     assert u.shape == (1, d, *SIZE[d])
     assert u.isfinite().all()
-    assert method.what
+    assert method.summary
 
 
 @pytest.mark.parametrize(
     "name", ["R-L1-3x2", "VoxelMorph", "VoxelMorph-w8", "Siamese", "Siamese-w16", "4xRC-Net", "2xRC-Net-w8"]
 )
 def test_every_learned_method_has_a_name(name):
-    assert str(learned(name)) == name
-    assert learned(name.lower()) == learned(name)
+    assert str(trainable(name)) == name
+    assert trainable(name.lower()) == trainable(name)
 
 
 def test_an_unknown_learned_method_is_refused():
-    with pytest.raises(BadInput, match="try R-L1-3x2"):
-        learned("RC-Net")
+    with pytest.raises(BadInput, match="did you mean"):
+        trainable("RC-Net")
 
 
 @pytest.mark.parametrize("method", ["U-L2-6x1-w4", "U-L1-3x2-w4"])
 def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_image):
     I0, I1 = pair(d, smooth_image)
     torch.manual_seed(0)
-    model = learned(method).build(d)
+    model = trainable(method).build(d)
     model(I0, I1).square().mean().backward()
     strongest = [max(w.grad.abs().max().item() for w in part.parameters()) for part in (model.init, *model.parts)]
     assert min(strongest) > 1e-6

@@ -6,10 +6,22 @@ import pytest
 
 from vrnet.errors import BadInput
 from vrnet.methods.default import Default, short_axis
-from vrnet.methods.learned import FAMILIES, PAPER, learned
-from vrnet.methods.names import METHODS, SHORT_AXIS, missing, names, parse
+from vrnet.methods.learned import FAMILIES, PAPER, parse_learned
+from vrnet.methods.names import (
+    SHORT_AXIS,
+    choose,
+    known,
+    missing,
+    names,
+    parameters,
+    parse,
+    ready,
+    trainable,
+    with_parameters,
+)
+from vrnet.methods.parameters import Each
 from vrnet.methods.variational import PRESETS
-from vrnet.variational.descent import Solver
+from vrnet.variational.solver import Solver
 
 
 def test_every_pair_of_a_regulariser_and_a_data_term_has_a_name():
@@ -32,10 +44,10 @@ LEARNED = ["R-L1-3x2", "C-L2-3x1-w32", "U-L1-12x3-zeros-Θ1-released", "VoxelMor
 @pytest.mark.parametrize("name", [*LEARNED, *map(str, PAPER)])
 def test_every_name_of_the_learned_methods_grammar_parses(name):
     assert str(parse(name)) == name
-    assert parse(name.lower()) == parse(name) == learned(name)
+    assert parse(name.lower()) == parse(name) == parse_learned(name)
 
 
-@pytest.mark.parametrize("method", [*METHODS, parse("R-L1-1x1-w2"), parse("Siamese-w2")], ids=str)
+@pytest.mark.parametrize("method", [*known(), parse("R-L1-1x1-w2"), parse("Siamese-w2")], ids=str)
 def test_every_method_is_built_for_a_dimension(d, method):
     assert callable(method.build(d))
 
@@ -44,9 +56,9 @@ def test_a_family_has_members_of_its_own():
     members = {"R|U|C-L1|L2-NxM": "R-L1-3x2", "VoxelMorph": "VoxelMorph", "Siamese": "Siamese", "NxRC-Net": "3xRC-Net"}
     assert set(FAMILIES) == set(members)
     for family, member in members.items():
-        assert FAMILIES[family].startswith("learned: ")
-        assert family == member or member in FAMILIES[family]
-        assert parse(member).what.startswith("learned: ")
+        assert FAMILIES[family].summary.startswith("learned: ")
+        assert family == member or member in FAMILIES[family].summary
+        assert parse(member).summary.startswith("learned: ")
 
 
 def test_the_default_is_a_choice_between_listed_methods():
@@ -56,7 +68,8 @@ def test_the_default_is_a_choice_between_listed_methods():
 
 def test_the_model_in_the_box_has_a_name_that_needs_no_weights():
     assert parse("Short-Axis") is parse(SHORT_AXIS) is short_axis()
-    assert missing(SHORT_AXIS) is None
+    assert missing(short_axis()) is None
+    assert str(short_axis()) == SHORT_AXIS
     assert "in the box" in names()[SHORT_AXIS]
 
 
@@ -67,9 +80,9 @@ def test_solvers_build_solvers(preset):
 
 
 def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
-    assert missing("TV-L1") is None
+    assert missing(parse("TV-L1")) is None
     monkeypatch.setattr("vrnet.methods.outside.version", absent)
-    assert missing("SyN") == "antspyx"
+    assert missing(parse("SyN")) == "antspyx"
     with pytest.raises(BadInput, match=r"needs antspyx.*pip install 'vrnet\[baselines\]'"):
         parse("SyN").build(2)
 
@@ -117,5 +130,79 @@ def test_a_file_for_a_name_is_answered_with_how_to_give_it():
         parse("weights.safetensors")
 
 
-def test_a_preset_with_another_parameter_keeps_its_name():
-    assert str(replace(parse("TV-L1"), lam=0.2)) == "TV-L1"
+CHANGED = [
+    "TV-L1(lam=0.15)",
+    "TV-L1(lam=0.15,theta=(0.2,0.9),warps=20)",
+    "Gaussian-L2(tolerance=0.01)",
+    "FFD(spacing=40.0,levels=1)",
+    "Demons(sigma={2:1.0,3:2.0},iterations=(5,))",
+    "SyN(iterations={2:(10,),3:(5,2)})",
+    "R-L1-3x2-w16(theta=0.05)",
+]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_was_changed_is_in_the_name_which_parses_back(name):
+    method = parse(name)
+    assert str(method) == name
+    assert parse(str(method)) == method
+    assert method != parse(name.partition("(")[0])
+
+
+def test_a_changed_parameter_is_printed_and_one_of_the_preset_is_not():
+    assert str(replace(parse("TV-L1"), lam=0.2)) == "TV-L1(lam=0.2)"
+    assert str(replace(parse("TV-L2"), lam=0.01)) == "TV-L2"
+    assert parse("TV-L1( lam = 0.075 )") == parse("TV-L1")
+
+
+@pytest.mark.parametrize("method", [*known(), *map(parse, ("R-L2-2x1", "Siamese", "2xRC-Net"))], ids=str)
+def test_every_parameter_can_be_set_by_its_name(method):
+    """To what it is, which gives the method itself; and every one is explained."""
+    given = {parameter.name: parameter.value for parameter in parameters(method)}
+    plain = {
+        name: {2: value.plane, 3: value.volume} if isinstance(value, Each) else value for name, value in given.items()
+    }
+    assert with_parameters(method, plain) == method
+    assert all(parameter.meaning or parameter.name == "levels" for parameter in parameters(method))
+
+
+WRONG = [
+    ("TV-L1(lm=0.1)", r'TV-L1 has no parameter "lm": it has iterations, lam, levels, theta, tolerance, warps'),
+    ("TV-L1(lam=much)", r"lam of TV-L1 cannot be much: give a number"),
+    ("TV-L1(warps=2.5)", r"warps of TV-L1 cannot be 2.5: give a whole number"),
+    ("TV-L1(warps=True)", r"give a whole number"),
+    ("TV-L1(theta=0.1)", r"give \(a number, a number\)"),
+    ("TV-L1(theta=(0.1,0.2,0.3))", r"give \(a number, a number\)"),
+    ("TV-L1(data=L2)", r'has no parameter "data"'),
+    ("TV-L1(lam=-1)", r"lam is -1.0: it must be above zero"),
+    ("TV-L1(lam=0.1", r"lacks a closing bracket"),
+    ("TV-L1(0.1)", r"sets no parameter: write NAME=VALUE"),
+    ("TV-L1(lam=__import__('os'))", r"sets no parameter"),
+    ("Demons(sigma={2:1.0})", r"sigma of Demons cannot be"),
+    ("short-axis(theta=1)", r"it has none"),
+    ("identity(x=1)", r"it has none"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), WRONG)
+def test_a_wrong_parameter_is_answered_with_what_there_is(name, words):
+    with pytest.raises(BadInput, match=words) as raised:
+        parse(name)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_settings_of_a_command_are_those_in_the_name():
+    assert choose("TV-L1", settings=["lam=0.15", "warps=20"]) == parse("TV-L1(lam=0.15,warps=20)")
+    assert choose("TV-L1(lam=0.3)", settings=["warps=20"]) == parse("TV-L1(lam=0.3,warps=20)")
+    with pytest.raises(BadInput, match="default has no parameter"):
+        choose("default", settings=["lam=0.15"])
+
+
+def test_a_method_without_weights_cannot_register_and_one_with_them_cannot_be_trained():
+    with pytest.raises(BadInput, match="needs weights: add --weights FILE"):
+        ready("R-L1-3x2")
+    with pytest.raises(BadInput, match="has nothing to learn"):
+        trainable("TV-L1")
+    with pytest.raises(BadInput, match="method is a int"):
+        ready(3)
+    assert ready(parse("TV-L1")) == parse("TV-L1")

@@ -8,7 +8,8 @@ import torch
 
 from tests.methods.test_variational import moved_texture
 from vrnet.methods.names import parse
-from vrnet.methods.outside import Demons, Each
+from vrnet.methods.outside import Demons
+from vrnet.methods.parameters import Each
 
 
 @pytest.mark.slow

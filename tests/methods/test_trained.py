@@ -47,7 +47,7 @@ def test_its_name_is_that_of_the_method_and_its_line_says_what_it_was_trained_fo
     model = load_method(str(saved(tmp_path, "VoxelMorph-w2")))
     assert str(model) == "VoxelMorph-w2"
     assert learned(str(model)) == learned("voxelmorph-W2")
-    assert model.what == "trained on phantoms: 2D at 1.8 x 1.8 mm"
+    assert model.summary == "trained on phantoms: 2D at 1.8 x 1.8 mm"
     assert len(repr(model)) < 400
 
 
@@ -60,7 +60,7 @@ def test_a_motion_in_mm_is_the_same_motion_in_mm_at_any_spacing(d, axis, spacing
     h = spacing[:d]
     x = torch.arange(SHAPES[d][axis], dtype=torch.float32).view(-1, *[1] * (d - 1 - axis)) * h[axis]
     I1 = x.expand(1, 1, *SHAPES[d]).contiguous()
-    u = Trained(card(d=d, spacing=OWN[d]), Flow(), "").build(d)(1.1 * I1 + 0.7, I1, h)
+    u = Trained.of(card(d=d, spacing=OWN[d]), Flow(), "").build(d)(1.1 * I1 + 0.7, I1, h)
     assert u.shape == (1, d, *SHAPES[d])
     inside = (0, slice(None), *[slice(6, -6)] * d)
     found = u[inside].numpy() * np.reshape(h, (d, *[1] * d))
@@ -73,7 +73,7 @@ def test_a_motion_in_mm_is_the_same_motion_in_mm_at_any_spacing(d, axis, spacing
 def test_images_at_about_the_model_s_spacing_are_left_as_they_are(d, spacing, smooth_image):
     """UK Biobank's 1.83 mm are as good as 1.8; without a spacing the model's is assumed."""
     flow, (I0, I1) = Flow(), pair(d, smooth_image)
-    Trained(card(d=d, spacing=OWN[d]), flow, "").build(d)(I0, I1, spacing and spacing[:d])
+    Trained.of(card(d=d, spacing=OWN[d]), flow, "").build(d)(I0, I1, spacing and spacing[:d])
     ((seen_0, seen_1, h),) = flow.seen
     assert (seen_0 is I0, seen_1 is I1, h) == (True, True, OWN[d])
 
@@ -82,7 +82,7 @@ def test_images_at_about_the_model_s_spacing_are_left_as_they_are(d, spacing, sm
 def test_a_model_sees_images_at_its_own_spacing(d, kind, smooth_image):
     """Within half a voxel over the whole extent, and as the model was told in training."""
     flow, h = Flow(), SPACINGS[kind][:d]
-    Trained(card(d=d, spacing=OWN[d]), flow, "").build(d)(*pair(d, smooth_image), h)
+    Trained.of(card(d=d, spacing=OWN[d]), flow, "").build(d)(*pair(d, smooth_image), h)
     ((I0, I1, told),) = flow.seen
     extent = [(n - 1) * edge for n, edge in zip(SHAPES[d], h, strict=True)]
     assert I0.shape == I1.shape

@@ -43,7 +43,7 @@ def test_a_known_motion_is_recovered(d, name):
 @pytest.mark.parametrize("warps", [1, 2, 7])
 def test_theta_goes_from_first_to_last_by_equal_ratios(warps):
     cascade = Variational(theta=(0.1, 0.8), warps=warps, iterations=2).build(2).cascade
-    thetas = [inner[0].data.log_theta.exp().item() for inner in cascade.steps]
+    thetas = [inner[0].first.log_theta.exp().item() for inner in cascade.steps]
     assert_allclose(thetas, np.geomspace(0.1, 0.8, warps) if warps > 1 else [0.1], rtol=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_levels_and_iterations_share_their_steps(name):
 def test_the_denoiser_weighs_lambda_over_theta(name):
     """The v-subproblem: argmin_v λ R(v) + θ/2 |u − v|²."""
     method = replace(parse(name), lam=0.2, theta=(0.1, 0.4), warps=2)
-    weights = [inner[0].denoise.weight for inner in method.build(2).cascade.steps]
+    weights = [inner[0].second.weight for inner in method.build(2).cascade.steps]
     assert_allclose(weights, [0.2 / 0.1, 0.2 / 0.4])
 
 

@@ -3,7 +3,8 @@ import torch
 from torch import nn
 
 from vrnet.fields import compose, warp
-from vrnet.networks.adaptors import Keep, Plain, Predict, Recurse, Residual, padded
+from vrnet.networks.adaptors import Plain, Predict, Recurse, Residual, apply_padded
+from vrnet.variational.cascade import State
 from vrnet.variational.linearize import linearize
 
 
@@ -25,15 +26,14 @@ class Copy(nn.Module):
 @pytest.mark.parametrize("size", [16, 17, 31, 5, 1])
 def test_any_size_is_padded_to_the_multiple_and_cropped_back(d, size, random):
     x = random(1, 2, *(size + 3 * i for i in range(d)))
-    assert torch.equal(padded(Copy(2), x), x)
+    assert torch.equal(apply_padded(Copy(2), x), x)
 
 
 def test_fields_are_scaled_into_a_network_and_out_of_it(d, random):
     u, I = random(1, d, *(16,) * d), random(1, 1, *(16,) * d)
-    lin = linearize(I, I, u)
-    torch.testing.assert_close(Plain(Copy(d))(u, lin), u)
-    torch.testing.assert_close(Residual(Copy(d))(u, lin), 2 * u)
-    assert Keep()(u, lin) is u
+    state = State(u, linearize(I, I, u, (1.0,) * d))
+    torch.testing.assert_close(Plain(Copy(d))(state).v, u)
+    torch.testing.assert_close(Residual(Copy(d))(state).v, 2 * u)
 
 
 def test_images_go_in_as_they_are_and_fields_come_out_scaled(d, random):
@@ -51,8 +51,8 @@ def test_the_image_aware_denoiser_sees_moving_warped_by_the_field_it_is_given(d,
             seen.append(x)
             return 0.1 * x[:, :1].expand(-1, d, *x.shape[2:])
 
-    lin = linearize(I0, I1, at)
-    for field in (u, at):
-        v = Recurse(Look(2))(field, lin)
+    fresh = State(at, linearize(I0, I1, at, (1.0,) * d))
+    for state in (fresh, fresh.move_to(u)):
+        field, v = state.v, Recurse(Look(2))(state).v
         torch.testing.assert_close(seen[-1], torch.cat([I0, warp(I1, field)], dim=1))
         torch.testing.assert_close(v, compose(field, I0.expand(-1, d, *I0.shape[2:])))

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from vrnet.networks.convolution import Conv3d, ConvTranspose3d, blocks, by_slices
+from vrnet.networks.convolution import Conv3d, ConvTranspose3d, convolve_slices, expand_blocks
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1)])
@@ -11,7 +11,7 @@ def test_a_3d_convolution_is_a_2d_one_of_stacked_slices(kernel, stride, bias, ra
     conv = Conv3d(3, 4, kernel, stride=stride, padding=kernel // 2, bias=bias).double()
     x = random(2, 3, 8, 10, 12).requires_grad_()
     expected = nn.Conv3d.forward(conv, x)
-    found = by_slices(conv, x)
+    found = convolve_slices(conv, x)
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), conv.weight)[0] for y in (found, expected)))
     torch.testing.assert_close(conv(x), expected)
@@ -22,5 +22,5 @@ def test_a_transposed_convolution_makes_a_block_of_each_voxel(bias, random):
     conv = ConvTranspose3d(3, 4, 2, stride=2, bias=bias).double()
     x = random(2, 3, 4, 5, 6)
     expected = nn.ConvTranspose3d.forward(conv, x)
-    torch.testing.assert_close(blocks(conv, x), expected)
+    torch.testing.assert_close(expand_blocks(conv, x), expected)
     torch.testing.assert_close(conv(x), expected)

@@ -2,8 +2,12 @@ import pytest
 import torch
 
 from tests.conftest import SHAPES
+from vrnet.errors import BadInput
 from vrnet.fields import warp
-from vrnet.training.loss import SIAMESE, Loss, diffusion, huber
+from vrnet.methods.names import trainable
+from vrnet.training.loss import Loss, make_loss
+from vrnet.variational.data_terms import L1, L2
+from vrnet.variational.regularizers import Bending, Diffusion, Huber
 
 
 def test_the_loss_is_the_paper_s(d, random):
@@ -16,18 +20,18 @@ def test_the_loss_is_the_paper_s(d, random):
 
 def test_the_siamese_loss_is_squares_and_huber(d, random):
     I0, I1, u = (random(2, n, *SHAPES[d]).float() for n in (1, 1, d))
-    expected = (warp(I1, u) - I0).square().mean() + 1e-4 * huber(u)
-    torch.testing.assert_close(SIAMESE(I0, I1, u), expected)
-    assert huber(0 * u) == pytest.approx(0.1)
-    slope = torch.arange(8.0).view(1, 1, 8, 1).expand(1, 2, 8, 8)
-    assert huber(slope * 100) == pytest.approx(100 * 2**0.5 * 7 / 8 + 0.1 / 8, rel=1e-3)
+    terms = trainable("Siamese").loss
+    expected = (warp(I1, u) - I0).square().mean() + 1e-4 * Huber().loss(u)
+    torch.testing.assert_close(make_loss(terms, terms.alpha)(I0, I1, u), expected)
 
 
-def test_smoothness_sees_a_checkerboard(d):
-    x = torch.stack(torch.meshgrid(*(torch.arange(6) for _ in range(d)), indexing="ij")).sum(0) % 2
-    board = (2.0 * x - 1).expand(1, d, *x.shape)
-    assert diffusion(board) == pytest.approx(4.0)
-    assert diffusion(0 * board + 3) == 0
+def test_a_method_brings_its_terms_and_others_may_be_asked_for():
+    own = trainable("R-L2-2x1").loss
+    assert make_loss(own, 0.1) == Loss(0.1, L1(), Diffusion())
+    assert make_loss(own, 0.1, "L2", "Bending") == Loss(0.1, L2(), Bending())
+    for wrong in ({"similarity": "L3"}, {"smoothness": "L1"}):
+        with pytest.raises(BadInput, match="choose one of"):
+            make_loss(own, 0.1, **wrong)
 
 
 def test_no_motion_between_equal_images_costs_nothing(d, random):

@@ -1,21 +1,17 @@
+from dataclasses import replace
+
 import pytest
 import torch
-from torch import nn
 
 from tests.conftest import SHAPES
-from vrnet.fields import zeros
-from vrnet.variational.cascade import Cascade, DualStep, Step
-from vrnet.variational.data_steps import DataStep, l1_step, l2_step
-from vrnet.variational.denoisers import TV, Quadratic
+from vrnet.variational.cascade import Cascade, DataStep, Denoise, Keep, State, Step, no_motion
+from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import linearize
-
-
-def from_zero(I0, I1, spacing):
-    return zeros(I0)
+from vrnet.variational.regularizers import TV, Bending, Diffusion
 
 
 def make_step(theta=0.1):
-    return Step(DataStep(l2_step, theta), Quadratic(0.5, 1)).double()
+    return Step(DataStep(L2(), theta), Denoise(Diffusion(), 0.5)).double()
 
 
 def test_the_empty_cascade_is_its_initialiser(d, random):
@@ -28,52 +24,79 @@ def test_forward_is_algorithm_1_written_out(d, random):
     step = make_step()
     result = Cascade(lambda I0, I1, spacing: v, [[step] * 2] * 3)(I0, I1)
     for _ in range(3):
-        lin = linearize(I0, I1, v)
+        lin = linearize(I0, I1, v, (1.0,) * d)
         for _ in range(2):
-            u = l2_step(v, lin, step.data.log_theta.exp())
-            v = Quadratic(0.5, 1)(u, lin)
+            u = L2().prox(v, lin, step.first.log_theta.exp())
+            v, _ = Diffusion().prox(u, 0.5, (1.0,) * d, None)
     torch.testing.assert_close(result, v)
 
 
 def test_iterate_yields_each_linearisation_and_each_step(random):
     I0, I1 = random(1, 1, 8, 8), random(1, 1, 8, 8)
-    states = list(Cascade(from_zero, [[make_step()] * 2] * 3).iterate(I0, I1))
+    states = list(Cascade(no_motion, [[make_step()] * 2] * 3).iterate(I0, I1))
     assert [state.is_fresh for state in states] == [True, False, False] * 3
-    assert torch.equal(states[-1].v, Cascade(from_zero, [[make_step()] * 2] * 3)(I0, I1))
+    assert torch.equal(states[-1].v, Cascade(no_motion, [[make_step()] * 2] * 3)(I0, I1))
 
 
 def test_sharing_is_identity():
     step = make_step()
     shared, fresh = [[step] * 2] * 3, [[make_step() for _ in range(2)] for _ in range(3)]
-    assert sum(p.numel() for p in Cascade(from_zero, shared).parameters()) == 1
-    assert sum(p.numel() for p in Cascade(from_zero, fresh).parameters()) == 6
-    assert len(Cascade(from_zero, shared).state_dict()) == 1
+    assert sum(p.numel() for p in Cascade(no_motion, shared).parameters()) == 1
+    assert sum(p.numel() for p in Cascade(no_motion, fresh).parameters()) == 6
+    assert len(Cascade(no_motion, shared).state_dict()) == 1
 
 
 def test_every_theta_gets_gradient(random):
-    cascade = Cascade(from_zero, [[make_step() for _ in range(2)] for _ in range(2)])
+    cascade = Cascade(no_motion, [[make_step() for _ in range(2)] for _ in range(2)])
     cascade(random(1, 1, 8, 8), random(1, 1, 8, 8)).square().sum().backward()
     assert all(p.grad is not None and p.grad != 0 for p in cascade.parameters())
 
 
-def test_a_warm_dual_brings_the_step_closer_to_the_exact_prox(random):
+class Forget(Denoise):
+    """A denoiser whose memory is lost at each step."""
+
+    def forward(self, state):
+        return replace(super().forward(state), memory=None)
+
+
+def test_a_remembered_dual_brings_the_step_closer_to_the_exact_prox(random):
     """Steps that keep the dual, two iterations each, against steps with the exact TV prox."""
     I0, I1 = random(1, 1, 16, 16), random(1, 1, 16, 16)
-    data, weight = DataStep(l1_step, 1.0).double(), 0.5
+    data, weight = DataStep(L1(), 1.0).double(), 0.5
     with torch.no_grad():
-        exact = Cascade(from_zero, [[Step(data, TV(weight, 200))] * 30])(I0, I1)
-        warm = Cascade(from_zero, [[DualStep(data, TV(weight, 2))] * 30])(I0, I1)
-        cold = Cascade(from_zero, [[Step(data, TV(weight, 2))] * 30])(I0, I1)
+        exact = Cascade(no_motion, [[Step(data, Forget(TV(200), weight))] * 30])(I0, I1)
+        warm = Cascade(no_motion, [[Step(data, Denoise(TV(2), weight))] * 30])(I0, I1)
+        cold = Cascade(no_motion, [[Step(data, Forget(TV(2), weight))] * 30])(I0, I1)
     assert (warm - exact).abs().mean() < (cold - exact).abs().mean() / 5
 
 
-@pytest.mark.parametrize("denoise", [TV(0.5, 4), Quadratic(0.5, 2)])
-def test_any_half_steps_fit_together(d, random, denoise):
-    class Nothing(nn.Module):
-        def forward(self, v, lin):
-            return v
+def test_the_released_order_is_the_step_with_its_parts_exchanged(d, random):
+    I0, I1, v = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
+    data, denoise = DataStep(L2()).double(), Denoise(Diffusion(), 0.5)
+    released = Cascade(lambda I0, I1, spacing: v, [[Step(denoise, data)]])(I0, I1)
+    lin = linearize(I0, I1, v, (1.0,) * d)
+    smooth, _ = Diffusion().prox(v, 0.5, (1.0,) * d, None)
+    torch.testing.assert_close(released, L2().prox(smooth, lin, data.log_theta.exp()))
 
-    cascade = Cascade(from_zero, [[Step(Nothing(), denoise)]])
+
+def test_replacing_a_part_replaces_it_wherever_it_is_used(d, random):
+    I0, I1 = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d])
+    cascade = Cascade(no_motion, [[make_step()] * 2] * 3)
+    cascade.parts[0] = other = Step(Keep(), Denoise(Diffusion(), 0.5))
+    assert all(step is other for inner in cascade.steps for step in inner)
+    assert not cascade(I0, I1).any()
+
+
+def test_a_state_is_fresh_until_the_field_moves(random):
+    I, v = random(1, 1, 8, 8), random(1, 2, 8, 8)
+    state = State(v, linearize(I, I, v, (1.0, 1.0)))
+    assert Keep()(state).is_fresh
+    assert not state.move_to(v).is_fresh, "whether or not the field is another object"
+
+
+@pytest.mark.parametrize("regularizer", [TV(4), Bending()])
+def test_any_half_steps_fit_together(d, random, regularizer):
+    cascade = Cascade(no_motion, [[Step(Keep(), Denoise(regularizer, 0.5))]])
     u = cascade(random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]))
     assert u.shape == (1, d, *SHAPES[d])
     assert not u.any()

@@ -7,12 +7,12 @@ from vrnet.variational.linearize import linearize
 
 def test_rho_at_the_expansion_point_is_the_difference_of_the_images(d, random):
     I0, I1, u = random(2, 3, *SHAPES[d]), random(2, 3, *SHAPES[d]), random(2, d, *SHAPES[d])
-    torch.testing.assert_close(linearize(I0, I1, u).rho(u), warp(I1, u) - I0)
+    torch.testing.assert_close(linearize(I0, I1, u, (1.0,) * d).rho(u), warp(I1, u) - I0)
 
 
 def test_J_is_the_gradient_of_the_warped_image(d, random):
     I0, I1, u = random(1, 2, *SHAPES[d]), random(1, 2, *SHAPES[d]), random(1, d, *SHAPES[d])
-    assert torch.equal(linearize(I0, I1, u).J, gradient(warp(I1, u)))
+    assert torch.equal(linearize(I0, I1, u, (1.0,) * d).J, gradient(warp(I1, u)))
 
 
 def test_the_linearisation_error_is_second_order(d):
@@ -20,7 +20,7 @@ def test_the_linearisation_error_is_second_order(d):
     axes = torch.meshgrid(*[torch.arange(12, dtype=torch.float64)] * d, indexing="ij")
     I = sum((i + 1) * (x - 5) ** 2 for i, x in enumerate(axes))[None, None]
     u = torch.full((1, d, *[12] * d), 3.0, dtype=torch.float64)  # integer, so that interpolation adds no error
-    lin = linearize(torch.zeros_like(I), I, u)
+    lin = linearize(torch.zeros_like(I), I, u, (1.0,) * d)
     inside = (slice(None), slice(None), *[slice(1, 7)] * d)
     errors = [(warp(I, u + h) - lin.rho(u + h))[inside].abs().max().item() for h in (2.0, 1.0)]
     assert abs(errors[0] / errors[1] - 4) < 1e-6

@@ -1,27 +1,29 @@
 import torch
 
 from vrnet.fields import zeros
-from vrnet.variational.pyramid import CoarseToFine, coarser, respaced
+from vrnet.variational.pyramid import CoarseToFine, coarser_shape, coarser_spacing
 
 
 def test_coarser_halves_only_axes_with_enough_voxels():
-    assert coarser((160, 161, 9)) == (80, 81, 9)
-    assert coarser((31, 32)) == (31, 16)
+    assert coarser_shape((160, 161, 9)) == (80, 81, 9)
+    assert coarser_shape((31, 32)) == (31, 16)
 
 
 def test_coarser_leaves_thick_slices_alone_until_voxels_are_as_wide():
-    assert coarser((128, 128, 40), (1.0, 1.0, 3.0)) == (64, 64, 40)
-    assert coarser((64, 64, 40), (2.0, 2.0, 3.0)) == (32, 32, 20)
-    assert coarser((64, 64, 20), (2.0, 2.0, 1.0)) == (32, 32, 20), "a short axis cannot be halved, however fine"
+    assert coarser_shape((128, 128, 40), (1.0, 1.0, 3.0)) == (64, 64, 40)
+    assert coarser_shape((64, 64, 40), (2.0, 2.0, 3.0)) == (32, 32, 20)
+    assert coarser_shape((64, 64, 20), (2.0, 2.0, 1.0)) == (32, 32, 20), "a short axis cannot be halved, however fine"
 
 
 def test_the_unit_of_the_spacing_does_not_matter():
-    assert coarser((64, 64, 64), (1.0, 2.0, 1.2)) == coarser((64, 64, 64), (10.0, 20.0, 12.0)) == (32, 64, 32)
+    assert (
+        coarser_shape((64, 64, 64), (1.0, 2.0, 1.2)) == coarser_shape((64, 64, 64), (10.0, 20.0, 12.0)) == (32, 64, 32)
+    )
 
 
-def test_respaced_keeps_the_extent():
-    assert respaced((1.0, 2.0), (41, 9), (21, 9)) == (2.0, 2.0)
-    assert respaced(None, (41, 9), (21, 9)) == (2.0, 1.0)
+def test_a_coarser_grid_keeps_the_extent():
+    assert coarser_spacing((1.0, 2.0), (41, 9), (21, 9)) == (2.0, 2.0)
+    assert coarser_spacing(None, (41, 9), (21, 9)) == (2.0, 1.0)
 
 
 def test_a_level_brings_the_coarse_field_back_in_fine_voxels(d, random):

@@ -6,8 +6,9 @@ A network is a cascade like any other: VoxelMorph and Siamese are empty ones, RC
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -205,32 +206,14 @@ PAPER = tuple(
     for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
 )
 """The 20 configurations of the paper's table, in its order."""
-FAMILIES = {
-    "R|U|C-L1|L2-NxM": "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
-    "L1 or L2 data steps, N warps of M iterations",
-    "VoxelMorph": VoxelMorph().summary,
-    "Siamese": Siamese().summary,
-    "NxRC-Net": "learned: N recursive U-Nets, as 3xRC-Net",
-}
 
 
-def learned(name: str) -> Learned:
-    """The learned method of that name."""
-    found = parse_learned(name)
-    if found is None:
-        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
-    return found
+class Family(NamedTuple):
+    """Learned methods of one kind, whose names have one form."""
 
-
-def parse_learned(name: str) -> Learned | None:
-    """The learned method of that name, if it is one's."""
-    other = re.fullmatch(r"(VoxelMorph|Siamese|(\d+)xRC-Net)(?:-w(\d+))?", name, flags=re.IGNORECASE)
-    if not other:
-        return parse_vrnet(name)
-    kind, cascades, width = other.group(1).lower(), other.group(2), int(other.group(3)) if other.group(3) else None
-    if cascades:
-        return RCNet(int(cascades), width)
-    return VoxelMorph(width) if kind == "voxelmorph" else Siamese(width)
+    summary: str
+    parse: Callable[[str], Learned | None]
+    """The method of a name, if it is of this family."""
 
 
 def parse_vrnet(name: str) -> VRNet | None:
@@ -238,11 +221,10 @@ def parse_vrnet(name: str) -> VRNet | None:
     form = r"([RUC])-(\w+)-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}
-    if not found or found.group(2).casefold() not in terms:
+    if not found or found[2].casefold() not in terms:
         return None
-    denoiser, data, warps, iterations, rest = found.groups()
-    options = dict(parse_option(word) for word in rest.split("-") if word)
-    return VRNet(denoiser.upper(), terms[data.casefold()], int(warps), int(iterations), **options)  # type: ignore[arg-type]
+    options = dict(parse_option(word) for word in found[5].split("-") if word)
+    return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
 
 
 def parse_option(word: str) -> tuple[str, str | int]:
@@ -252,3 +234,45 @@ def parse_option(word: str) -> tuple[str, str | int]:
         return "width", int(word[1:])
     words = {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}
     return words.get(word, ("parameters", "Θ1"))
+
+
+def parse_rcnet(name: str) -> RCNet | None:
+    """3xRC-Net, or 3xRC-Net-w16."""
+    found = re.fullmatch(r"(\d+)xRC-Net(?:-w(\d+))?", name, flags=re.IGNORECASE)
+    return RCNet(int(found[1]), parse_width(found[2])) if found else None
+
+
+def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:
+    """One network, such as VoxelMorph, or VoxelMorph-w32."""
+    found = re.fullmatch(rf"{kind(None)}(?:-w(\d+))?", name, flags=re.IGNORECASE)
+    return kind(parse_width(found[1])) if found else None
+
+
+def parse_width(digits: str | None) -> int | None:
+    return int(digits) if digits else None
+
+
+FAMILIES = {
+    "R|U|C-L1|L2-NxM": Family(
+        "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
+        "L1 or L2 data steps, N warps of M iterations",
+        parse_vrnet,
+    ),
+    "VoxelMorph": Family(VoxelMorph().summary, partial(parse_single, VoxelMorph)),
+    "Siamese": Family(Siamese().summary, partial(parse_single, Siamese)),
+    "NxRC-Net": Family("learned: N recursive U-Nets, as 3xRC-Net", parse_rcnet),
+}
+"""Every kind of learned method by the form of its names."""
+
+
+def parse_learned(name: str) -> Learned | None:
+    """The learned method of that name, if it is one's."""
+    return next((found for family in FAMILIES.values() if (found := family.parse(name))), None)
+
+
+def learned(name: str) -> Learned:
+    """The learned method of that name."""
+    found = parse_learned(name)
+    if found is None:
+        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
+    return found

@@ -5,7 +5,7 @@
 
 import ast
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -61,13 +61,8 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else repr(value).replace(" ", "")
 
 
-def defaults(kind: type) -> Any:
-    """{name: value} of a dataclass that needs nothing to be made."""
-    return {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-
-
 def assignments(text: str) -> dict[str, Any]:
-    """{"lam": 0.15} of "lam=0.15,warps=20"; BadInput if it is not written so."""
+    """{"lam": 0.15, "warps": 20} of "lam=0.15,warps=20"; BadInput if it is not written so."""
     try:
         call = ast.parse(f"_({text})", mode="eval").body
         assert isinstance(call, ast.Call)
@@ -104,7 +99,7 @@ def converted(value: Any, hint: Any) -> Any:
     if kind in (Union, UnionType):
         return first_converted(value, arguments)
     if kind is Literal:
-        return arguments[arguments.index(value)] if value in arguments else (_ for _ in ()).throw(ValueError(value))
+        return arguments[arguments.index(value)]
     if kind is Each:
         return Each(converted(value[2], arguments[0]), converted(value[3], arguments[0]))
     if kind is tuple:

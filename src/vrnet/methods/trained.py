@@ -15,9 +15,12 @@ from vrnet.methods.weights import Card, load_weights
 from vrnet.networks.adaptors import Noise
 from vrnet.variational.cascade import Spacing
 
-CLOSE = 0.05
-FAR = 16
-BLOCK, SLIGHT = 16, 0.01
+SPACING_TOLERANCE = 0.05
+"""An axis whose spacing is within this part of the model's is not resized."""
+UNIT_RATIO = 16
+"""Spacings that differ by so many times are more likely in different units."""
+UNET_MULTIPLE, ROUNDING_TOLERANCE = 16, 0.01
+"""A size within this part of a multiple of 16 becomes that multiple, since a U-Net pads up to the next."""
 ADVICE = {
     2: "register slices one by one (--slices each, or slice_axis=)",
     3: "give it volumes, and register them whole (without --slices each or slice_axis=)",
@@ -34,6 +37,11 @@ class Trained(Method):
     """The name of the file that it came from."""
     name: str
     """That by which it is asked for: of a model in the box its own, else that of its kind."""
+
+    @classmethod
+    def of(cls, card: Card, model: nn.Module, file: str, name: str | None = None) -> "Trained":
+        """The method of a model, laid out for use."""
+        return cls(card, ModelOnDevices(channels_last(model, card.dimension)), file, name or card.method)
 
     def __str__(self) -> str:
         return self.name
@@ -79,7 +87,7 @@ class Trained(Method):
     def build(self, d: int, device: torch.device = CPU) -> "AtSpacing":
         if d != self.card.dimension:
             raise BadInput(f"{self} in {self.file} is a {self.card.dimension}D model: {ADVICE[self.card.dimension]}")
-        return AtSpacing(self.models.on(device), self.card.spacing_mm)
+        return AtSpacing(self.models.on(device).eval(), self.card.spacing_mm)
 
 
 class AtSpacing(nn.Module):
@@ -111,20 +119,20 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
         )
     ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
     return tuple(
-        n if abs(ratio - 1) <= CLOSE else max(2, even((n - 1) * ratio + 1))
+        n if abs(ratio - 1) <= SPACING_TOLERANCE else max(2, round_size((n - 1) * ratio + 1))
         for n, ratio in zip(shape, ratios, strict=True)
     )
 
 
-def even(n: float) -> int:
-    """The nearest multiple of 16 if that is within 1 %, since a U-Net pads up to the next; else the nearest number."""
-    block = BLOCK * round(n / BLOCK)
-    return block if abs(block - n) <= SLIGHT * n else round(n)
+def round_size(n: float) -> int:
+    """The nearest multiple of 16 if that is within 1 %; else the nearest number."""
+    multiple = UNET_MULTIPLE * round(n / UNET_MULTIPLE)
+    return multiple if abs(multiple - n) <= ROUNDING_TOLERANCE * n else round(n)
 
 
-def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], far: float = FAR) -> bool:
-    """Whether resizing from one to the other makes sense: a factor of 16 is more likely another unit."""
-    return all(1 / far < h / own < far for h, own in zip(spacing, wanted, strict=True))
+def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], ratio: float = UNIT_RATIO) -> bool:
+    """Whether resizing from one to the other makes sense: the spacings differ by less than a ratio."""
+    return all(1 / ratio < h / own < ratio for h, own in zip(spacing, wanted, strict=True))
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:
@@ -134,5 +142,4 @@ def millimetres(spacing: tuple[float, ...]) -> str:
 def load_method(path: str | Path, name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
-    models = ModelOnDevices(channels_last(model.eval(), card.dimension))
-    return Trained(card, models, Path(path).name, name or card.method)
+    return Trained.of(card, model, Path(path).name, name)

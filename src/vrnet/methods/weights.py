@@ -65,7 +65,7 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     method = parse_learned(card.method)
     if method is None:
         raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
-    with torch.device("meta"), Unfilled():  # without numbers or room for them, since all of them are in the file
+    with torch.device("meta"), SkipInitialisation():  # all numbers are in the file
         model = method.build(card.dimension, torch.device("meta"))
     try:
         model.load_state_dict(tensors, assign=True)
@@ -76,16 +76,16 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     return model.eval(), card
 
 
-class Unfilled(TorchFunctionMode):
-    """Networks get no first numbers. (To draw them for tensors without any, torch would load its compiler: 2 s.)"""
+class SkipInitialisation(TorchFunctionMode):
+    """Networks get no first numbers: to draw them for tensors without data, torch would load its compiler."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        is_filling = getattr(function, "__module__", "") == nn.init.__name__ or function in FILLING
-        return given.get("tensor", *args[:1]) if is_filling else function(*args, **given)
+        is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in INITIALISING
+        return given.get("tensor", *args[:1]) if is_initialising else function(*args, **given)
 
 
-FILLING = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
+INITIALISING = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
 
 
 def cast(tensor: torch.Tensor, dtype: torch.dtype, copy: bool = False) -> torch.Tensor:

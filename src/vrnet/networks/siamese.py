@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.fields import LINEAR
+from vrnet.fields import LINEAR_MODE
 from vrnet.networks.convolution import Conv3d
 from vrnet.networks.unet import near_zero
 
@@ -32,7 +32,7 @@ class Siamese(nn.Module):
         self.head = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1), near_zero(last))
 
     def forward(self, x: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
-        size, mode = x.shape[2:], LINEAR[x.dim() - 2]
+        size, mode = x.shape[2:], LINEAR_MODE[x.dim() - 2]
         features = zip(*(self.encode(image) for image in (x[:, :1], x[:, 1:])), strict=True)
         joined = [join(torch.cat(pair, dim=1)) for join, pair in zip(self.join, features, strict=True)]
         return self.head(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1))

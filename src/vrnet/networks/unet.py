@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vrnet.networks.convolution import Conv3d, ConvTranspose3d
 
-NEARLY_ZERO = 1e-5
+HEAD_STD = 1e-5
 
 
 class UNet(nn.Module):
@@ -96,5 +96,5 @@ def he_initialised(net: nn.Module) -> nn.Module:
 def near_zero(head: nn.Module) -> nn.Module:
     """A last layer whose output starts near zero, so that an untrained residual network is near the identity."""
     for name, parameter in head.named_parameters():
-        nn.init.normal_(parameter, std=NEARLY_ZERO if name == "weight" else 0.0)
+        nn.init.normal_(parameter, std=HEAD_STD if name == "weight" else 0.0)
     return head

@@ -46,8 +46,8 @@ def list_methods() -> None:
     table = Table("name", "what it is", "ready", box=None)
     for name, summary in names().items():
         table.add_row(name, summary, readiness(parse(name)))
-    for name, summary in FAMILIES.items():
-        table.add_row(name, summary, "with --weights FILE")
+    for name, family in FAMILIES.items():
+        table.add_row(name, family.summary, "with --weights FILE")
     screen.print(table)
     print_line("FILE is what `vrnet train` writes.")
 

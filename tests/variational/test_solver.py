@@ -3,9 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.conftest import SHAPES
 from vrnet.fields import warp
 from vrnet.methods.names import parse
 from vrnet.methods.variational import PRESETS
+from vrnet.variational.data_terms import L1, L2
+from vrnet.variational.regularizers import Diffusion, Gaussian
+from vrnet.variational.solver import Energy, watch
 
 SOLVERS = [str(solver) for solver in PRESETS]
 
@@ -54,3 +58,29 @@ def test_a_large_tolerance_stops_early(smooth_image):
     eager, patient = (replace(parse("TV-L1"), tolerance=t).build(2) for t in (10.0, 0.0))
     with torch.no_grad():
         assert len(eager.descend(I0, I1).energies) < len(patient.descend(I0, I1).energies)
+
+
+def test_progress_rises_from_nothing_to_one_and_leaves_no_trace(smooth_image):
+    I0, I1 = smooth_image((64, 64), 3, 0).float(), smooth_image((64, 64), 3, 1).float()
+    solver, seen = parse("TV-L1").build(2), []
+    with torch.no_grad(), watch(solver, (64, 64), None, seen.append):
+        solver(I0, I1)
+    assert seen == sorted(seen)
+    assert 0 < seen[0] < 0.1
+    assert seen[-1] == 1
+    solver(I0, I1)
+    assert seen[-1] == 1
+    assert not any(part._forward_hooks for part in solver.modules())
+
+
+@pytest.mark.parametrize(("term", "s"), [(L1(), 1), (L2(), 2)], ids=["L1", "L2"])
+def test_without_a_penalty_the_energy_is_the_mean_of_the_differences(d, h, random, term, s):
+    I0, I1w, u = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
+    expected = (I1w - I0).abs().pow(s).flatten(1).mean(1) / s
+    torch.testing.assert_close(Energy(term, Gaussian(), 3.0)(I0, I1w, u, h), expected)
+
+
+def test_the_energy_adds_the_weighted_regulariser(d, h, random):
+    I, u = random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
+    expected = 0.3 * Diffusion().value(u, h).flatten(1).mean(1)
+    torch.testing.assert_close(Energy(L1(), Diffusion(), 0.3)(I, I, u, h), expected)

@@ -1,0 +1,131 @@
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from vrnet.fields import scale
+from vrnet.variational.cascade import DataStep
+from vrnet.variational.data_terms import DATA_TERMS, L1, L2
+from vrnet.variational.linearize import Linearization
+
+SHAPE = {2: (3, 4), 3: (2, 3, 2)}
+
+
+@pytest.fixture(params=[1, 3], ids=["scalar", "vector"])
+def channels(request):
+    return request.param
+
+
+def expansion(residual, J, at, h):
+    """A linearisation for data terms, which look at no image once it is expanded."""
+    return Linearization(residual, residual, residual, residual, J, at, h)
+
+
+@pytest.fixture
+def problem(d, h, channels, random):
+    """(v, lin): a linearised pair with gradients of order one."""
+    shape = SHAPE[d]
+    parts = random(2, channels, *shape), random(2, channels, d, *shape), random(2, d, *shape)
+    return random(2, d, *shape), expansion(*parts, h)
+
+
+def energy(u, v, lin, theta, s):
+    """1/s Σ|ρ(u)|^s + θ/2 |u − v|², at each voxel, with the length taken in space."""
+    return lin.rho(u).abs().pow(s).sum(1) / s + theta / 2 * scale(u - v, lin.h).square().sum(1)
+
+
+def test_the_l2_prox_solves_its_normal_equations(problem):
+    """(JᵀJ + θH)(u − u^ω) = θH(v − u^ω) − Jᵀρ(u^ω), voxel by voxel, with H = diag(h²)."""
+    v, lin = problem
+    theta = torch.tensor(0.3, dtype=torch.float64)
+    J, H = lin.J.movedim((1, 2), (-2, -1)), torch.tensor(lin.h, dtype=torch.float64).square()
+    right = theta * H * (v - lin.at).movedim(1, -1) - (J.mT @ lin.residual.movedim(1, -1)[..., None])[..., 0]
+    normal = J.mT @ J + theta * torch.diag(H)
+    expected = lin.at + torch.linalg.solve(normal, right).movedim(-1, 1)
+    torch.testing.assert_close(L2().prox(v, lin, theta), expected)
+
+
+@pytest.mark.parametrize("theta", [0.05, 0.5, 5.0])
+def test_the_l1_prox_beats_every_point_of_a_brute_force_search(problem, theta):
+    v, lin = problem
+    theta = torch.tensor(theta, dtype=torch.float64)
+    u = L1().prox(v, lin, theta)
+    reached = energy(u, v, lin, theta, s=1)
+    generator = torch.Generator().manual_seed(1)
+    for size in (10, 1, 0.1, 0.01, 0.001):
+        for _ in range(500):
+            other = u + size * torch.randn(u.shape, generator=generator, dtype=u.dtype)
+            assert (reached <= energy(other, v, lin, theta, s=1) + 2e-4).all()
+
+
+def test_the_l1_prox_of_one_channel_is_the_thresholding_formula(d, random):
+    shape, h = SHAPE[d], (1.0,) * d
+    lin = expansion(random(1, 1, *shape), random(1, 1, d, *shape), random(1, d, *shape), h)
+    v, theta = random(1, d, *shape), torch.tensor(0.2, dtype=torch.float64)
+    J, rho = lin.J[:, 0], lin.rho(v)
+    z = theta * rho / (J.square().sum(1, keepdim=True) + 1e-5)
+    torch.testing.assert_close(L1().prox(v, lin, theta), v - z / z.abs().clamp(min=1) * J / theta)
+
+
+def test_equal_channels_act_as_one_with_the_sum_of_their_weights(d, h, random):
+    """Two copies of a channel double its data term, which is one channel with θ halved (L2) or J, ρ doubled (L1)."""
+    shape, v = SHAPE[d], random(1, d, *SHAPE[d])
+    parts = random(1, 1, *shape), random(1, 1, d, *shape)
+    one, at, theta = expansion(*parts, v, h), v, torch.tensor(0.4, dtype=torch.float64)
+    two = expansion(*(part.repeat(1, 2, *[1] * (part.dim() - 2)) for part in parts), at, h)
+    torch.testing.assert_close(L2().prox(v, two, theta), L2().prox(v, one, theta / 2))
+    doubled = expansion(*(2 * part for part in parts), at, h)
+    torch.testing.assert_close(L1().prox(v, two, theta), L1().prox(v, doubled, theta), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_without_image_gradient_nothing_moves(d, h, random, term):
+    shape, v = SHAPE[d], random(1, d, *SHAPE[d])
+    flat = expansion(random(1, 1, *shape), torch.zeros(1, 1, d, *shape).double(), v, h)
+    assert torch.equal(term.prox(v, flat, torch.tensor(0.1)), v)
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_gradients_flow_through_the_prox_and_to_theta(d, h, channels, random, term):
+    voxels = (2,) + (1,) * (d - 1)
+    at = random(1, d, *voxels)
+    log_theta = DataStep(term, theta=0.7).double().log_theta
+
+    def through(v, residual, J, log_theta):
+        return term.prox(v, expansion(residual, J, at, h), log_theta.exp())
+
+    inputs = random(1, d, *voxels), random(1, channels, *voxels), random(1, channels, d, *voxels), log_theta
+    assert gradcheck(through, tuple(x.detach().requires_grad_() for x in inputs))
+
+
+def test_the_l1_prox_of_several_channels_is_as_good_in_single_precision(d, random):
+    shape, v, h = SHAPE[d], random(1, d, *SHAPE[d]), (1.0,) * d
+    parts = random(1, 9, *shape), 5 * random(1, 9, d, *shape), v
+    exact = L1().prox(v, expansion(*parts, h), torch.tensor(0.1))
+    single = L1().prox(v.float(), expansion(*(part.float() for part in parts), h), torch.tensor(0.1))
+    torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("term", "s"), [(L1(), 1), (L2(), 2)], ids=["L1", "L2"])
+def test_the_value_is_the_power_of_the_difference_at_every_voxel(d, random, term, s):
+    I0, I1w = random(2, 3, *SHAPE[d]), random(2, 3, *SHAPE[d])
+    torch.testing.assert_close(term.value(I1w, I0), (I1w - I0).abs().pow(s).sum(1) / s)
+
+
+def test_training_minimises_the_mean_absolute_or_the_mean_squared_difference(d, random):
+    I0, I1w = random(2, 1, *SHAPE[d]), random(2, 1, *SHAPE[d])
+    torch.testing.assert_close(L1().loss(I1w, I0), (I1w - I0).abs().mean())
+    torch.testing.assert_close(L2().loss(I1w, I0), (I1w - I0).square().mean())
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_the_value_is_that_of_the_residual_where_it_is_linearised(d, h, random, term):
+    """The energy that is watched and the sub-problem that is solved are of one function."""
+    I0, I1, v = random(1, 1, *SHAPE[d]), random(1, 1, *SHAPE[d]), random(1, d, *SHAPE[d])
+    lin = term.linearize(I0, I1, v, h)
+    torch.testing.assert_close(term.value(lin.I1w, I0), term.value(lin.residual, torch.zeros_like(lin.residual)))
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_a_term_is_listed_by_its_name(term):
+    assert DATA_TERMS[term.name] is term
+    assert term.summary
