@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from vrnet.training.pictures import TILES
 
 from vrnet.methods.learned import learned
 from vrnet.training.logs import Logs, thetas
-from vrnet.training.pictures import TILES
 
 ROW = {"step": 4, "loss": 0.25, "rate": 1e-4, "val_loss": 0.5, "val_dice": 0.75}
 

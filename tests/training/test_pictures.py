@@ -1,7 +1,7 @@
 import torch
+from vrnet.training.pictures import GAP, TILES, lines, strip
 
 from vrnet.fields import warp, zeros
-from vrnet.training.pictures import GAP, TILES, lines, strip
 
 
 def tiles(picture, width):

@@ -15,7 +15,7 @@ from vrnet.report.measures import Row, by_structure, number, summary
 
 if TYPE_CHECKING:
     from vrnet.paper.sheet import Sheet
-    from vrnet.training.fit import TrainingStatus
+    from vrnet.training.loop import TrainingStatus
 
 screen, error_screen, bar_screen = Console(), Console(stderr=True), Console(stderr=True)
 MAX_STRUCTURES = 7

@@ -22,7 +22,7 @@ from vrnet.data.sample import Purpose
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import run_cohort
-from vrnet.files import Row, write_json
+from vrnet.files import Row, json_ready, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing, parse
 from vrnet.methods.parameters import value_in
@@ -30,7 +30,7 @@ from vrnet.methods.trained import Trained, load_method
 from vrnet.paper.budget import DIMENSIONS, Budget
 from vrnet.progress import Stage
 from vrnet.provenance import __version__
-from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, as_json, best_row
+from vrnet.training.run import CHECKPOINT, CONFIG, METRICS, WEIGHTS, Run, best_row
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training
 
@@ -191,7 +191,7 @@ class Study:
             raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose --out")
         if entry.training is None:
             return
-        asked = as_json(asdict(entry.training))
+        asked = json_ready(asdict(entry.training))
         for folder in (self.folder(entry), self.folder(entry) / RUN):
             with self._reading(entry):
                 kept = Run(folder).config()["training"] if (folder / CONFIG).is_file() else asked
@@ -255,7 +255,7 @@ class Study:
 
 def settings_of(method: Method, d: int) -> dict[str, Any]:
     """Its parameters in d dimensions, as config.json has them."""
-    return as_json({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
+    return json_ready({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
 
 
 def hardware(device: str) -> str:

@@ -3,54 +3,17 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from vrnet.app.commands.options import DeviceOptions, Group, ParameterOptions, SourceOptions
 from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
+from vrnet.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
     from vrnet.methods.method import Trainable
-
-OF_PRESET = "(default: the preset's)"
-Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=OF_PRESET)]
-Value = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=OF_PRESET)]
-Precision = Annotated[
-    Literal["bf16", "float32"] | None, tyro.conf.arg(metavar="{bf16,float32}", help_behavior_hint=OF_PRESET)
-]
-YesOrNo = Annotated[Literal["yes", "no"] | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=OF_PRESET)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """What can be changed of a preset."""
-
-    steps: Count = None
-    """How often the weights are changed."""
-    batch: Count = None
-    """Pairs in a step, over all devices together."""
-    rate: Value = None
-    """The learning rate of Adam, at the start."""
-    alpha: Value = None
-    """The weight of smoothness in the loss."""
-    augment: bool = True
-    """Train on the images as they are, as the paper does. Otherwise they are turned, flipped, scaled, shifted and
-    brightened, and fixed and moving exchanged, at random."""
-    precision: Precision = None
-    """The numbers that networks compute with on a GPU; all else is float32."""
-    recompute: YesOrNo = None
-    """Gradient checkpointing: half the memory or less, for about a third more time."""
-    validate_every: Count = None
-    """Steps between two looks at the validation subjects."""
-    seed: int = 0
-    """Decides on the first weights, the batches and the changes of images."""
-
-    def changes(self) -> dict[str, Any]:
-        """{field of Training: value} of what is given."""
-        given = {**vars(self), "recompute": None if self.recompute is None else self.recompute == "yes"}
-        return {name: value for name, value in given.items() if value is not None and name != "augment"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +49,7 @@ class Train:
         from vrnet.data.source import USES, splits
         from vrnet.devices import find_device
         from vrnet.methods.names import trainable
-        from vrnet.training.fit import is_first_process
+        from vrnet.training.processes import is_first_process
         from vrnet.training.run import Run
 
         method = trainable(self.method, self.parameter_options.settings)
@@ -105,10 +68,9 @@ class Train:
         from vrnet.training.fit import fit
         from vrnet.training.settings import settings
         from vrnet.training.trainer import loss_of
-        from vrnet.training.validation import unregistered
+        from vrnet.training.validation import validate_identity
 
-        options = self.training_options
-        training = settings(method, self.preset, train, options.augment, options.changes())
+        training = settings(method, self.preset, train, self.training_options)
         with training_bar(str(method)) as watch:
             result = fit(
                 method,
@@ -126,6 +88,6 @@ class Train:
             done = f"{result.step} of {training.steps} steps"
             print_line(f"Stopped after {done}. Go on with the same command and --resume.")
             sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
-        before = unregistered(val, loss_of(method, training.alpha))
+        before = validate_identity(val, loss_of(method, training))
         print_line(f"Best on validation {best_score(result.best, before)}.")
         print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")
