@@ -7,7 +7,7 @@ help says what happens without it.
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
-from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 import tyro
 from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
@@ -17,6 +17,7 @@ from vrnet.docstrings import field_docstrings
 registry = ConstructorRegistry()
 
 
+@runtime_checkable
 class Command(Protocol):
     """A command whose arguments were read."""
 
