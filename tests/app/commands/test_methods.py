@@ -15,7 +15,7 @@ def test_methods_lists_every_name_with_what_it_is(vrnet):
     assert "vrnet train" in out
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC", "SyN", "R-L1-3x2", "identity", "default", "short-axis"])
+@pytest.mark.parametrize("name", ["TV-L1", "Demons", "SyN", "R-L1-3x2", "identity", "default", "short-axis"])
 def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch, name):
     monkeypatch.setattr("vrnet.app.console.screen.width", 200)
     status, out, err = vrnet("methods", name)
