@@ -17,7 +17,7 @@ import torch
 
 from vrnet import parse
 from vrnet.data.source import Source
-from vrnet.evaluation.cohort import measured, summarise
+from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.methods.outside import at
 
 TV_L1 = [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}]
@@ -68,7 +68,7 @@ def row_of(method, pairs):
     """What a method scores: means over the subjects."""
     d, samples = len(pairs.samples[0].spacing), pairs.samples
     find = method.build(d)
-    means = summarise([measured(sample, find, pairs.structures) for sample in samples])
+    means = summarise([measure_subject(sample, find, pairs.structures) for sample in samples])
     what = {"data": pairs.data, "method": str(method), "setting": described(method, d)}
     return {**what, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}, "subjects": str(len(samples))}
 
@@ -125,7 +125,7 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     pairs = Source(given.data, given.root).split("val", "evaluation", lambda name: lambda done: None, print)
-    pairs = replace(pairs, samples=pairs.samples[: given.subjects])
+    pairs = replace(pairs, samples=pairs.samples[: given.subjects]).load()
     best = [tuned(name, pairs, given.out) for name in given.methods]
     for rows in best:
         print("\nbest last:", *map(line_of, rows), sep="\n")

@@ -1,11 +1,12 @@
 """What made a result: the versions of vrnet and torch, the commit where there is one, and the device."""
 
-import platform
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import torch
+
+from vrnet.devices import describe_device
 
 __version__ = "0.2.0.dev0"
 GIT_TIMEOUT_SECONDS = 10
@@ -39,14 +40,6 @@ def versions() -> dict[str, str | None]:
     return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
 
 
-def hardware(device: torch.device) -> str:
-    """The name of a GPU; of a CPU its kind, and how many threads PyTorch uses."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}"
-
-
 def provenance(device: torch.device) -> dict[str, str | None]:
     """What a run, a result or a card records of what made it."""
-    return {**versions(), "device": hardware(device)}
+    return {**versions(), "device": describe_device(device)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.data.making import heart, write_acdc, write_splits
+from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.phantom import phantom
 

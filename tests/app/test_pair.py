@@ -6,15 +6,12 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
 from tests.app.outputs import read_json
-from tests.evaluation.test_cohort import pairs_of
-from tests.models import card, saved, trained
-from vrnet import BadInput, Image, Trained, load_method, parse, write_image
+from tests.models import saved
+from vrnet import BadInput, Image, load_method, parse, write_image
 from vrnet.app import demo
 from vrnet.app.pair import ImagePair, find_transform, landmark_error, measure_transform, read_pair, register_pair
-from vrnet.evaluation.cohort import run_cohort
 from vrnet.files import write_json
 from vrnet.images.points import Points
-from vrnet.methods.learned import learned
 from vrnet.phantom import phantom
 
 
@@ -153,22 +150,3 @@ def test_a_pair_is_evaluated_as_it_is_registered(pair, tmp_path):
 def test_a_transform_has_no_weights(pair, tmp_path):
     with pytest.raises(BadInput, match="leave out --weights"):
         find_transform(quiet, pair, "t.nii.gz", saved(tmp_path))
-
-
-def test_a_trained_model_is_measured_on_a_cohort(acdc, tmp_path):
-    """An untrained residual network is nearly no registration, and is measured as that."""
-    model = learned("R-L2-1x1-zeros-w2").build(2)
-    for name, parameter in model.named_parameters():
-        if "log_theta" in name:
-            parameter.data.fill_(20.0)
-    near = Trained.of(card("R-L2-1x1-zeros-w2"), model, "near.safetensors")
-    found, nothing = (
-        run_cohort(quiet, method, pairs_of(acdc), tmp_path / str(method)) for method in (near, parse("identity"))
-    )
-    assert (found["method"], found["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
-    assert nothing["weights"] is None
-    for column in ("dice_mean", "hd_mean"):
-        assert found["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
-    with pytest.raises(BadInput, match="3D model"):
-        run_cohort(quiet, trained(d=3), pairs_of(acdc), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

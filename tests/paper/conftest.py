@@ -2,7 +2,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.data.prepared import prepared
+from vrnet.data.prepared import prepare_split
 from vrnet.data.source import Source
 from vrnet.paper.budget import BUDGETS, small
 from vrnet.paper.making import PaperRequest
@@ -41,7 +41,7 @@ def study(tmp_path, cache, heard):
 
     def make(budget=BUDGETS["quick"], d=2, at_once=4):
         hearts = small(d)
-        split = lambda name, purpose: prepared(hearts, name, purpose, cache, say=heard.say)  # noqa: E731
+        split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=heard.say)  # noqa: E731
         return Study(tmp_path / "results", hearts.name, budget, split, heard.stage, heard.say, "cpu", at_once)
 
     return make

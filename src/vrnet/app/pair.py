@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
@@ -20,8 +21,8 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
-from vrnet.provenance import versions
-from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, suited
+from vrnet.provenance import provenance, versions
+from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -80,7 +81,7 @@ def register_pair(
 ) -> tuple[MeasuredTransform, list[Path]]:
     """Register a pair and write the results in a folder; also returns which files. `stage` is told what is done."""
     check_folder(folder, OUTPUTS)
-    resolved = suited(method, pair.fixed.grid, slices)
+    resolved = resolve_on_grid(method, pair.fixed.grid, slices)
     registration = register_images(
         pair.fixed,
         pair.moving,
@@ -116,7 +117,7 @@ def find_transform(
             raise BadInput(f"{name} is a transform: leave out --weights and --set, or name a method")
         check_pair(pair.fixed, pair.moving)
         return Transform.load(name, pair.fixed.grid), None
-    method = suited(choose(name, weights, settings), pair.fixed.grid, slices)
+    method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
     progress = stage(f"registering with {method}")
     registration = register_images(pair.fixed, pair.moving, method, slices=slices, device=device, progress=progress)
     return registration.transform, registration
@@ -147,11 +148,16 @@ def measure_transform(
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        ran: dict[str, Any] = {"method": name, "weights": None, "device": None, "seconds": None, "slice_by_slice": None}
-    else:
-        ran = {name: getattr(registration, name) for name in ("method", "weights", "device", "seconds")}
-        ran["slice_by_slice"] = registration.slice_axis is not None
-    return {**ran, "provenance": versions()}
+        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice"))
+        return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
+    return {
+        "method": registration.method,
+        "weights": registration.weights,
+        "device": registration.device,
+        "seconds": registration.seconds,
+        "slice_by_slice": registration.slice_axis is not None,
+        "provenance": provenance(torch.device(registration.device)),
+    }
 
 
 def quality_metrics(pair: Pair, slice_axis: int | None) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrnet.data.prepared import prepared
-from vrnet.data.source import PACK, Source
+from vrnet.data.prepared import prepare_split
+from vrnet.data.source import Source
+from vrnet.data.store import PACK_SUFFIX
 from vrnet.errors import BadInput
 from vrnet.files import write_rows
 from vrnet.paper.budget import BUDGETS, DIMENSIONS, Budget
@@ -50,8 +51,8 @@ def _data(
     source, budget = asked.source, BUDGETS[asked.budget]
     if budget.phantoms is not None:
         small = budget.phantoms(DIMENSIONS[own])
-        return small.name, lambda split, purpose: prepared(small, split, purpose, source.cache, say=say)
-    if source.data.endswith(PACK):
+        return small.name, lambda split, purpose: prepare_split(small, split, purpose, source.cache, say=say)
+    if source.data.endswith(PACK_SUFFIX):
         name = source.split("test", "evaluation", stage, say).data
     else:
         name = source.data or (instead if instead and source.root is None else own)

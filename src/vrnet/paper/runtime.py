@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, few_threads, synchronise
+from vrnet.devices import capture_graph, channels_last, few_threads, has_cuda, synchronise
 from vrnet.files import write_json
 from vrnet.methods.method import Method
 from vrnet.paper.study import hardware, versions
@@ -29,7 +29,7 @@ def seconds(
     place = out / FOLDER / device / f"{method}_{sized(shape)}.json"
     if place.is_file():
         return float(json.loads(place.read_text(encoding="utf-8"))["seconds"])
-    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
+    if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
     took = timed(method, shape, spacing, torch.device(device), enough)
     write_json({"seconds": took, "hardware": hardware(device), "versions": versions()}, place)

@@ -19,9 +19,9 @@ import torch
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
-from vrnet.devices import find_device
+from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import run_cohort
+from vrnet.evaluation.cohort import evaluate_split
 from vrnet.files import Row, json_ready, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing, parse
@@ -180,7 +180,7 @@ class Study:
 
     def _check_subjects(self, entries: Sequence[Entry]) -> None:
         """BadInput where what is there was measured on others than those at hand."""
-        names = [sample.name for sample in self.test.samples]
+        names = self.test.names
         for entry in entries:
             if self.has(entry) and self.config(entry)["subjects"] != names:
                 raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose --out")
@@ -234,9 +234,9 @@ class Study:
 
     def _measure(self, entry: Entry, method: Method) -> None:
         device = self.device if entry.training is not None else "cpu"
-        summary = run_cohort(self.stage, method, self.test, self.folder(entry), device)
+        summary = evaluate_split(self.stage, method, self.test, self.folder(entry), device)
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
-        config["subjects"] = [sample.name for sample in self.test.samples]
+        config["subjects"] = self.test.names
         config["settings"] = settings_of(entry.method, self.d)
         if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
@@ -260,10 +260,7 @@ def settings_of(method: Method, d: int) -> dict[str, Any]:
 
 def hardware(device: str) -> str:
     """What it was computed on."""
-    there = find_device(device)
-    if there.type == "cuda":
-        return torch.cuda.get_device_name(there)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return describe_device(find_device(device))
 
 
 def versions() -> dict[str, str]:

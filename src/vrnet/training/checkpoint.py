@@ -1,9 +1,9 @@
 """checkpoint.safetensors: everything that the next step of a run depends on.
 
 Written here and not by Lightning's fabric.save and fabric.load(weights_only=True): these write by way of the system's
-temporary folder, which is not atomic across disks; they replace the optimiser's settings by those of the file (its rate
-by another tensor than the one that a recorded step reads), which must be those of this device; and they unpickle,
-whereas safetensors holds nothing that could be executed.
+temporary folder, which is not atomic across disks; they replace the optimiser's settings by those of the file, which
+must be those of this device (a rate in the memory of the CPU cannot change a step that a GPU has recorded); and they
+unpickle, whereas safetensors holds nothing that could be executed.
 """
 
 import json

@@ -6,10 +6,12 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
-from tests.data.making import random_sample
-from tests.models import saved, trained
+from tests.data.conftest import random_sample
+from tests.models import card, saved, trained
 from vrnet import Grid, Image, Transform, read_image, write_image
-from vrnet.evaluation.cohort import quick
+from vrnet.evaluation.cohort import build_for_shape
+from vrnet.methods.learned import learned
+from vrnet.methods.weights import save_weights
 
 
 def test_evaluate_measures_what_register_measured(register, vrnet, files, tmp_path):
@@ -131,12 +133,37 @@ def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
     assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
 
 
+def test_a_model_that_moves_nothing_is_measured_as_no_registration(vrnet, acdc, tmp_path):
+    """An untrained residual network, its data steps held back by a large θ."""
+    model = learned("R-L2-1x1-zeros-w2").build(2)
+    for name, parameter in model.named_parameters():
+        if "log_theta" in name:
+            parameter.data.fill_(20.0)
+    save_weights(model, card("R-L2-1x1-zeros-w2"), tmp_path / "near.safetensors")
+    found = []
+    for words in (("default", "--weights", tmp_path / "near.safetensors"), ("identity",)):
+        assert vrnet("evaluate", *words, "--data", "acdc", "--root", acdc, "--out", tmp_path / "out")[0] == 0
+        found.append(read_json(tmp_path / "out" / "summary.json"))
+    near, nothing = found
+    assert (near["method"], near["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
+    assert nothing["weights"] is None
+    for column in ("dice_mean", "hd_mean"):
+        assert near["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
+
+
+def test_a_model_for_volumes_is_not_measured_on_slices(vrnet, acdc, tmp_path):
+    words = "--weights", saved(tmp_path, d=3), "--data", "acdc", "--root", acdc, "--out", tmp_path / "out"
+    status, _, err = vrnet("evaluate", *words)
+    assert (status, "3D model" in err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_that_starts_from_noise_is_not_recorded_on_a_gpu(monkeypatch):
     """The CPU draws the noise, and what it does is no part of a recording."""
     method = trained("R-L1-1x1-noise-w2")
     model = method.build(2)
     monkeypatch.setattr(type(method), "build", lambda self, d, device: model)
-    assert quick(method, random_sample("a", 0), torch.device("cuda")) is model
+    assert build_for_shape(method, random_sample("a", 0), torch.device("cuda")) is model
 
 
 def test_parameters_can_be_set_on_a_pair_and_on_a_data_set(vrnet, files, acdc, tmp_path):

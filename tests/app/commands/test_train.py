@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.app.outputs import file_names, read_json
-from tests.data.making import heart, write_acdc, write_splits
+from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet.app import cli
 from vrnet.methods.weights import load_weights
 from vrnet.training.settings import PRESETS, Training

@@ -63,7 +63,7 @@ class Evaluate:
 
     def evaluate_data_set(self, data: str) -> None:
         """Measure a method on every subject of a split."""
-        from vrnet.evaluation.cohort import run_cohort
+        from vrnet.evaluation.cohort import evaluate_split
 
         if self.fixed is not None or self.moving is not None:
             raise BadInput(
@@ -74,7 +74,7 @@ class Evaluate:
         method = self.method_options.choose(self.method)
         with stage_progress() as stage:
             subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
-            summary = run_cohort(stage, method, subjects, self.out, self.device_options.device)
+            summary = evaluate_split(stage, method, subjects, self.out, self.device_options.device)
         screen.print(summary_table(summary))
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
 

@@ -34,10 +34,10 @@ class Apply:
 
     def run(self) -> None:
         from vrnet.files import check_file
-        from vrnet.images.io import WRITTEN, read_image, write_image
+        from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
         from vrnet.images.transform import Transform
 
-        check_file(self.out, WRITTEN)
+        check_file(self.out, IMAGE_SUFFIXES)
         if self.smooth and not self.labels:
             raise BadInput("--smooth is for label maps: add --labels")
         if self.labels and self.interpolation != "linear":
@@ -71,9 +71,9 @@ class Invert:
 
         from vrnet.files import check_file
         from vrnet.images.io import read_image
-        from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+        from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
-        check_file(self.out, TRANSFORMS_WRITTEN)
+        check_file(self.out, TRANSFORM_SUFFIXES)
         grid = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
             stage("inverting")
@@ -106,12 +106,12 @@ class Points:
     def run(self) -> None:
         from vrnet.files import check_file
         from vrnet.images.points import read_points, write_points
-        from vrnet.images.transform import moved_points, read_point_map
+        from vrnet.images.transform import map_points, read_point_map
 
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
-        moved = moved_points(read_point_map(self.transform), table.lps)
-        write_points(table.moved(moved), self.out, self.space)
+        moved = map_points(read_point_map(self.transform), table.lps)
+        write_points(table.with_lps(moved), self.out, self.space)
         print_line(f"Wrote {self.out}: {len(moved)} points in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:
