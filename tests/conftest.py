@@ -68,6 +68,21 @@ def vrnet(monkeypatch, capsys):
     return run
 
 
+@pytest.fixture
+def registries():
+    """Terms, networks and data sets that a test adds are gone after it."""
+    from vrnet.data.dataset import DATASETS
+    from vrnet.methods.learned import FAMILIES
+    from vrnet.variational.data_terms import DATA_TERMS
+    from vrnet.variational.regularizers import REGULARIZERS
+
+    kept = [(registry, dict(registry)) for registry in (DATA_TERMS, REGULARIZERS, FAMILIES, DATASETS)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
 @pytest.fixture(scope="session")
 def data_root():
     """The folder of real images; without it the test is skipped, with a line that says how to name one."""

@@ -43,7 +43,7 @@ def vrnet_commands(code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
-def test_every_snippet_runs(document, reader):
+def test_every_snippet_runs(document, registries, reader):
     known = {}
     for language, code in snippets(document):
         for words in vrnet_commands(code) if language == "sh" else []:
