@@ -4,7 +4,7 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from tests.data.making import heart, write_acdc, write_splits
+from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, write_image
 from vrnet.phantom import phantom
 from vrnet.training.fit import fit

@@ -45,7 +45,7 @@ def test_the_front_page_has_the_figures_of_the_card():
 
 
 def test_the_figures_are_those_of_the_model():
-    assert (SUMMARY["method"], SUMMARY["weights"]) == (str(short_axis()), short_axis().file)
+    assert (SUMMARY["method"], SUMMARY["weights"]) == (short_axis().card.method, short_axis().file)
     assert (SUMMARY["data"], SUMMARY["split"], SUMMARY["subjects"]) == ("acdc", "test", 20)
     assert f"{SUMMARY['method']}: VR-Net" in CARD
 

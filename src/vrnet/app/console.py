@@ -14,8 +14,8 @@ from vrnet.progress import Stage
 from vrnet.report.measures import Row, by_structure, number, summary
 
 if TYPE_CHECKING:
-    from vrnet.paper.sheet import Sheet
-    from vrnet.training.fit import TrainingStatus
+    from vrnet.paper import table as paper
+    from vrnet.training.loop import TrainingStatus
 
 screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
 MANY = 8
@@ -136,10 +136,10 @@ def summary_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def sheet_table(made: "Sheet") -> Table:
+def sheet_table(made: "paper.Table") -> Table:
     """A table of the paper; of many columns those that a terminal has room for."""
     rest = {j for j, name in enumerate(made.header) if not name.startswith(BRIEFLY)}
-    shown = made if len(made.columns) <= MANY else replace(made.means(), aside=rest)
+    shown = made if len(made.columns) <= MANY else replace(made.without_deviations(), csv_only=rest)
     head, *rows = shown.lines(Text, lambda words: Text(words, style="bold"))
     table = Table(title=Text(made.title))
     for j, name in enumerate(head):
