@@ -43,11 +43,11 @@ def vrnet_commands(code):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
-def test_every_snippet_runs(document, documents_reader):
+def test_every_snippet_runs(document, reader):
     known = {}
     for language, code in snippets(document):
         for words in vrnet_commands(code) if language == "sh" else []:
-            documents_reader.setattr(sys, "argv", ["vrnet", *words])
+            reader.setattr(sys, "argv", ["vrnet", *words])
             cli.main()
         if language == "python":
             exec(compile(code, document, "exec"), known)
@@ -75,10 +75,10 @@ def test_the_names_of_the_document_are_names():
     assert len(names) > 10
 
 
-def test_the_four_tools_of_the_conventions_agree(documents_reader, capsys):
+def test_the_four_tools_of_the_conventions_agree(reader, capsys):
     """The point that vrnet prints is SimpleITK's; the voxel that nibabel counts is the one that we count."""
     known = {}
-    documents_reader.setattr(sys, "argv", ["vrnet", "register", "ed.nii.gz", "es.nii.gz", "--out", "result"])
+    reader.setattr(sys, "argv", ["vrnet", "register", "ed.nii.gz", "es.nii.gz", "--out", "result"])
     cli.main()
     capsys.readouterr()
     images = []
