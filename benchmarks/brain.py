@@ -1,9 +1,9 @@
-"""The default solver on a pair of whole brains, beside SimpleITK's fast symmetric forces demons in the same run.
+"""A method on a pair of whole brains, beside SimpleITK's fast symmetric forces demons in the same run.
 
     python benchmarks/brain.py --pair FOLDER [--method TV-L1] [--out brain.json]
 
 FOLDER holds a_t1, a_seg, b_t1, b_seg (.nii.gz): two affinely aligned, skull-stripped T1 brains and their labels. Each
-tool runs in a process of its own, which reports its peak memory. Scores: mean Dice over the labels both brains have.
+tool runs in a process of its own, which reports its peak memory. Dice: mean over the labels that both brains have.
 Demons: levels 4-2-1 with 60, 40 and 20 iterations, standard deviation 1.2, after histogram matching.
 """
 
@@ -21,50 +21,54 @@ import SimpleITK as sitk
 from vrnet import Transform, names, read_image, register_images
 from vrnet.evaluation.metrics import folding_strict_percent
 
-SHRINK, ITERATIONS, SIGMA = (4, 2, 1), (60, 40, 20), 1.2
+DEMONS = "SimpleITK demons"
+DEMONS_LEVELS = ((4, 60), (2, 40), (1, 20))
+"""(factor by which images are shrunk, iterations), coarsest first."""
+DEMONS_SIGMA = 1.2
 
 
-def images(folder):
-    """(fixed, moving, labels of fixed, labels of moving)."""
+def read_pair(folder):
+    """Fixed, moving, labels of fixed and labels of moving."""
     return [read_image(next(folder.glob(f"{name}.*"))) for name in ("a_t1", "b_t1", "a_seg", "b_seg")]
 
 
-def demons(folder):
-    """A transform by SimpleITK's fast symmetric forces demons."""
+def run_demons(folder):
+    """The transform that SimpleITK's fast symmetric forces demons find."""
     fixed, moving = (sitk.ReadImage(str(next(folder.glob(f"{n}.*"))), sitk.sitkFloat32) for n in ("a_t1", "b_t1"))
     moving, field = sitk.HistogramMatching(moving, fixed, 256, 15, True), None
-    for factor, iterations in zip(SHRINK, ITERATIONS, strict=True):
-        pair = [coarser(image, factor) for image in (fixed, moving)]
+    for factor, iterations in DEMONS_LEVELS:
+        pair = [downsample(image, factor) for image in (fixed, moving)]
         filter = sitk.FastSymmetricForcesDemonsRegistrationFilter()
         filter.SetNumberOfIterations(iterations)
-        filter.SetStandardDeviations(SIGMA)
+        filter.SetStandardDeviations(DEMONS_SIGMA)
         field = filter.Execute(*pair, sitk.Resample(field, pair[0])) if field else filter.Execute(*pair)
     return sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
 
 
-def coarser(image, factor):
+def downsample(image, factor):
+    """The image with every axis shrunk by a factor, smoothed first."""
     if factor == 1:
         return image
     return sitk.Shrink(sitk.DiscreteGaussian(image, (factor / 2) ** 2), [factor] * 3)
 
 
-def dice(a, b):
-    """Mean over the labels both have."""
+def mean_dice(a, b):
+    """Mean Dice over the labels that both maps have."""
     shared = np.intersect1d(a, b)
     counts = [np.bincount(x.ravel(), minlength=int(shared.max()) + 1) for x in (a, b, a[a == b])]
     return float(np.mean([2 * counts[2][k] / (counts[0][k] + counts[1][k]) for k in shared if k]))
 
 
 def measure(folder, tool):
-    """Run one tool, and say how well, how fast, and in how much memory."""
-    fixed, moving, fixed_labels, moving_labels = images(folder)
+    """Run one tool: its scores, seconds and peak memory."""
+    fixed, moving, fixed_labels, moving_labels = read_pair(folder)
     start = perf_counter()
-    if tool == "SimpleITK demons":
-        from vrnet.images.transform import sampled
+    if tool == DEMONS:
+        from vrnet.images.transform import sample_transform
 
-        found = demons(folder)
+        found = run_demons(folder)
         seconds = perf_counter() - start
-        transform = sampled(found, fixed.grid)
+        transform = sample_transform(found, fixed.grid)
     else:
         transform = register_images(fixed, moving, tool).transform
         seconds = perf_counter() - start
@@ -73,12 +77,13 @@ def measure(folder, tool):
 
 
 def scores(transform: Transform, fixed_labels, moving_labels):
+    """Dice before and after, and strict folding."""
     import torch
 
     warped = transform.apply_labels(moving_labels, fixed_labels.grid)
     return {
-        "dice_before": dice(fixed_labels.array, moving_labels.array),
-        "dice_after": dice(fixed_labels.array, warped.array),
+        "dice_before": mean_dice(fixed_labels.array, moving_labels.array),
+        "dice_after": mean_dice(fixed_labels.array, warped.array),
         "folding_strict_percent": folding_strict_percent(torch.from_numpy(transform.in_voxels())[None]),
     }
 
@@ -86,15 +91,15 @@ def scores(transform: Transform, fixed_labels, moving_labels):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", type=Path, required=True)
-    parser.add_argument("--method", default="default", choices=[*names(), "SimpleITK demons"])
-    parser.add_argument("--alone", action="store_true", help="this method only, as JSON")
+    parser.add_argument("--method", default="default", choices=[*names(), DEMONS])
+    parser.add_argument("--alone", action="store_true", help="measure this method only, and print JSON")
     parser.add_argument("--out", type=Path, default=Path("brain.json"))
     options = parser.parse_args()
     if options.alone:
         print(json.dumps(measure(options.pair, options.method)))
         return
     results = []
-    for tool in (options.method, "SimpleITK demons"):
+    for tool in (options.method, DEMONS):
         command = [sys.executable, __file__, "--pair", options.pair, "--method", tool, "--alone"]
         results.append(json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
         print("{tool:18} {seconds:6.1f} s  Dice {dice_before:.3f} -> {dice_after:.3f}  folded (strict) "

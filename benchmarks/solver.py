@@ -3,9 +3,9 @@
     python benchmarks/solver.py [--pairs-2d 10] [--pairs-3d 1] [--threads 2] [--out solver.json]
 
 Both minimise mean |I1(x + u) − I0| + λ mean |∇u| with the same λ (scikit-image's attachment is 1/λ). scikit-image runs
-as it comes (tightness 0.3), and at tightnesses that give it lower energies. Its TV treats the components of the field
-apart; the energy reported is ours, coupled, and the uncoupled one beside it. Each solver runs in its own
-process, so that the peak memory is its own.
+with its default tightness, 0.3, and with others that give it lower energies. Its TV treats the components of the field
+separately; "energy" is ours, which couples them, and "uncoupled" is its own. Each solver runs in its own process, so
+that the peak memory is its own.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TIGHTNESSES = (0.3, 0.1, 0.05, 0.025)
 
 
 def solvers(d):
-    """Name and keyword arguments of each contender; in 3D only the two extremes."""
+    """Name and keyword arguments of each solver; in 3D only the two extreme tightnesses."""
     tightnesses = TIGHTNESSES if d == 2 else TIGHTNESSES[::3]
     return [("vrnet TV-L1", {})] + [(f"skimage, tightness {t:g}", {"tightness": t}) for t in tightnesses]
 
@@ -57,8 +57,8 @@ def measure(name, arguments, d, files):
     from vrnet.phantom import Phantom
 
     lam, spacing = parse("TV-L1").lam, SHAPES[d][1]
-    small = torch.rand(2, 1, 1, *(20,) * d)
-    solve(name, arguments, *small, lam)  # loads what is loaded once
+    warm_up = torch.rand(2, 1, 1, *(20,) * d)
+    solve(name, arguments, *warm_up, lam)  # imports and caches are not timed
     rows = []
     for file in files:
         patient = Phantom(**torch.load(file))
@@ -86,7 +86,7 @@ def measure(name, arguments, d, files):
 
 
 def save_phantoms(d, pairs, folder):
-    """The pairs as files: a process that made them itself would hide its solver's memory among what it then freed."""
+    """Write phantom pairs to files, so that the memory for making them is not counted as the solver's."""
     import torch
 
     from vrnet.phantom import phantom
@@ -98,7 +98,7 @@ def save_phantoms(d, pairs, folder):
 
 
 def peak_bytes(reset=False):
-    """The most memory this process has held, since the last reset where the system can reset it."""
+    """The most memory that this process has held, in bytes; since the last reset, where the system can reset it."""
     if reset and os.access("/proc/self/clear_refs", os.W_OK):
         Path("/proc/self/clear_refs").write_text("5")
     try:
@@ -108,22 +108,22 @@ def peak_bytes(reset=False):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def in_own_process(job, threads):
-    """measure(*job) in a fresh interpreter."""
+def measure_in_process(job, threads):
+    """measure(*job) in a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     command = [sys.executable, __file__, "--measure", json.dumps(job)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def ratios(rows):
-    """How many times faster than the scikit-image run of lowest energy, and whether at an equal or lower energy."""
+def compare_to_best(rows):
+    """How many times faster vrnet is than the scikit-image run of lowest energy, and whether its energy is as low."""
     ours = next(row for row in rows if row["solver"].startswith("vrnet"))
     best = min((row for row in rows if row is not ours), key=lambda row: row["energy"])
     return best["seconds"] / ours["seconds"], ours["energy"] <= best["energy"]
 
 
 def table(rows):
-    """A Markdown table, a row a solver."""
+    """A Markdown table with one row per solver."""
     lines = [
         "| solver | s | energy | uncoupled | EPE mm | (unreg.) | memory, images |",
         "|---|---|---|---|---|---|---|",
@@ -158,16 +158,16 @@ def main():
 
 
 def compare(d, pairs, folder, threads):
-    """Every solver in one dimension, with the table on screen."""
+    """Measure every solver in one dimension, and print the table."""
     if not pairs:
         return []
     files, rows = save_phantoms(d, pairs, folder), []
     for name, arguments in solvers(d):
         print(f"{d}D: {name} on {pairs} pairs of {SHAPES[d][0]} ...", file=sys.stderr)
-        rows.append(in_own_process((name, arguments, d, files), threads))
-    times, lower = ratios(rows)
+        rows.append(measure_in_process((name, arguments, d, files), threads))
+    speed_up, is_as_low = compare_to_best(rows)
     print(f"\n{d}D, {SHAPES[d][0]}, {threads} threads\n\n{table(rows)}\n")
-    print(f"{times:.1f} times faster than scikit-image at its best energy; energy equal or lower: {lower}\n")
+    print(f"{speed_up:.1f} times faster than scikit-image at its best energy; energy equal or lower: {is_as_low}\n")
     return rows
 
 

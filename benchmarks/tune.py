@@ -3,8 +3,8 @@
     python benchmarks/tune.py FFD Demons --data acdc --root ACDC --out tuning.csv
     python benchmarks/tune.py SyN --data hippocampus.npz --subjects 8 --out tuning.csv
 
-A row a setting is added to the file as soon as it is measured; one that is there already is not measured again. Best is
-the highest Dice − HD/100 mm. (What the chosen ones give on the test subjects: vrnet evaluate METHOD --data ...)
+One row per setting is added to the file as soon as it is measured; a setting that is there is not measured again. Best
+is the highest Dice − HD/100 mm. (What the chosen settings give on the test subjects: vrnet evaluate METHOD --data ...)
 """
 
 import argparse
@@ -17,8 +17,9 @@ import torch
 
 from vrnet import parse
 from vrnet.data.source import Source
-from vrnet.evaluation.cohort import measured, summarise
-from vrnet.methods.outside import at
+from vrnet.evaluation.cohort import measure_subject, summarise
+from vrnet.files import read_rows
+from vrnet.methods.parameters import value_in
 
 TV_L1 = [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}]
 GRIDS = {
@@ -43,7 +44,7 @@ GRIDS = {
         {"flow_sigma": (3.0,), "iterations": ((50, 20, 5),), "radius": (2,)},
     ],
 }
-"""{(method, dimension): grids}; of each grid, all combinations; what it does not name stays as it is."""
+"""{(method, dimension): grids}; every combination within a grid is tried, with the tuned values of what it lacks."""
 MEASURES = "dice_mean", "hd_mean", "folding_percent", "seconds"
 COLUMNS = "data", "method", "setting", *MEASURES, "subjects"
 
@@ -56,60 +57,57 @@ def candidates(name, d):
     return list(dict.fromkeys(found))
 
 
-def described(method, d):
-    """The parameters that a grid varies: "sigma 1.0, iterations 100-50-20"."""
-    names = dict.fromkeys(name for grid in GRIDS[str(method), d] for name in grid)
-    values = {name: at(getattr(method, name), d) for name in names}
+def describe_setting(name, method, d):
+    """The parameters that the grids of a name vary, as a method has them: "sigma 1.0, iterations 100-50-20"."""
+    names = dict.fromkeys(name for grid in GRIDS[name, d] for name in grid)
+    values = {name: value_in(getattr(method, name), d) for name in names}
     words = {name: "-".join(map(str, v)) if isinstance(v, tuple) else v for name, v in values.items()}
     return ", ".join(f"{name} {word}" for name, word in words.items())
 
 
-def row_of(method, pairs):
-    """What a method scores: means over the subjects."""
-    d, samples = len(pairs.samples[0].spacing), pairs.samples
-    find = method.build(d)
-    means = summarise([measured(sample, find, pairs.structures) for sample in samples])
-    what = {"data": pairs.data, "method": str(method), "setting": described(method, d)}
-    return {**what, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}, "subjects": str(len(samples))}
+def measure_setting(setting, method, pairs):
+    """The row of a method: means over the subjects."""
+    find = method.build(len(pairs.samples[0].spacing))
+    means = summarise([measure_subject(sample, find, pairs.structures) for sample in pairs.samples])
+    return {**setting, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}}
 
 
-def rows_in(path):
-    """What was measured before."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def read_settings(path):
+    """The rows that were measured before."""
+    return read_rows(path, f"the columns {', '.join(COLUMNS)}") if path.exists() else []
 
 
-def add(row, path):
+def append_row(row, path):
     """Put a row at the end of the file."""
     is_new = not path.exists()
-    with path.open("a", newline="") as file:
+    with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         if is_new:
             writer.writeheader()
         writer.writerow(row)
 
 
-def tuned(name, pairs, path):
-    """The rows of a method's grid, best last."""
+def tune(name, pairs, path):
+    """The rows of a method's grids, best last."""
     d, rows = len(pairs.samples[0].spacing), []
     for method in candidates(name, d):
-        key = {"data": pairs.data, "method": name, "setting": described(method, d), "subjects": str(len(pairs.samples))}
-        known = [row for row in rows_in(path) if key.items() <= row.items()]
-        rows += known or [row_of(method, pairs)]
+        setting = {"data": pairs.data, "method": name, "setting": describe_setting(name, method, d)}
+        setting["subjects"] = str(len(pairs.samples))
+        known = [row for row in read_settings(path) if setting.items() <= row.items()]
+        rows += known or [measure_setting(setting, method, pairs)]
         if not known:
-            add(rows[-1], path)
-        print(line_of(rows[-1]), flush=True)
+            append_row(rows[-1], path)
+        print(describe_row(rows[-1]), flush=True)
     return sorted(rows, key=score)
 
 
 def score(row):
-    """Higher is better."""
+    """Dice − HD/100 mm: higher is better."""
     return float(row["dice_mean"]) - float(row["hd_mean"]) / 100
 
 
-def line_of(row):
+def describe_row(row):
+    """A row as a line for the screen."""
     scores = f"Dice {row['dice_mean']}, HD {row['hd_mean']} mm, folding {row['folding_percent']} %, {row['seconds']} s"
     return f"{row['data']}, {row['method']} ({row['setting']}): {scores}"
 
@@ -119,16 +117,16 @@ def main():
     parser.add_argument("methods", nargs="+", choices=sorted({name for name, _ in GRIDS}))
     parser.add_argument("--data", required=True, help="a data set, or a file that vrnet prepare wrote")
     parser.add_argument("--root", type=Path)
-    parser.add_argument("--subjects", type=int, help="the first so many, where a method is slow")
-    parser.add_argument("--threads", type=int, default=1, help="of TV-L1; elastix and ANTs take as many as ITK does")
+    parser.add_argument("--subjects", type=int, help="how many, the first ones; all if not given")
+    parser.add_argument("--threads", type=int, default=1, help="for TV-L1; elastix and ANTs use as many as ITK does")
     parser.add_argument("--out", type=Path, default=Path("tuning.csv"))
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    pairs = Source(given.data, given.root).split("val", "evaluation", lambda name: lambda done: None, print)
-    pairs = replace(pairs, samples=pairs.samples[: given.subjects])
-    best = [tuned(name, pairs, given.out) for name in given.methods]
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    pairs = Source(options.data, options.root).split("val", "evaluation", lambda name: lambda done: None, print)
+    pairs = replace(pairs, samples=pairs.samples[: options.subjects]).load()
+    best = [tune(name, pairs, options.out) for name in options.methods]
     for rows in best:
-        print("\nbest last:", *map(line_of, rows), sep="\n")
+        print("\nbest last:", *map(describe_row, rows), sep="\n")
 
 
 if __name__ == "__main__":

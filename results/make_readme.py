@@ -6,7 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def filled(text: str) -> str:
+def fill_tables(text: str) -> str:
     """The page with each table as it is in its file."""
 
     def table(found: re.Match[str]) -> str:
@@ -18,4 +18,4 @@ def filled(text: str) -> str:
 
 if __name__ == "__main__":
     page = HERE / "README.md"
-    page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+    page.write_text(fill_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

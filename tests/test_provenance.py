@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from vrnet import provenance as module
-from vrnet.provenance import __version__, commit, hardware, provenance
+from vrnet.devices import describe_device
+from vrnet.provenance import __version__, commit, provenance
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +26,7 @@ def test_what_made_a_result_is_the_versions_the_commit_and_the_device():
         "vrnet": __version__,
         "commit": commit(),
         "torch": torch.__version__,
-        "device": hardware(torch.device("cpu")),
+        "device": describe_device(torch.device("cpu")),
     }
     assert re.fullmatch(r".+ CPU, \d+ threads?", found["device"])
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from vrnet.devices import describe_device
+
 __version__ = "0.2.0.dev0"
 GIT_TIMEOUT_SECONDS = 10
 
@@ -36,17 +38,10 @@ def git(folder: Path, *words: str) -> str:
 
 def versions() -> dict[str, str | None]:
     """The code that made a result."""
-    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
-
-
-def hardware(device: torch.device) -> str:
-    """The name of a GPU; of a CPU its kind, and how many threads PyTorch uses."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}"
+    python = platform.python_version()
+    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__), "python": python}
 
 
 def provenance(device: torch.device) -> dict[str, str | None]:
     """What a run, a result or a card records of what made it."""
-    return {**versions(), "device": hardware(device)}
+    return {**versions(), "device": describe_device(device)}

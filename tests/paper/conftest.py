@@ -2,16 +2,17 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.data.prepared import prepared
+from vrnet.data.prepared import prepare_split
 from vrnet.data.source import Source
-from vrnet.paper.budget import BUDGETS, small
-from vrnet.paper.making import PaperRequest
+from vrnet.paper.budget import BUDGETS, small_phantoms
+from vrnet.paper.request import PaperRequest
+from vrnet.paper.results import Results
 from vrnet.paper.study import Study
 
 
 @dataclass
-class Heard:
-    """What a reader was told: what is being done, and lines."""
+class Reader:
+    """What a reader is told: stages of the work, and lines."""
 
     stages: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -25,36 +26,37 @@ class Heard:
 
 
 @pytest.fixture
-def heard():
-    return Heard()
+def reader():
+    return Reader()
 
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """Where phantoms are kept."""
+    """The folder that phantoms are cached in."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
-def study(tmp_path, cache, heard):
+def study(tmp_path, cache, reader):
     """study(budget) of small hearts, in a folder of its own."""
 
     def make(budget=BUDGETS["quick"], d=2, at_once=4):
-        hearts = small(d)
-        split = lambda name, purpose: prepared(hearts, name, purpose, cache, say=heard.say)  # noqa: E731
-        return Study(tmp_path / "results", hearts.name, budget, split, heard.stage, heard.say, "cpu", at_once)
+        hearts = small_phantoms(d)
+        split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
+        results = Results(tmp_path / "results", hearts.name, budget)
+        return Study(results, split, reader.stage, reader.say, "cpu", at_once)
 
     return make
 
 
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory, cache):
-    """What is asked for quickly, all in one folder: networks are trained once for all tests of a worker."""
+    """A request within the quick budget; one folder for all tests of a worker, so that networks are trained once."""
     return PaperRequest(Source("", cache=cache), tmp_path_factory.mktemp("results"), "quick", "cpu")
 
 
 @pytest.fixture
 def steps():
-    """The quick budget with so many steps: steps(3)."""
+    """steps(3) is the quick budget with 3 steps of training."""
     quick = BUDGETS["quick"]
     return lambda n: replace(quick, training={name: replace(how, steps=n) for name, how in quick.training.items()})

@@ -3,8 +3,16 @@ import pytest
 from scipy.stats import wilcoxon
 
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.columns import beside, kinds_of, measures, p_value, significance, timing_size, title_of
-from vrnet.paper.values import published
+from vrnet.paper.columns import (
+    find_measures,
+    measure_columns,
+    measure_title,
+    p_value,
+    published_columns,
+    significance_columns,
+    timed_images,
+)
+from vrnet.paper.values import published_values
 
 DICE = {"a": [0.7, 0.8, 0.9, 0.75, 0.6, 0.85], "b": [0.72, 0.83, 0.91, 0.74, 0.66, 0.9], "c": [0.1] * 6}
 HD = {"a": [9.0, 7.0, 8.0, 5.0, 6.5, 7.0], "b": [8.0, 7.5, 6.0, 4.0, 6.0, 5.5], "c": [1.0, 2.0, np.nan, 3.0, 4.0, 5.5]}
@@ -16,7 +24,7 @@ ROWS = {
 
 
 def test_p_is_that_of_wilcoxons_signed_rank_test_against_the_highest_dice():
-    dice, hd = significance(ROWS)
+    dice, hd = significance_columns(ROWS)
     assert (dice.title, hd.title) == ("p Dice", "p HD")
     assert "b" not in dice.cells
     for name in ("a", "c"):
@@ -31,27 +39,27 @@ def test_subjects_without_a_value_and_ties_do_not_count_in_p():
 
 
 def test_the_best_is_the_highest_dice_and_the_lowest_distance_and_folds_are_not_ranked():
-    dice, hd, folds = measures(ROWS, ("dice_mean", "hd_mean", "folding_percent"))
+    dice, hd, folds = measure_columns(ROWS, ("dice_mean", "hd_mean", "folding_percent"))
     assert (dice.best, hd.best, folds.best) == ("b", "c", None)
     assert dice.cells["a"].mean == pytest.approx(np.mean(DICE["a"]))
     assert hd.cells["c"].mean == pytest.approx(15.5 / 5)
 
 
 def test_all_that_was_measured_is_a_column_but_the_subject_and_its_time():
-    assert kinds_of(ROWS) == ("dice_mean", "hd_mean", "folding_percent")
+    assert find_measures(ROWS) == ("dice_mean", "hd_mean", "folding_percent")
 
 
 @pytest.mark.parametrize(
-    ("kind", "title"),
+    ("measure", "title"),
     [("dice_LV", "Dice LV"), ("hd_mean", "HD Avg"), ("folding_percent", "J<0 %"), ("jacobian_gradient", "|∇J|")],
 )
-def test_measures_are_called_as_in_the_paper(kind, title):
-    assert title_of(kind) == title
+def test_measures_are_called_as_in_the_paper(measure, title):
+    assert measure_title(measure) == title
 
 
 def test_a_page_has_four_of_the_published_columns_and_the_file_all():
-    known = published("acdc")
-    kinds = (
+    known = published_values("acdc")
+    measures = (
         "dice_LV",
         "dice_mean",
         "hd_LV",
@@ -60,20 +68,20 @@ def test_a_page_has_four_of_the_published_columns_and_the_file_all():
         "folding_strict_percent",
         "jacobian_gradient",
     )
-    columns = beside({"acdc": known}, kinds)
-    shown = [column.title for column in columns if not column.is_aside]
+    columns = published_columns({"acdc": known}, measures)
+    shown = [column.title for column in columns if not column.is_csv_only]
     assert shown == [f"{name}, published" for name in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
-    assert [column.title for column in columns if column.is_aside] == ["Dice LV, published", "HD LV, published"]
+    assert [column.title for column in columns if column.is_csv_only] == ["Dice LV, published", "HD LV, published"]
     assert columns[1].cells["FFD"] == known["FFD"]["dice_mean"]
 
 
 def test_what_was_published_on_two_data_sets_says_on_which():
-    known = {data: published(f"ablation_{data}") for data in ("acdc", "ukbb")}
-    columns = beside(known, ("dice_mean", "folding_percent"))
+    known = {data: published_values(f"ablation_{data}") for data in ("acdc", "ukbb")}
+    columns = published_columns(known, ("dice_mean", "folding_percent"))
     assert [column.title for column in columns] == ["Dice Avg, published on acdc", "Dice Avg, published on ukbb"]
 
 
 def test_images_that_are_timed_have_the_papers_size_but_quickly():
-    assert timing_size(BUDGETS["short"], 2) == ((160, 160), 1.8)
-    assert timing_size(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
-    assert np.prod(timing_size(BUDGETS["quick"], 3)[0]) < 5000
+    assert timed_images(BUDGETS["short"], 2) == ((160, 160), 1.8)
+    assert timed_images(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
+    assert np.prod(timed_images(BUDGETS["quick"], 3)[0]) < 5000

@@ -1,15 +1,23 @@
 import numpy as np
 import pytest
 
-from tests.paper.measured import write
-from vrnet.paper.figures import ALPHAS, SHOWN, alpha, boxplots, cascades, parameterisations
-from vrnet.paper.values import published
+from tests.paper.fake_results import write_result
+from vrnet.paper.figures import (
+    ALPHAS,
+    BOX_METHODS,
+    draw_alpha,
+    draw_boxplots,
+    draw_cascades,
+    draw_parameterisations,
+)
+from vrnet.paper.values import published_values
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
 MEAN = 0.8
 
 
-def shifted(by):
+def worsen(by):
+    """SCORES with Dice lower by so much, and distances larger by ten times that."""
     return [(dice - by, hd + 10 * by) for dice, hd in SCORES]
 
 
@@ -20,7 +28,7 @@ def known(study):
     def make(losses, **options):
         made = study()
         for name, by in losses.items():
-            write(made, made.entry(name, **options), shifted(by))
+            write_result(made.results, made.results.entry(name, **options), worsen(by))
         return made
 
     return make
@@ -29,8 +37,10 @@ def known(study):
 def test_alpha_draws_the_mean_distance_on_test_and_dice_on_validation(study):
     made = study()
     for k, value in enumerate(ALPHAS[2]):
-        write(made, made.entry("C-L2-3x1", alpha=value), shifted(0.01 * k), val_dice=0.6 + 0.01 * k)
-    figure, numbers = alpha(made)
+        write_result(
+            made.results, made.results.entry("C-L2-3x1", alpha=value), worsen(0.01 * k), val_dice=0.6 + 0.01 * k
+        )
+    figure, numbers = draw_alpha(made)
     left, right = (ax.get_lines()[0].get_ydata() for ax in figure.axes)
     np.testing.assert_allclose(left, [np.mean([9.0, 8.0, 6.0]) + 0.1 * k for k in range(len(ALPHAS[2]))])
     np.testing.assert_allclose(right, [0.6 + 0.01 * k for k in range(len(ALPHAS[2]))])
@@ -45,7 +55,7 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     rc = {"VoxelMorph": 1} | {f"{n}xRC-Net": n for n in range(2, 8)}
     counts = rc | {f"{kind}-{name}": n for kind in ("R-L1", "R-L2") for name, n in steps.items()}
     losses = {name: 0.001 * k for k, name in enumerate(counts)}
-    figure, numbers = cascades(known(losses))
+    figure, numbers = draw_cascades(known(losses))
     lines = figure.axes[0].get_lines()
     assert len(lines) == 6
     ours, theirs = lines[0], lines[1]
@@ -57,11 +67,11 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     for row in numbers:
         assert row["dice_mean"] == pytest.approx(MEAN - losses[row["method"]])
         assert row["cascades"] == counts[row["method"]]
-    assert numbers[0]["published"] == published("acdc")["VoxelMorph"]["dice_mean"].mean
+    assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
 
 
-def test_parameterisations_draws_a_box_a_structure_of_shared_and_own_weights(known):
-    figure, numbers = parameterisations(known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0}))
+def test_parameterisations_draws_one_box_per_structure_for_shared_and_for_own_weights(known):
+    figure, numbers = draw_parameterisations(known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0}))
     (ax,) = figure.axes
     assert len(ax.patches) == 2 * 4
     heights = [box.get_path().vertices[:, 1] for box in ax.patches]
@@ -74,29 +84,29 @@ def test_parameterisations_draws_a_box_a_structure_of_shared_and_own_weights(kno
     ]
 
 
-def test_boxplots_draws_a_box_a_method_and_structure_for_both_measures(known):
-    figure, numbers = boxplots(known({name: 0.01 * k for k, name in enumerate(SHOWN[2])}))
+def test_boxplots_draws_one_box_per_method_and_structure_for_both_measures(known):
+    figure, numbers = draw_boxplots(known({name: 0.01 * k for k, name in enumerate(BOX_METHODS[2])}))
     dice, hd = figure.axes
-    assert len(dice.patches) == len(hd.patches) == len(SHOWN[2]) * 4
-    quartiles = [np.quantile([x[1] for x in shifted(0.01 * k)], (0.25, 0.75)) for k in range(len(SHOWN[2]))]
+    assert len(dice.patches) == len(hd.patches) == len(BOX_METHODS[2]) * 4
+    quartiles = [np.quantile([x[1] for x in worsen(0.01 * k)], (0.25, 0.75)) for k in range(len(BOX_METHODS[2]))]
     heights = [box.get_path().vertices[:, 1] for box in hd.patches[::4]]
     np.testing.assert_allclose([(y.min(), y.max()) for y in heights], quartiles)
-    assert len(numbers) == 3 * len(SHOWN[2])
+    assert len(numbers) == 3 * len(BOX_METHODS[2])
     assert "3 test subjects" in dice.get_title()
 
 
 def test_boxes_leave_out_who_has_no_value(study):
     made = study()
     for name in ("R-L2-6x1-Θ1", "R-L2-6x1"):
-        write(made, made.entry(name), [(0.7, 9.0), ("", 8.0), (0.9, 6.0)])
-    figure, _ = parameterisations(made)
+        write_result(made.results, made.results.entry(name), [(0.7, 9.0), ("", 8.0), (0.9, 6.0)])
+    figure, _ = draw_parameterisations(made)
     heights = [box.get_path().vertices[:, 1] for box in figure.axes[0].patches]
     np.testing.assert_allclose([(y.min(), y.max()) for y in heights], [(0.75, 0.85)] * 8)
 
 
 def test_several_seeds_are_drawn_as_their_mean(known):
     made = known({"R-L2-6x1-Θ1": 0.1, "R-L2-6x1": 0.0})
-    write(made, made.entry("R-L2-6x1", seed=1), shifted(0.2))
-    _, numbers = parameterisations(made)
+    write_result(made.results, made.results.entry("R-L2-6x1", seed=1), worsen(0.2))
+    _, numbers = draw_parameterisations(made)
     own = [row["dice_mean"] for row in numbers if row["method"] == "Θ2"]
     np.testing.assert_allclose(own, [0.6, 0.7, 0.8])

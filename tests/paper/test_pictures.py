@@ -7,13 +7,23 @@ from vrnet.data.phantoms import Phantoms
 from vrnet.data.sample import Sample
 from vrnet.methods.identity import Identity
 from vrnet.paper import pictures
-from vrnet.paper.pictures import COMPARED, ROWS, cut, denoising, field_of, roughness, states, visual, within
+from vrnet.paper.pictures import (
+    COMPARED_METHODS,
+    ROWS,
+    cut_slice,
+    draw_comparison,
+    draw_denoising,
+    field_states,
+    find_field,
+    motion_in_slice,
+    roughness,
+)
 from vrnet.paper.study import Study
 
 
 @pytest.fixture
 def ready(d, study, monkeypatch):
-    """A study whose methods are all there: VR-Nets and RC-Nets of random weights; the others move nothing."""
+    """A study with all methods but SyN: VR-Nets and RC-Nets have random weights, the others move nothing."""
     made = study(d=d)
 
     def methods(self, entries):
@@ -25,17 +35,17 @@ def ready(d, study, monkeypatch):
     return made
 
 
-def test_visual_has_six_rows_and_a_column_a_method_that_can_run_beside_the_first(ready):
-    figure, numbers = visual(ready)
-    names = [name for name in COMPARED[ready.d] if name != "SyN"]
+def test_the_comparison_has_six_rows_and_one_column_per_method_that_can_run_beside_the_first(ready):
+    figure, numbers = draw_comparison(ready)
+    names = [name for name in COMPARED_METHODS[ready.d] if name != "SyN"]
     grid = figure.axes[0].get_gridspec()
     assert (grid.nrows, grid.ncols) == (len(ROWS), len(names) + 1) == (6, len(names) + 1)
     assert [ax.get_title() for ax in figure.axes[1 : grid.ncols]] == names
     assert [row["method"] for row in numbers] == names
 
 
-def test_visual_shows_the_images_and_measures_their_difference(ready):
-    figure, numbers = visual(ready)
+def test_the_comparison_shows_the_images_and_measures_their_difference(ready):
+    figure, numbers = draw_comparison(ready)
     sample = ready.test.samples[1]
     labels = sample.fixed_labels[0, 0].numpy()
     k = ... if ready.d == 2 else (..., int((labels > 0).sum((0, 1)).argmax()))
@@ -48,8 +58,8 @@ def test_visual_shows_the_images_and_measures_their_difference(ready):
     assert any(abs(row["mean_difference"] - still["mean_difference"]) > 1e-6 for row in numbers)
 
 
-def test_denoising_has_the_start_and_a_state_a_cascade(ready):
-    figure, numbers = denoising(ready)
+def test_denoising_has_the_start_and_one_state_per_cascade(ready):
+    figure, numbers = draw_denoising(ready)
     count = {2: 6, 3: 2}[ready.d]
     names = [f"R-L2-{count}x1", f"R-L2-{count}x1-noise"]
     assert [(row["method"], row["cascade"]) for row in numbers] == [(n, k) for n in names for k in range(count + 1)]
@@ -60,20 +70,20 @@ def test_denoising_has_the_start_and_a_state_a_cascade(ready):
 
 def test_states_begin_with_the_noisy_guess_and_end_with_what_the_cascade_makes_of_it(ready, d):
     sample, method = ready.test.samples[0], trained("R-L2-2x1-w2", d, ready.test.samples[0].spacing)
-    found = states(method, sample)
+    found = field_states(method, sample)
     I0, I1 = sample.fixed[:1], sample.moving[:1]
     with torch.inference_mode():
         guess = method.model.init(I0, I1, sample.spacing)
-        noise = torch.from_numpy(found[0]) - torch.from_numpy(within(guess, guess.shape[-1] // 2))
-        first = guess + torch.randn(guess.shape, generator=torch.Generator().manual_seed(pictures.SEED))
+        noise = torch.from_numpy(found[0]) - torch.from_numpy(motion_in_slice(guess, guess.shape[-1] // 2))
+        first = guess + torch.randn(guess.shape, generator=torch.Generator().manual_seed(pictures.NOISE_SEED))
         last = list(method.model.refine(first, I0, I1, sample.spacing))[-1].v
     assert noise.std().item() == pytest.approx(1.0, abs=0.1)
-    np.testing.assert_allclose(found[-1], within(last, last.shape[-1] // 2))
+    np.testing.assert_allclose(found[-1], motion_in_slice(last, last.shape[-1] // 2))
 
 
 def test_noise_added_to_noise_is_other_noise(ready, d):
     sample = ready.test.samples[0]
-    start = states(trained("R-L2-2x1-noise-w2", d, sample.spacing), sample)[0]
+    start = field_states(trained("R-L2-2x1-noise-w2", d, sample.spacing), sample)[0]
     assert start.std() == pytest.approx(np.sqrt(2), abs=0.15)
 
 
@@ -88,7 +98,7 @@ def test_a_cut_in_space_shows_the_slice_with_most_of_the_heart():
     sample = Phantoms("phantom3d", (16, 16, 16), 9.0).prepare("phantom-0003", "evaluation")
     u = torch.zeros(1, 3, 16, 16, 16)
     u[:, 0], u[:, 2] = 1.0, 5.0
-    shown = cut(sample, 0, u)
+    shown = cut_slice(sample, 0, u)
     assert shown.k == max(range(16), key=lambda k: int((sample.fixed_labels[0, 0, ..., k] > 0).sum()))
     assert shown.u.shape == (2, 16, 16)
     assert (shown.u[0] == 1).all()
@@ -102,4 +112,4 @@ def test_a_field_is_that_of_the_pair_asked_for(ready, d):
     two = Sample("two", *images, sample.spacing)
     with torch.inference_mode():
         expected = method.build(d)(sample.fixed, sample.moving, sample.spacing)
-    torch.testing.assert_close(field_of(method, two, 1), expected)
+    torch.testing.assert_close(find_field(method, two, 1), expected)

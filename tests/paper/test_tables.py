@@ -1,13 +1,12 @@
 import csv
 import re
-from dataclasses import replace
 
 import pytest
 
-from tests.paper.measured import write
+from tests.paper.fake_results import write_result
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.tables import TABLES, runtime_sheet, sheet, title
-from vrnet.paper.tables import write as write_files
+from vrnet.paper.specs import TABLES
+from vrnet.paper.tables import build_runtime_table, build_table, table_title
 
 NAMES = TABLES["initialisation"].methods
 SCORES = {
@@ -19,38 +18,39 @@ SCORES = {
 
 @pytest.fixture
 def known(study):
+    """A study with the scores of SCORES."""
     made = study()
     for name, scores in SCORES.items():
-        write(made, made.entry(name), scores)
+        write_result(made.results, made.results.entry(name), scores)
     return made
 
 
 def test_a_table_is_the_means_over_subjects_with_the_best_in_bold(known):
-    made = sheet("initialisation", known)
-    assert made.header[:4] == ["method", "Dice Avg", "HD Avg", "J<0 %"]
-    assert [row[0] for row in made.rows] == list(NAMES)
-    assert [str(row[1]) for row in made.rows] == [".800(.082)", ".700(.082)", ".600(.082)"]
-    assert [row[2].mean for row in made.rows] == pytest.approx([8.0, 5.0, 9.0])
-    assert made.best == {(0, 1), (1, 2)}
-    assert "| R-L2-6x1 | **.800(.082)** | 8.00(.82) |" in made.markdown()
+    table = build_table("initialisation", known)
+    assert table.header[:4] == ["method", "Dice Avg", "HD Avg", "J<0 %"]
+    assert [row[0] for row in table.rows] == list(NAMES)
+    assert [str(row[1]) for row in table.rows] == [".800(.082)", ".700(.082)", ".600(.082)"]
+    assert [row[2].mean for row in table.rows] == pytest.approx([8.0, 5.0, 9.0])
+    assert table.best == {(0, 1), (1, 2)}
+    assert "| R-L2-6x1 | **.800(.082)** | 8.00(.82) |" in table.markdown()
 
 
 def test_a_table_has_the_published_numbers_beside_ours(known):
-    made = sheet("initialisation", known)
-    assert made.header[4:] == ["Dice Avg, published on ukbb", "HD Avg, published on ukbb"]
-    assert [str(row[4]) for row in made.rows] == [".804(.043)", ".740(.048)", ".744(.051)"]
+    table = build_table("initialisation", known)
+    assert table.header[4:] == ["Dice Avg, published on ukbb", "HD Avg, published on ukbb"]
+    assert [str(row[4]) for row in table.rows] == [".804(.043)", ".740(.048)", ".744(.051)"]
 
 
 def test_a_table_has_the_mean_over_the_seeds_that_all_methods_have_and_says_so(known):
-    write(known, known.entry(NAMES[0], seed=1), [(0.5, 9.0), (0.6, 8.0), (0.7, 7.0)])
-    made = sheet("initialisation", known)
-    assert made.rows[0][1].mean == pytest.approx(0.8)
-    assert "1 seed (mean over seeds)" in made.notes[1]
+    write_result(known.results, known.results.entry(NAMES[0], seed=1), [(0.5, 9.0), (0.6, 8.0), (0.7, 7.0)])
+    table = build_table("initialisation", known)
+    assert table.rows[0][1].mean == pytest.approx(0.8)
+    assert "1 seed (mean over seeds)" in table.notes[1]
     for name in NAMES[1:]:
-        write(known, known.entry(name, seed=1), SCORES[name])
-    made = sheet("initialisation", known)
-    assert [row[1].mean for row in made.rows] == pytest.approx([0.7, 0.7, 0.6])
-    assert "2 seeds (mean over seeds)" in made.notes[1]
+        write_result(known.results, known.results.entry(name, seed=1), SCORES[name])
+    table = build_table("initialisation", known)
+    assert [row[1].mean for row in table.rows] == pytest.approx([0.7, 0.7, 0.6])
+    assert "2 seeds (mean over seeds)" in table.notes[1]
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_table_has_the_mean_over_the_seeds_that_all_methods_have_and_says_so(k
         ("acdc", "acdc", "Methods on ACDC"),
     ],
 )
-def test_a_table_of_other_data_than_its_own_says_so(name, data, words, study):
-    assert title(TABLES[name], replace(study(), data=data)) == words
+def test_a_table_of_other_data_than_its_own_says_so(name, data, words):
+    assert table_title(TABLES[name], data) == words
 
 
 def test_notes_tell_steps_seeds_hardware_and_versions(known):
     for name in NAMES:
-        write(known, known.entry(name, seed=1), SCORES[name], hardware="another machine")
-    subjects, trained, computed = sheet("initialisation", known).notes
+        write_result(known.results, known.results.entry(name, seed=1), SCORES[name], hardware="another machine")
+    subjects, trained, computed = build_table("initialisation", known).notes
     assert subjects == "3 test subjects of phantom; mean (standard deviation over subjects)."
     steps = BUDGETS["quick"].training["phantom"].steps
     assert trained.startswith(f'Learned methods, budget "quick": {steps} steps of 1 pairs, rate 0.001, α 0.05, width 2')
@@ -77,33 +77,37 @@ def test_notes_tell_steps_seeds_hardware_and_versions(known):
 
 def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     made = study()
-    monkeypatch.setattr("vrnet.paper.columns.seconds", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
+    monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
     for k, name in enumerate(TABLES["acdc"].methods):
-        write(made, made.entry(name), [(0.7 + 0.01 * k, 9.0), (0.8, 8.0 - 0.1 * k)])
-    found = sheet("acdc", made)
-    assert found.header[1:13] == [
+        write_result(made.results, made.results.entry(name), [(0.7 + 0.01 * k, 9.0), (0.8, 8.0 - 0.1 * k)])
+    table = build_table("acdc", made)
+    assert table.header[1:13] == [
         "Dice LV", "Dice Myo", "Dice RV", "Dice Avg", "HD LV", "HD Myo", "HD RV", "HD Avg", "J<0 %", "|∇J|",
         "p Dice", "p HD",
     ]  # fmt: skip
-    assert found.header[13:15] == ["s CPU", "s GPU"]
+    assert table.header[13:15] == ["s CPU", "s GPU"]
     last = len(TABLES["acdc"].methods) - 1
-    assert found.best == {(last, column) for column in range(1, 9)}
-    assert found.rows[0][0] == "unregistered"
-    assert [row[13] for row in found.rows] == [None, *["0.123"] * last]
-    assert {row[14] for row in found.rows} == {None}
-    shown = [found.header[j] for j in found.columns if "published" in found.header[j]]
+    assert table.best == {(last, column) for column in range(1, 9)}
+    assert table.rows[0][0] == "unregistered"
+    assert [row[13] for row in table.rows] == [None, *["0.123"] * last]
+    assert {row[14] for row in table.rows} == {None}
+    shown = [table.header[j] for j in table.columns if "published" in table.header[j]]
     assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
-    assert sum("published" in name for name in found.header) == 10
-    assert "Wilcoxon" in found.notes[-1]
-    assert "α 0.0001, 0.05" in found.notes[1]
+    assert sum("published" in name for name in table.header) == 10
+    assert "Wilcoxon" in table.notes[-1]
+    assert "α 0.0001, 0.05" in table.notes[1]
+    changed = "FFD(spacing=40.0,levels=1,iterations=5), Demons(iterations=(5,)), SyN(iterations=(5,))"
+    assert table.notes[2] == f"Parameters other than the tuned ones: {changed}."
 
 
-def test_seconds_a_pair_stand_beside_the_published(tmp_path, heard, monkeypatch):
-    monkeypatch.setattr("vrnet.paper.columns.seconds", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3)
-    made = runtime_sheet(tmp_path, BUDGETS["quick"], BUDGETS["quick"], heard.stage)
-    rows = {row[0]: row for row in made.rows}
+def test_seconds_per_pair_stand_beside_the_published(tmp_path, reader, monkeypatch):
+    monkeypatch.setattr(
+        "vrnet.paper.columns.seconds_per_pair", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3
+    )
+    table = build_runtime_table(tmp_path, BUDGETS["quick"], BUDGETS["quick"], reader.stage)
+    rows = {row[0]: row for row in table.rows}
     assert len(rows) == 12
-    assert made.header == [
+    assert table.header == [
         "method",
         *(f"{d}D {x}{p}" for p in ("", ", published") for d in (2, 3) for x in ("CPU", "GPU")),
     ]
@@ -119,12 +123,13 @@ def test_seconds_a_pair_stand_beside_the_published(tmp_path, heard, monkeypatch)
         None,
     ]
     assert rows["7xRC-Net"][3] is None  # left out in 3D, as in the paper
-    assert made.notes[0] == "One pair at a time: 48x48 and 16x16x16."
+    assert table.notes[0] == "One pair at a time: 48x48 and 16x16x16."
+    assert table.notes[1].startswith("Parameters other than the tuned ones: FFD(spacing=40.0,levels=1,iterations=5), ")
 
 
 def test_files_are_the_same_table_in_three_forms(known, tmp_path):
-    made = sheet("initialisation", known)
-    paths = write_files(made, tmp_path, "name")
+    table = build_table("initialisation", known)
+    paths = table.write(tmp_path, "name")
     assert [path.name for path in paths] == ["name.md", "name.csv", "name.tex"]
     with paths[1].open() as file:
         means = {row["method"]: float(row["Dice Avg"]) for row in csv.DictReader(file)}

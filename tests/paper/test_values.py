@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vrnet.methods.names import parse
-from vrnet.paper.tables import RUNTIME, TABLES
-from vrnet.paper.values import Value, published
+from vrnet.paper.specs import TABLES, TIMED_METHODS
+from vrnet.paper.values import Value, published_values
 
 COUNTS = {"ablation_acdc": 20, "ablation_ukbb": 20, "ukbb": 12, "acdc": 12, "cmr3d": 11, "initialisation_ukbb": 3}
 COUNTS["runtime"] = 12
@@ -36,45 +36,45 @@ def cells(name):
 
 
 def test_a_mean_and_a_deviation_read_and_print():
-    assert Value.read(".873(.050)") == Value(0.873, 0.05, 3)
+    assert Value.parse(".873(.050)") == Value(0.873, 0.05, 3)
     assert str(Value(0.873, 0.05, 3)) == ".873(.050)"
     assert str(Value(10.256, 3.07, 2)) == "10.26(3.07)"
     assert str(Value(0.9996, None, 3)) == "1.000"
     with pytest.raises(ValueError, match=r'"\.873 \(\.050\)" is not'):
-        Value.read(".873 (.050)")
+        Value.parse(".873 (.050)")
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_published_cell_reads_and_prints_as_it_was_but_for_a_zero_before_the_point(name):
     assert cells(name)
     for cell in cells(name):
-        assert str(Value.read(cell)) == re.sub(r"(?<!\d)0\.", ".", cell)
+        assert str(Value.parse(cell)) == re.sub(r"(?<!\d)0\.", ".", cell)
 
 
 @pytest.mark.parametrize(("name", "count"), COUNTS.items())
 def test_published_tables_have_the_rows_of_the_paper(name, count):
-    assert len(published(name)) == count
+    assert len(published_values(name)) == count
     assert {path.name.removesuffix(".csv") for path in (files("vrnet.paper") / "published").iterdir()} == set(COUNTS)
 
 
 @pytest.mark.parametrize(("name", "method", "column", "cell"), PRINTED)
 def test_published_numbers_are_those_of_the_paper(name, method, column, cell):
-    assert published(name)[method][column] == Value.read(cell)
+    assert published_values(name)[method][column] == Value.parse(cell)
 
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_published_row_is_a_method_of_ours_and_a_row_of_our_table(name):
-    ours = RUNTIME if name == "runtime" else TABLES[name.split("_")[0]].methods
-    for method in published(name):
+    ours = TIMED_METHODS if name == "runtime" else TABLES[name.split("_")[0]].methods
+    for method in published_values(name):
         assert str(parse(method)) == method
         assert method in ours
 
 
 def test_what_has_no_table_in_the_paper_has_no_numbers():
-    assert published("hippocampus") == {}
+    assert published_values("hippocampus") == {}
 
 
 def test_a_value_of_numbers_is_their_mean_and_deviation_without_the_missing():
-    value = Value.of([6.0, 7.0, np.nan, 9.5], "hd_mean")
+    value = Value.over_subjects([6.0, 7.0, np.nan, 9.5], "hd_mean")
     assert value == Value(22.5 / 3, np.sqrt((1.5**2 + 0.5**2 + 2**2) / 3), 2)
-    assert np.isnan(Value.of([np.nan], "dice_mean").mean)
+    assert np.isnan(Value.over_subjects([np.nan], "dice_mean").mean)

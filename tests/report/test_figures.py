@@ -83,7 +83,7 @@ def test_the_overview_of_a_volume_shows_the_slice_with_the_most_labels(pair, fla
 @pytest.mark.parametrize("d", [3])
 def test_a_volume_is_shown_upright(pair):
     """A volume whose axes run to S, A and R is shown as the same one whose axes run to L, P and S."""
-    turned = pair.mapped(lambda array: np.moveaxis(array, -1, -3)[..., ::-1, ::-1].swapaxes(-1, -2), pair.grid)
+    turned = pair.map_arrays(lambda array: np.moveaxis(array, -1, -3)[..., ::-1, ::-1].swapaxes(-1, -2), pair.grid)
     turned = replace(turned, field=turned.field[[2, 1, 0]] * np.reshape((1, -1, -1), (3, 1, 1, 1)))
     shape, spacing = (tuple(getattr(pair.grid, name)[i] for i in (2, 1, 0)) for name in ("shape", "spacing"))
     direction = (0.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0, 0.0, 0.0)

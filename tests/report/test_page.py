@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from tests.report.browsing import one
 from tests.report.conftest import HOSTILE, SCRIPT
 from vrnet.images.grid import Grid
-from vrnet.report.page import curve, write_report
+from vrnet.report.page import energy_curve, write_report
 from vrnet.report.pair import Pair
 
 PAGES = ["volume", "single", "heart", "bare"]
@@ -63,13 +63,13 @@ def test_measures_and_files_are_in_the_page(look):
 
 
 def test_the_curve_falls_as_the_energies_do():
-    drawn = curve([4.0, 2.0, 1.0])
+    drawn = energy_curve([4.0, 2.0, 1.0])
     (x0, y0), (x1, y1), (x2, y2) = drawn.points
     assert x1 - x0 == x2 - x1 > 0
     assert y0 == 0  # the largest on top
     assert_allclose((y1 - y0) / (y2 - y1), 2, rtol=0.01)
-    assert curve([1.0]) is None
-    assert curve([1.0, 1.0]).points[0][1] == 0
+    assert energy_curve([1.0]) is None
+    assert energy_curve([1.0, 1.0]).points[0][1] == 0
 
 
 def test_a_page_replaces_another_whole(tmp_path, heart):

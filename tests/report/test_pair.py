@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from tests.conftest import SHAPES
 from vrnet.fields import stencil_determinants
 from vrnet.images.grid import Grid
-from vrnet.report.pair import Pair, deformation, upright
+from vrnet.report.pair import Pair, deformation, orient_for_viewing
 
 CODES = ["".join(code) for axes in permutations(("RL", "AP", "IS")) for code in product(*axes)]
 # What runs across and down, as DICOM spells it, where slices are sagittal, coronal and axial.
@@ -54,14 +54,14 @@ def pair_of(image, field):
 
 @pytest.mark.parametrize("through", [0, 1, 2], ids=["sagittal", "coronal", "axial"])
 @pytest.mark.parametrize("code", CODES)
-def test_upright_is_dicom_s_orientation_of_the_view_with_slices_in_the_order_of_the_file(volume, code, through):
+def test_volumes_have_dicoms_orientation_of_the_view_and_slices_in_the_order_of_the_file(volume, code, through):
     spacing = [1.0, 1.5, 1.25]
     spacing[through] = 8.0
     image, field = volume(spacing)
     given = pair_of(sitk.DICOMOrient(image, code), sitk.DICOMOrient(field, code))
     order = next(letter for letter in code if letter in ("RL", "AP", "IS")[through])
     expected = pair_of(*(sitk.DICOMOrient(each, VIEWS[through] + order) for each in (image, field)))
-    found = upright(given)
+    found = orient_for_viewing(given)
     for name in ("fixed", "moving", "warped", "fixed_labels", "moving_labels", "warped_labels"):
         assert_array_equal(getattr(found, name), getattr(expected, name))
     assert_allclose(found.field, expected.field)
@@ -74,28 +74,28 @@ def test_a_tilted_volume_is_shown_as_the_straight_one(volume):
     straight = pair_of(*volume((1.0, 1.5, 8.0)))
     tilt = Rotation.from_euler("xyz", (15, -20, 25), degrees=True).as_matrix()
     tilted = replace(straight, grid=replace(straight.grid, direction=tuple(tilt.ravel().tolist())))
-    assert_array_equal(upright(tilted).fixed, upright(straight).fixed)
-    assert_allclose(upright(tilted).field, upright(straight).field)
+    assert_array_equal(orient_for_viewing(tilted).fixed, orient_for_viewing(straight).fixed)
+    assert_allclose(orient_for_viewing(tilted).field, orient_for_viewing(straight).field)
 
 
 @pytest.mark.parametrize("code", ["LPS", "SRA", "PIR"])
 def test_where_spacings_are_equal_slices_are_axial(volume, code):
     """Headers round: 1.0 and 1.0001 mm are equal."""
     image, field = volume((1.0001, 1.0, 1.0))
-    found = upright(pair_of(*(sitk.DICOMOrient(each, code) for each in (image, field))))
+    found = orient_for_viewing(pair_of(*(sitk.DICOMOrient(each, code) for each in (image, field))))
     assert found.fixed.shape == (4, 5, 6)
 
 
 def test_a_single_slice_is_seen_from_the_front_whatever_its_spacing():
     array = np.arange(20.0).reshape(4, 1, 5)
     pair = Pair(array, array, array, np.zeros((3, 4, 1, 5)), Grid.plain((4, 1, 5), (1.0, 0.5, 2.0)))
-    assert upright(pair).fixed.shape == (4, 5, 1)
+    assert orient_for_viewing(pair).fixed.shape == (4, 5, 1)
 
 
 def test_a_2d_image_is_shown_as_it_is(random):
     image, u = random(4, 5).numpy(), random(2, 4, 5).numpy()
     pair = Pair(image, image, image, u, Grid((4, 5), (1.0, 9.0), (0.0, 0.0), (0.0, -1.0, 1.0, 0.0)))
-    assert upright(pair) is pair
+    assert orient_for_viewing(pair) is pair
 
 
 def test_the_main_slice_has_the_largest_labelled_area(random):

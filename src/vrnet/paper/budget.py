@@ -1,4 +1,4 @@
-"""What is spent on a learned method: its width and its training, on each data set."""
+"""What is spent on a learned method: the width of its networks and its training, on each data set."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,50 +12,54 @@ from vrnet.training.augmentation import Augmentation
 from vrnet.training.settings import IN_SPACE, PRESETS, Training
 
 DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
-SHAPES = {2: (160, 160), 3: (128, 128, 96)}
-SPACINGS = {2: 1.8, 3: 1.2}
+"""The dimension of each data set that tables are made of."""
+TIMED_SHAPES = {2: (160, 160), 3: (128, 128, 96)}
+"""The shape, by dimension, of the images that methods are timed on: the paper's."""
+TIMED_SPACINGS_MM = {2: 1.8, 3: 1.2}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How wide networks are, by dimension (None: as the paper's), and how they are trained, by data set."""
+    """The width of networks by dimension (None: the paper's), and how they are trained, by data set."""
 
     name: str
     widths: Mapping[int, int | None]
     training: Mapping[str, Training]
     phantoms: Callable[[int], Phantoms] | None = None
-    """Of a dimension: what all is done on, if not on the data set that is named."""
-    tools: Mapping[str, Method] = field(default_factory=dict)
-    """Iterative methods with other parameters than the tuned ones."""
-    timing: float = 2.0
-    """Seconds that a method is timed for, after one pair to warm up."""
+    """Given a dimension, the phantoms that replace every data set of that dimension, if any do."""
+    replaced_methods: Mapping[str, Method] = field(default_factory=dict)
+    """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
+    timing_seconds: float = 2.0
+    """How long a method is timed, after one pair to warm up."""
 
     def method(self, name: str, d: int) -> Method:
-        """The method of a name; a network at the width of this budget, unless it has its own."""
-        method = self.tools.get(name) or parse(name)
+        """The method of that name; a network has the width of this budget, unless its name gives one."""
+        method = self.replaced_methods.get(name) or parse(name)
         return cast(Trainable, method).with_width(self.widths[d]) if method.is_trainable else method.resolve(d, None)
 
     def settings(self, method: Trainable, data: str, alpha: float | None, seed: int) -> Training:
-        """How the method is trained on the data; Siamese has a loss of its own, so also its own α."""
+        """How the method is trained on the data; a method whose loss has its own α, such as Siamese, keeps that."""
         settings = replace(self.training[data], seed=seed)
         if method.loss.alpha is not None:
             return replace(settings, alpha=method.loss.alpha)
         return settings if alpha is None else replace(settings, alpha=alpha)
 
 
-def small(d: int) -> Phantoms:
-    """Hearts of few voxels, and few of them."""
+def small_phantoms(d: int) -> Phantoms:
+    """Six hearts of few voxels, in d dimensions."""
     shape, spacing = {2: ((48, 48), 6.0), 3: ((16, 16, 16), 9.0)}[d]
     return Phantoms("phantom" if d == 2 else "phantom3d", shape, spacing, {"train": 2, "val": 1, "test": 3})
 
 
-STILL = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
+UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, translation=0.05)
 """A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
-PLANES = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
-VOLUMES = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=STILL, validate_every=500)
-BETWEEN = Training(steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500)
-MOMENT = Training(steps=2, batch=1, rate=1e-3, validate_every=2)
-HURRIED: dict[str, Method] = {
+SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
+SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
+SHORT_ACROSS_SUBJECTS = Training(
+    steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
+)
+TWO_STEPS = Training(steps=2, batch=1, rate=1e-3, validate_every=2)
+FIVE_ITERATIONS: dict[str, Method] = {
     "FFD": FFD(spacing=40.0, levels=1, iterations=5),
     "Demons": Demons(iterations=(5,)),
     "SyN": SyN(iterations=(5,)),
@@ -75,13 +79,20 @@ BUDGETS = {
         "short",
         {2: 16, 3: 8},
         {
-            **dict.fromkeys(("acdc", "ukbb"), PLANES),
-            "phantom": replace(PLANES, steps=600, validate_every=600),
-            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), VOLUMES),
-            "hippocampus": BETWEEN,
+            **dict.fromkeys(("acdc", "ukbb"), SHORT_2D),
+            "phantom": replace(SHORT_2D, steps=600, validate_every=600),
+            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), SHORT_3D),
+            "hippocampus": SHORT_ACROSS_SUBJECTS,
         },
     ),
-    "quick": Budget("quick", {2: 2, 3: 2}, dict.fromkeys(DIMENSIONS, MOMENT), small, HURRIED, timing=0.0),
+    "quick": Budget(
+        "quick",
+        {2: 2, 3: 2},
+        dict.fromkeys(DIMENSIONS, TWO_STEPS),
+        small_phantoms,
+        FIVE_ITERATIONS,
+        timing_seconds=0.0,
+    ),
 }
-"""paper: its steps and widths, hours to days on a GPU; short: a tenth of that or less, so that a GPU does a table in
-minutes; quick: a few steps of all methods on small phantoms, to see that all works."""
+"""paper: the paper's steps and widths, hours to days on a GPU; short: a tenth of that or less, minutes on a GPU for one
+table; quick: a few steps of every method on small phantoms, to see that everything works."""

@@ -1,4 +1,4 @@
-"""The columns of a table: what was measured, whether it differs, how long it took, and what was published."""
+"""The columns of a table: measures, their significance, seconds per pair, and what was published."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,122 +8,127 @@ import numpy as np
 
 from vrnet.files import Row, columns_of
 from vrnet.methods.method import Method
-from vrnet.paper.budget import SHAPES, SPACINGS, Budget
-from vrnet.paper.runtime import seconds
-from vrnet.paper.sheet import Cell
-from vrnet.paper.study import Study
-from vrnet.paper.values import Published, Value
+from vrnet.paper.budget import TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
+from vrnet.paper.results import Results
+from vrnet.paper.runtime import seconds_per_pair
+from vrnet.paper.table import Cell
+from vrnet.paper.values import PublishedValues, Value
 
-NAMES = {
+TITLES = {
     "folding_percent": "J<0 %",
     "folding_strict_percent": "strict %",
     "jacobian_gradient": "|∇J|",
     "end_point_error_mm": "EPE mm",
 }
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-RANKED, LESS_IS_MORE = ("dice", "hd", "end"), ("hd", "end")
-PRINTED = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
-"""Of what was published, what a page has room for."""
-Rows = Mapping[str, Sequence[Row]]
-"""{method: a row a subject}"""
+LOWER_IS_BETTER = ("hd", "end")
+HAS_A_BEST = ("dice", *LOWER_IS_BETTER)
+"""How the measures begin whose best value is bold."""
+PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
+"""The published measures that a page has room for; the CSV file has all."""
+RowsByMethod = Mapping[str, Sequence[Row]]
+"""{method: one row per subject}"""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A title, and a cell a method."""
+    """A title, and the cell of each method that has one."""
 
     title: str
     cells: Mapping[str, Cell]
     best: str | None = None
     """The method whose cell is bold."""
-    is_aside: bool = False
-    """Whether it is for the CSV file alone."""
+    is_csv_only: bool = False
 
 
-def title_of(kind: str) -> str:
+def measure_title(measure: str) -> str:
     """A measure as readers call it: Dice LV, HD Avg, J<0 %."""
-    group, _, part = kind.partition("_")
-    return NAMES.get(kind) or f"{ {'dice': 'Dice', 'hd': 'HD'}[group] } {'Avg' if part == 'mean' else part}"
+    group, _, part = measure.partition("_")
+    return TITLES.get(measure) or f"{ {'dice': 'Dice', 'hd': 'HD'}[group] } {'Avg' if part == 'mean' else part}"
 
 
-def kinds_of(rows: Rows) -> tuple[str, ...]:
-    """All that was measured of any method, but for who it was and how long it took."""
-    return tuple(
-        kind for kind in columns_of([found[0] for found in rows.values()]) if kind not in ("subject", "seconds")
-    )
+def find_measures(rows: RowsByMethod) -> tuple[str, ...]:
+    """Everything that was measured of any method; neither the subject's name nor the seconds are a measure."""
+    columns = columns_of([subjects[0] for subjects in rows.values()])
+    return tuple(column for column in columns if column not in ("subject", "seconds"))
 
 
-def measures(rows: Rows, kinds: Sequence[str]) -> list[Column]:
+def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]:
     """Mean and standard deviation over subjects, the best in bold."""
-    found = []
-    for kind in kinds:
-        cells = {method: Value.of([row[kind] for row in some], kind) for method, some in rows.items()}
-        found.append(Column(title_of(kind), cells, best_of(cells, kind)))
-    return found
+    columns = []
+    for measure in measures:
+        cells = {
+            method: Value.over_subjects([row[measure] for row in subjects], measure)
+            for method, subjects in rows.items()
+        }
+        columns.append(Column(measure_title(measure), cells, find_best(cells, measure)))
+    return columns
 
 
-def best_of(cells: Mapping[str, Value], kind: str) -> str | None:
-    """The method of the best value, of a measure that has one."""
-    if not kind.startswith(RANKED):
+def find_best(cells: Mapping[str, Value], measure: str) -> str | None:
+    """The method with the best mean, of a measure that has a best."""
+    if not measure.startswith(HAS_A_BEST):
         return None
     means = [value.mean for value in cells.values()]
     if np.isnan(means).all():
         return None
-    return list(cells)[np.nanargmin(means) if kind.startswith(LESS_IS_MORE) else np.nanargmax(means)]
+    return list(cells)[np.nanargmin(means) if measure.startswith(LOWER_IS_BETTER) else np.nanargmax(means)]
 
 
-def significance(rows: Rows) -> list[Column]:
-    """p of Wilcoxon's signed-rank test over subjects, in Dice and HD, between each method and that of highest Dice."""
+def significance_columns(rows: RowsByMethod) -> list[Column]:
+    """p of Wilcoxon's signed-rank test, in Dice and HD, of each method against the one of highest Dice."""
     best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
+    others = {method: subjects for method, subjects in rows.items() if method != best}
     return [
-        Column(title, {method: p_value(some, rows[best], kind) for method, some in rows.items() if method != best})
-        for title, kind in (("p Dice", "dice_mean"), ("p HD", "hd_mean"))
+        Column(title, {method: p_value(subjects, rows[best], measure) for method, subjects in others.items()})
+        for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean"))
     ]
 
 
-def p_value(some: Sequence[Row], others: Sequence[Row], kind: str) -> str | None:
-    """Two-sided, over the subjects that have both values; None where no two differ."""
+def p_value(ours: Sequence[Row], theirs: Sequence[Row], measure: str) -> str | None:
+    """Two-sided p over the subjects whose values differ; None if there are none."""
     from scipy.stats import wilcoxon
 
-    by_subject = {row["subject"]: row[kind] for row in others}
-    differences = [row[kind] - by_subject[row["subject"]] for row in some]
-    differ = [x for x in differences if x != 0 and not np.isnan(x)]
-    return f"{wilcoxon(differ).pvalue:.1g}" if differ else None
+    by_subject = {row["subject"]: row[measure] for row in theirs}
+    differences = [row[measure] - by_subject[row["subject"]] for row in ours]
+    nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
+    return f"{wilcoxon(nonzero).pvalue:.1g}" if nonzero else None
 
 
-def times(study: Study, methods: Mapping[str, Method]) -> list[Column]:
-    """Seconds a pair on the CPU and on a GPU."""
-    moving = {name: method for name, method in methods.items() if name != "identity"}
+def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:
+    """Seconds per pair, on the CPU and on a GPU; no registration takes no time."""
+    timed = {name: method for name, method in methods.items() if name != "identity"}
     return [
         Column(
             f"s {label}",
-            {name: time(study.out, study.budget, method, study.d, device) for name, method in moving.items()},
+            {name: time_cell(results.out, results.budget, method, results.d, device) for name, method in timed.items()},
         )
         for device, label in DEVICES.items()
     ]
 
 
-def time(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
-    """Seconds a pair, in words."""
-    took = seconds(out, method, *timing_size(budget, d), device, budget.timing)
-    return None if took is None else f"{took:.3g}"
+def time_cell(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
+    """Seconds per pair, to three digits."""
+    seconds = seconds_per_pair(out, method, *timed_images(budget, d), device, budget.timing_seconds)
+    return None if seconds is None else f"{seconds:.3g}"
 
 
-def timing_size(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
-    """The images that are timed: of the paper's size, or of the budget's phantoms."""
+def timed_images(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
+    """Shape and spacing in mm of the images that are timed: the paper's, or those of the budget's phantoms."""
     if budget.phantoms is None:
-        return SHAPES[d], SPACINGS[d]
-    small = budget.phantoms(d)
-    return small.shape, small.spacing
+        return TIMED_SHAPES[d], TIMED_SPACINGS_MM[d]
+    phantoms = budget.phantoms(d)
+    return phantoms.shape, phantoms.spacing
 
 
-def beside(known: Mapping[str, Published], kinds: Sequence[str]) -> list[Column]:
-    """What was published of the same measures, by data set; which one is told where there are several."""
-    found = []
-    for data, numbers in known.items():
-        label = "published" if len(known) == 1 else f"published on {data}"
-        for kind in kinds:
-            cells = {method: row[kind] for method, row in numbers.items() if kind in row}
+def published_columns(published: Mapping[str, PublishedValues], measures: Sequence[str]) -> list[Column]:
+    """What was published of these measures, by data set; titles name the data set where there are several."""
+    columns = []
+    for data, values in published.items():
+        label = "published" if len(published) == 1 else f"published on {data}"
+        for measure in measures:
+            cells = {method: row[measure] for method, row in values.items() if measure in row}
             if cells:
-                found.append(Column(f"{title_of(kind)}, {label}", cells, is_aside=kind not in PRINTED))
-    return found
+                title = f"{measure_title(measure)}, {label}"
+                columns.append(Column(title, cells, is_csv_only=measure not in PUBLISHED_ON_PAGES))
+    return columns

@@ -1,6 +1,5 @@
-"""Seconds a pair, one at a time: networks need no weights for that."""
+"""Seconds per pair, one pair at a time: networks need no trained weights for that."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,72 +9,78 @@ from typing import cast
 import torch
 from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, few_threads, synchronise
-from vrnet.files import write_json
+from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
+from vrnet.files import read_json, write_json
 from vrnet.methods.method import Method
-from vrnet.paper.study import hardware, versions
+from vrnet.paper.results import file_name
 from vrnet.phantom import phantom
+from vrnet.provenance import versions
 from vrnet.variational.cascade import Initializer
 
-FOLDER, MOST = "runtime", 20
-"""Where times are kept; pairs at most."""
+FOLDER = "runtime"
+"""Where times are kept, below the folder of results."""
+MAX_TIMED_PAIRS = 20
+PHANTOM_SEED = 7
 
 
-def seconds(
-    out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, enough: float = 2.0
+def seconds_per_pair(
+    out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, timing_seconds: float = 2.0
 ) -> float | None:
-    """As measured before on such a device, or else now; None where there is no such device, or the tool has no use of
-    it."""
-    place = out / FOLDER / device / f"{method}_{sized(shape)}.json"
-    if place.is_file():
-        return float(json.loads(place.read_text(encoding="utf-8"))["seconds"])
-    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
+    """As measured before on a device of that name, or else now; None where there is no such device here, or the method
+    has no use for it."""
+    path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
+    if path.is_file():
+        return float(read_json(path)["seconds"])
+    if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
-    took = timed(method, shape, spacing, torch.device(device), enough)
-    write_json({"seconds": took, "hardware": hardware(device), "versions": versions()}, place)
-    return took
+    seconds = measure_seconds(method, shape, spacing, torch.device(device), timing_seconds)
+    write_json({"seconds": seconds, "hardware": describe_device(torch.device(device)), "versions": versions()}, path)
+    return seconds
 
 
-def sized(shape: Sequence[int]) -> str:
+def shape_text(shape: Sequence[int]) -> str:
+    """160x160"""
     return "x".join(map(str, shape))
 
 
-def machines(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
-    """What images of these shapes were registered on."""
-    places = [place for shape in shapes for place in (out / FOLDER).glob(f"*/*_{sized(shape)}.json")]
-    return sorted({json.loads(place.read_text(encoding="utf-8"))["hardware"] for place in places})
+def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
+    """What images of these shapes were timed on."""
+    paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
+    return sorted({read_json(path)["hardware"] for path in paths})
 
 
-def timed(method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, enough: float) -> float:
-    """Seconds a pair of phantom images, after one to warm up; measured for `enough` seconds."""
-    patient = phantom(7, shape, spacing)
+def measure_seconds(
+    method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, timing_seconds: float
+) -> float:
+    """Seconds per pair of phantom images, after one pair to warm up; the mean over what `timing_seconds` allow."""
+    patient = phantom(PHANTOM_SEED, shape, spacing)
     pair = patient.fixed.to(device), patient.moving.to(device)
     with torch.inference_mode():
-        find = ready(method, pair, patient.spacing)
-        find()
+        register = prepare_registration(method, pair, patient.spacing)
+        register()
         synchronise(device)
         done, start = 0, perf_counter()
-        while done == 0 or (perf_counter() - start < enough and done < MOST):
-            find()
+        while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
+            register()
             synchronise(device)
             done += 1
         return (perf_counter() - start) / done
 
 
-def ready(
+def prepare_registration(
     method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
 ) -> Callable[[], torch.Tensor]:
-    """The registration of this pair; a network on a GPU is recorded, as in use."""
+    """What registers this pair when it is called; a network on a GPU is recorded first, as in use."""
     d, device = len(spacing), pair[0].device
     if not method.is_network:
-        return partial(solved, method.build(d, device), pair, spacing)
+        return partial(solve, method.build(d, device), pair, spacing)
     model = cast(nn.Module, method.build(d, device)).eval()
     if device.type == "cuda":
         return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
     return partial(model, *pair, spacing)
 
 
-def solved(find: Initializer, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
-    """By an iterative method, with as many threads as in use."""
+def solve(find: Initializer, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
+    """Register by an iterative method, with as many threads as in use."""
     with few_threads(pair[0].numel()):
         return find(*pair, spacing)

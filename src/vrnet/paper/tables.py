@@ -1,198 +1,148 @@
-"""The paper's tables, as data: which methods on which images, beside what was published."""
+"""The paper's tables, made of results: what was measured here beside what was published."""
 
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from vrnet.files import atomic_write
-from vrnet.methods.learned import PAPER
-from vrnet.methods.method import Trainable
+from vrnet.methods.method import Method, Trainable
 from vrnet.paper.budget import Budget
-from vrnet.paper.columns import DEVICES, Column, beside, kinds_of, measures, significance, time, times, timing_size
-from vrnet.paper.runtime import machines
-from vrnet.paper.sheet import Sheet
-from vrnet.paper.study import Entry, Study
-from vrnet.paper.values import Published, published
+from vrnet.paper.columns import (
+    DEVICES,
+    Column,
+    find_measures,
+    measure_columns,
+    published_columns,
+    significance_columns,
+    time_cell,
+    time_columns,
+    timed_images,
+)
+from vrnet.paper.results import Entry, Results
+from vrnet.paper.runtime import timing_hardware
+from vrnet.paper.specs import TABLES, TIMED_METHODS, TableSpec, is_timed
+from vrnet.paper.study import Study
+from vrnet.paper.table import Table
+from vrnet.paper.values import PublishedValues, published_values
 from vrnet.progress import Stage
 
-ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
-IN_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
-ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
-FIVE = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
-CASCADES = tuple(f"{n}xRC-Net" for n in range(2, 8))
-OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
-LABELS = {"identity": "unregistered"}
+ROW_LABELS = {"identity": "unregistered"}
+Entries = dict[str, list[Entry]]
+"""{row of the table: one entry per seed}"""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Methods by rows, measures by columns."""
-
-    title: str
-    data: str
-    """What it is measured on."""
-    methods: tuple[str, ...]
-    instead: str | None = None
-    """Phantoms that stand for the data where a reader has none."""
-    columns: tuple[str, ...] | None = None
-    """All that is measured if not given."""
-    has_times: bool = False
-    also: str | None = None
-    """Another data set whose published numbers are shown too."""
-
-
-TABLES = {
-    "ablation": Table("Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), columns=OVERLAP, also="ukbb"),
-    "initialisation": Table(
-        "What VR-Net starts from",
-        "acdc",
-        ("R-L2-6x1", "R-L2-6x1-noise", "R-L2-6x1-zeros"),
-        columns=OVERLAP,
-        also="ukbb",
-    ),
-    "acdc": Table(
-        "Methods on ACDC",
-        "acdc",
-        ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *CASCADES, *ON_ACDC),
-        has_times=True,
-    ),
-    "ukbb": Table(
-        "Methods on UK Biobank",
-        "ukbb",
-        ("identity", "FFD", "TV-L1", "Siamese", "VoxelMorph", *CASCADES, "R-L2-6x1", "C-L2-3x1"),
-        instead="phantom",
-    ),
-    "cmr3d": Table(
-        "Methods on 3D cardiac MR",
-        "cmr3d",
-        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "3xRC-Net", *IN_3D),
-        instead="phantom3d",
-    ),
-    "hippocampus": Table(
-        "Methods between subjects: hippocampi",
-        "hippocampus",
-        ("identity", *ITERATIVE, *FIVE),
-    ),
-    "phantom3d": Table("Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *FIVE)),
-}
-NETWORKS = ("Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1")
-RUNTIME = (*ITERATIVE, *NETWORKS)
-
-
-def entries(table: Table, study: Study, seeds: int = 1) -> dict[str, list[Entry]]:
-    """What each row of a table is made of: of every learned method as many seeds as all of them have."""
-    found = {name: study.seeds(name, least=seeds) for name in table.methods}
-    fewest = min((len(some) for some in found.values() if some[0].training), default=1)
-    return {name: some[:fewest] for name, some in found.items()}
-
-
-def sheet(name: str, study: Study, seeds: int = 1) -> Sheet:
-    """A table, from what is there and what is measured now."""
-    table = TABLES[name]
-    wanted = entries(table, study, seeds)
-    study.complete(list(chain.from_iterable(wanted.values())))
-    columns = columns_for(name, study, wanted)
-    return Sheet(
-        title(table, study),
+def build_table(name: str, study: Study, seeds: int = 1) -> Table:
+    """A table, from the results that are there and those measured now."""
+    spec, results = TABLES[name], study.results
+    entries = choose_entries(spec, results, seeds)
+    study.complete(list(chain.from_iterable(entries.values())))
+    columns = build_columns(name, results, entries)
+    return Table(
+        table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
-        [[LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in wanted],
-        notes(table, study, wanted),
-        {(list(wanted).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
-        {k for k, column in enumerate(columns, start=1) if column.is_aside},
+        [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
+        table_notes(spec, results, entries),
+        {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
+        {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
 
 
-def columns_for(name: str, study: Study, wanted: dict[str, list[Entry]]) -> list[Column]:
-    """What is measured; of all measures, what differs; times; what was published."""
-    table, rows = TABLES[name], {method: study.mean_rows(found) for method, found in wanted.items()}
-    kinds = table.columns or kinds_of(rows)
-    found = measures(rows, kinds)
-    if table.columns is None:
-        found += significance(rows)
-    if table.has_times:
-        found += times(study, {method: entries[0].method for method, entries in wanted.items()})
-    known = {data: numbers_of(name, data) for data in (table.data, table.also) if data}
-    return found + beside(known, kinds)
+def choose_entries(spec: TableSpec, results: Results, seeds: int = 1) -> Entries:
+    """What each row of a table is made of: all learned methods have equally many seeds."""
+    entries = {name: results.seeds(name, at_least=seeds) for name in spec.methods}
+    fewest = min((len(group) for group in entries.values() if group[0].training), default=1)
+    return {name: group[:fewest] for name, group in entries.items()}
 
 
-def numbers_of(name: str, data: str) -> Published:
-    """What the paper printed in its table of that name, on that data."""
-    return published(name if name == data else f"{name}_{data}")
+def build_columns(name: str, results: Results, entries: Entries) -> list[Column]:
+    """Measures; their significance where all are shown; times; what was published."""
+    spec, rows = TABLES[name], {method: results.mean_rows(group) for method, group in entries.items()}
+    measures = spec.measures or find_measures(rows)
+    columns = measure_columns(rows, measures)
+    if spec.measures is None:
+        columns += significance_columns(rows)
+    if spec.has_times:
+        columns += time_columns(results, {method: group[0].method for method, group in entries.items()})
+    published = {data: published_on(name, data) for data in (spec.data, spec.also_published) if data}
+    return columns + published_columns(published, measures)
 
 
-def title(table: Table, study: Study) -> str:
-    """What the table shows, and on what: phantoms are called phantoms."""
-    if study.data == table.data:
-        return table.title
-    return f"{table.title}: measured on {study.data}, not on {table.data}"
+def published_on(name: str, data: str) -> PublishedValues:
+    """What the paper printed in its table of that name, on that data set."""
+    return published_values(name if name == data else f"{name}_{data}")
 
 
-def notes(table: Table, study: Study, wanted: dict[str, list[Entry]]) -> list[str]:
-    """All that the numbers depend on."""
-    every = list(chain.from_iterable(wanted.values()))
-    configs = [study.config(entry) for entry in every]
+def table_title(spec: TableSpec, data: str) -> str:
+    """What the table shows; one that is measured on other data than its own, such as phantoms, says so."""
+    return spec.title if data == spec.data else f"{spec.title}: measured on {data}, not on {spec.data}"
+
+
+def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str]:
+    """Everything that the numbers depend on."""
+    every = list(chain.from_iterable(entries.values()))
+    configs = [results.config(entry) for entry in every]
     machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
-    lines = [f"{len(study.rows(every[0]))} test subjects of {study.data}; mean (standard deviation over subjects)."]
-    lines += trained(study, wanted)
+    lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
+    lines += training_notes(results, entries)
+    lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {configs[0]['versions']['vrnet']}.")
-    if table.columns is None:
+    if spec.measures is None:
         lines.append("p: two-sided Wilcoxon signed-rank test over subjects, against the row of highest Dice.")
     return lines
 
 
-def trained(study: Study, wanted: dict[str, list[Entry]]) -> list[str]:
+def training_notes(results: Results, entries: Entries) -> list[str]:
     """How the learned methods were trained, where there are any."""
-    settings = [entry.training for found in wanted.values() for entry in found if entry.training]
+    learned = [group for group in entries.values() if group[0].training]
+    settings = [entry.training for group in learned for entry in group if entry.training]
     if not settings:
         return []
-    how, alphas = settings[0], sorted({x.alpha for x in settings})
-    counts = sorted({len(found) for found in wanted.values() if found[0].training})
+    first, alphas = settings[0], sorted({training.alpha for training in settings})
+    seeds = sorted({len(group) for group in learned})
     return [
-        f'Learned methods, budget "{study.budget.name}": {how.steps} steps of {how.batch} pairs, rate {how.rate:g}, '
-        f"α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {width(wanted)}, "
-        f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''} (mean over seeds)."
+        f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {first.batch} pairs, '
+        f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "
+        f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)."
     ]
 
 
-def width(wanted: dict[str, list[Entry]]) -> str:
-    """Of the networks, where they have one in common."""
-    learned = [cast(Trainable, e.method) for group in wanted.values() for e in group if e.method.is_trainable]
-    found = {method.width for method in learned}
-    return " or ".join("the paper's" if w is None else str(w) for w in sorted(found, key=str))
+def network_widths(learned: list[list[Entry]]) -> str:
+    """The widths of the networks, in words."""
+    widths = {cast(Trainable, entry.method).width for group in learned for entry in group}
+    return " or ".join("the paper's" if width is None else str(width) for width in sorted(widths, key=str))
 
 
-def runtime_sheet(out: Path, budget: Budget, widths: Budget, stage: Stage) -> Sheet:
-    """Seconds a pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published."""
+def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
+    """The full names of the iterative methods that have other parameters than the tuned ones, where there are any."""
+    found = {name: dict.fromkeys(str(m) for m in group if not m.is_trainable) for name, group in methods.items()}
+    changed = [full for name, names in found.items() for full in names if full != name]
+    return [f"Parameters other than the tuned ones: {', '.join(changed)}."] if changed else []
+
+
+def build_runtime_table(out: Path, budget: Budget, widths: Budget, stage: Stage) -> Table:
+    """Seconds per pair of every method, in 2D and 3D, on the CPU and on a GPU, beside the published ones.
+
+    Images and seconds spent are those of `budget`, networks are as wide as those of `widths`."""
     places = [(d, device) for d in (2, 3) for device in DEVICES]
-    known, tick, rows = published("runtime"), stage("timing"), []
-    for number, name in enumerate(RUNTIME):
-        tick(number / len(RUNTIME))
-        ours = [
-            time(out, budget, widths.method(name, d), d, device) if is_timed(name, d) else None for d, device in places
-        ]
-        rows.append([name, *ours, *(known[name].get(f"{d}D_{device}") for d, device in places)])
+    methods = {name: {d: widths.method(name, d) for d in (2, 3) if is_timed(name, d)} for name in TIMED_METHODS}
+    published, tick, rows = published_values("runtime"), stage("timing"), []
+    for number, (name, by_d) in enumerate(methods.items()):
+        tick(number / len(methods))
+        ours = [time_cell(out, budget, by_d[d], d, device) if d in by_d else None for d, device in places]
+        rows.append([name, *ours, *(published[name].get(f"{d}D_{device}") for d, device in places)])
     header = [f"{d}D {DEVICES[device]}" for d, device in places]
-    shapes = [timing_size(budget, d)[0] for d in (2, 3)]
-    return Sheet(
+    return Table(
         "Seconds a pair",
         ["method", *header, *(f"{name}, published" for name in header)],
         rows,
-        [f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
-         f"Timed on {'; '.join(machines(out, shapes))}."],
-    )  # fmt: skip
+        runtime_notes(out, budget, {name: list(by_d.values()) for name, by_d in methods.items()}),
+    )
 
 
-def is_timed(name: str, d: int) -> bool:
-    """Deep cascades of volumes are left out, as in the paper: they need the memory of many."""
-    return d == 2 or name not in ("7xRC-Net", "R-L2-6x1", "Siamese")
-
-
-def write(made: Sheet, folder: Path, name: str) -> list[Path]:
-    """NAME.md, NAME.csv and NAME.tex."""
-    written = []
-    for suffix, text in ((".md", made.markdown()), (".csv", made.comma_separated()), (".tex", made.latex())):
-        with atomic_write(folder / f"{name}{suffix}") as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        written.append(folder / f"{name}{suffix}")
-    return written
+def runtime_notes(out: Path, budget: Budget, methods: dict[str, list[Method]]) -> list[str]:
+    """The images that were timed, and on what."""
+    shapes = [timed_images(budget, d)[0] for d in (2, 3)]
+    return [
+        f"One pair at a time: {' and '.join('x'.join(map(str, shape)) for shape in shapes)}.",
+        *parameter_notes(methods),
+        f"Timed on {'; '.join(timing_hardware(out, shapes))}.",
+    ]

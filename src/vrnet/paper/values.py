@@ -1,31 +1,32 @@
-"""A number of a table: a mean and, over several subjects, a standard deviation. ".873(.050)" reads and prints."""
+"""One number of a table: a mean and, over several subjects, a standard deviation, printed as ".873(.050)"."""
 
-import csv
 import re
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
-DIGITS = {"dice": 3, "hd": 2, "folding": 2, "jacobian": 3, "end": 2}
-"""Decimals of the columns whose names begin so."""
+from vrnet.files import read_rows
+
+DECIMALS = {"dice": 3, "hd": 2, "folding": 2, "jacobian": 3, "end": 2}
+"""Decimals of a measure, by the first word of its name."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """mean(std), to so many decimals."""
+    """mean(std), printed to so many decimals."""
 
     mean: float
     std: float | None = None
-    digits: int = 3
+    decimals: int = 3
 
     def __str__(self) -> str:
-        mean = short(self.mean, self.digits)
-        return mean if self.std is None else f"{mean}({short(self.std, self.digits)})"
+        mean = format_number(self.mean, self.decimals)
+        return mean if self.std is None else f"{mean}({format_number(self.std, self.decimals)})"
 
     @classmethod
-    def read(cls, text: str) -> "Value":
-        """What is printed so."""
+    def parse(cls, text: str) -> "Value":
+        """The value that is printed so."""
         found = re.fullmatch(r"(\d*\.\d+)(?:\((\d*\.\d+)\))?", text)
         if found is None:
             raise ValueError(f'"{text}" is not a mean and a standard deviation')
@@ -33,28 +34,27 @@ class Value:
         return cls(float(mean), None if std is None else float(std), len(mean.split(".")[1]))
 
     @classmethod
-    def of(cls, numbers: list[float], column: str) -> "Value":
-        """Over subjects, to the decimals of the column."""
+    def over_subjects(cls, numbers: list[float], measure: str) -> "Value":
+        """Mean and standard deviation of the numbers that are not NaN, to the decimals of the measure."""
         present = [x for x in numbers if not np.isnan(x)] or [np.nan]
-        return cls(float(np.mean(present)), float(np.std(present)), DIGITS.get(column.split("_")[0], 3))
+        return cls(float(np.mean(present)), float(np.std(present)), DECIMALS.get(measure.split("_")[0], 3))
 
 
-def short(number: float, digits: int) -> str:
-    """.873, as the paper prints what is below one."""
-    return f"{number:.{digits}f}".removeprefix("0") if 0 <= number < 1 else f"{number:.{digits}f}"
+def format_number(number: float, decimals: int) -> str:
+    """.873: numbers below one have no zero before the point, as in the paper."""
+    return f"{number:.{decimals}f}".removeprefix("0") if 0 <= number < 1 else f"{number:.{decimals}f}"
 
 
-Published = dict[str, dict[str, Value]]
-"""{method: {column: value}}"""
+PublishedValues = dict[str, dict[str, Value]]
+"""{method: {measure: value}}"""
 
 
-def published(name: str) -> Published:
-    """The numbers of one of the paper's tables; none where it has no such table."""
-    place = files("vrnet.paper") / "published" / f"{name}.csv"
-    if not place.is_file():
+def published_values(name: str) -> PublishedValues:
+    """The numbers of one of the paper's tables, published/NAME.csv; none where it has no such table."""
+    path = Path(__file__).parent / "published" / f"{name}.csv"
+    if not path.is_file():
         return {}
-    with place.open(encoding="utf-8") as file:
-        return {
-            row.pop("method"): {key: Value.read(text) for key, text in row.items() if text}
-            for row in csv.DictReader(file)
-        }
+    return {
+        row.pop("method"): {measure: Value.parse(text) for measure, text in row.items() if text}
+        for row in read_rows(path, "one row per method")
+    }

@@ -1,1 +1,1 @@
-"""What people look at."""
+"""What people look at: pages and figures of a registered pair."""

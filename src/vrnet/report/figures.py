@@ -7,30 +7,42 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy import ndarray
 
-from vrnet.report.colours import FOLD, GRID, JACOBIAN_RANGE, label_colours, motion_colours
-from vrnet.report.pair import Deformation, Pair, deformation, upright
+from vrnet.files import atomic_write
+from vrnet.report.colours import (
+    DIFFERENCE_MAP,
+    FOLD,
+    GRID,
+    JACOBIAN_MAP,
+    JACOBIAN_RANGE,
+    label_colours,
+    motion_colours,
+)
+from vrnet.report.pair import Deformation, Pair, deformation, orient_for_viewing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LINES = 40  # of the grid, along the longer side
-MANY = 8  # labels that a legend can name
+GRID_LINES = 40
+"""Of the deformed grid, along the longer side."""
+MAX_LEGEND_LABELS = 8
+WHITE_PERCENTILE = 99.5
 
 
 def overview(pair: Pair, title: str) -> "Figure":
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice."""
     from matplotlib.figure import Figure
 
-    turned = upright(pair)
-    k = turned.main_slice() if turned.fixed.ndim == 3 else 0
-    flat = turned.cut(k) if turned.fixed.ndim == 3 else turned
+    whole = orient_for_viewing(pair)
+    is_volume = whole.fixed.ndim == 3
+    k = whole.main_slice() if is_volume else 0
+    flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
     figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
-    figure.suptitle(f"{title}; shown: slice {k + 1} of {turned.fixed.shape[2]}" if turned.fixed.ndim == 3 else title)
+    figure.suptitle(f"{title}; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else title)
     axes = figure.subplots(2, 5 if is_labelled else 4)
     show_images(list(axes[0]), flat)
-    show_changes(list(axes[1]), flat, deformation(turned.field, k))
+    show_changes(list(axes[1]), flat, deformation(whole.field, k))
     for ax in axes.flat:
         ax.set_axis_off()
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
@@ -62,31 +74,32 @@ def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
 
 
 def grey_scale(pair: Pair) -> tuple[float, float]:
-    """The intensities from black to white, one scale for all images."""
-    high = float(np.percentile(np.stack([pair.fixed, pair.moving]), 99.5))
+    """The intensities of black and of white, the same for all images."""
+    high = float(np.percentile(np.stack([pair.fixed, pair.moving]), WHITE_PERCENTILE))
     return min(float(pair.fixed.min()), float(pair.moving.min())), high
 
 
 def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float, high: float) -> None:
+    """An image in grey, `low` black and `high` white."""
     ax.imshow(image.T, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     ax.set_title(title, fontsize=10)
 
 
 def show_outlines(ax: "Axes", fixed: Integer[ndarray, "w h"], other: Integer[ndarray, "w h"] | None) -> None:
-    """The outline of each label in its colour, fixed solid and the other dashed, and which colour is which."""
+    """The outline of each label in its colour, fixed solid and the other dashed, with a legend of the labels."""
     from matplotlib.lines import Line2D
 
     maps = {"solid": fixed} if other is None else {"solid": fixed, "dashed": other}
     labels = np.unique(np.stack(list(maps.values())))
     colours = label_colours(labels[labels != 0].tolist())
     for style, map_ in maps.items():
-        outline(ax, map_, colours, style)
-    if 0 < len(colours) <= MANY:
+        draw_contours(ax, map_, colours, style)
+    if 0 < len(colours) <= MAX_LEGEND_LABELS:
         handles = [Line2D([], [], color=colour, label=str(label)) for label, colour in colours.items()]
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
 
 
-def outline(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
+def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
     """The contour of each label, in its colour."""
     for label, colour in colours.items():
         mask = labels == label
@@ -95,9 +108,9 @@ def outline(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str]
 
 
 def show_difference(ax: "Axes", a: Float[ndarray, "w h"], b: Float[ndarray, "w h"], title: str, high: float) -> None:
-    """|b − a|, with its mean in the title; half of `high` is brightest."""
+    """|b − a|, with its mean in the title; half of `high` and more is brightest."""
     difference = np.abs(b - a)
-    ax.imshow(difference.T, cmap="inferno", vmin=0, vmax=high / 2, interpolation="nearest")
+    ax.imshow(difference.T, cmap=DIFFERENCE_MAP, vmin=0, vmax=high / 2, interpolation="nearest")
     ax.set_title(f"{title} (mean {difference.mean():.3g})", fontsize=10)
 
 
@@ -115,11 +128,11 @@ def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:
 
 def grid_step(shape: tuple[int, ...]) -> int:
     """Voxels from one line of the grid to the next."""
-    return max(1, round(max(shape) / LINES))
+    return max(1, round(max(shape) / GRID_LINES))
 
 
 def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...]) -> None:
-    """Motion within the picture: direction is hue and length saturation, as the wheel in the corner tells."""
+    """Motion within the picture, in mm: direction is hue and length saturation, as the wheel in the corner shows."""
     across, down = u * np.reshape(spacing[:2], (2, 1, 1))
     scale = float(np.hypot(across, down).max()) or 1.0
     ax.imshow(motion_colours(across, down, scale).swapaxes(0, 1), interpolation="nearest")
@@ -128,7 +141,7 @@ def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ..
 
 
 def draw_wheel(ax: "Axes") -> None:
-    """The colour of every direction and length."""
+    """A disc with the colour of every direction and length of motion."""
     across, down = np.meshgrid(*[np.linspace(-1, 1, 101)] * 2, indexing="ij")
     inside = np.hypot(across, down) <= 1
     wheel = np.concatenate([motion_colours(across, down, 1.0), inside[..., None]], axis=-1)
@@ -141,7 +154,7 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
     from matplotlib.colors import ListedColormap
 
     low, high = JACOBIAN_RANGE
-    image = ax.imshow(deformed.det.T, cmap="RdBu_r", vmin=low, vmax=high, interpolation="nearest")
+    image = ax.imshow(deformed.det.T, cmap=JACOBIAN_MAP, vmin=low, vmax=high, interpolation="nearest")
     ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([FOLD]), interpolation="nearest")
     if bar:
         ax.figure.colorbar(image, ax=ax, shrink=0.7)
@@ -149,8 +162,6 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure as the file's ending says."""
-    from vrnet.files import atomic_write
-
+    """Write a figure in the format that the suffix of the file names."""
     with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=130)

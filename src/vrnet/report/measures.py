@@ -1,4 +1,4 @@
-"""The measures of metrics.json as rows to read: before the registration, and after it."""
+"""The measures of metrics.json as rows for readers: values before the registration, and after it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ NAMES = {
     "folding_strict_percent": "Folded, any one-sided difference (%)",
     "jacobian_gradient": "Mean |∇ det|",
 }
-NONE = "–"
+NO_VALUE = "–"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A measure, or a structure within one, as text."""
+    """The values of a measure, or of a structure within one, as text."""
 
     name: str
     before: str
@@ -33,16 +33,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """A measure that each structure has."""
+    """A measure with one row per structure."""
 
     name: str
     rows: list[Row]
 
 
 def number(value: Any) -> str:
-    """Three digits, and no more than three after the point; a dash for what could not be measured."""
+    """A value to three digits, at most three after the point; a dash for what could not be measured."""
     if not is_number(value) or not isfinite(value):
-        return NONE
+        return NO_VALUE
     size = abs(value)
     if 0 < size < 1e-3:
         return f"{value:.2g}"
@@ -50,7 +50,7 @@ def number(value: Any) -> str:
 
 
 def title(key: str) -> str:
-    """The name of a measure; of one unknown here, its key in words."""
+    """The name of a measure; where NAMES lacks it, its key in words."""
     words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
     return NAMES.get(key, words[:1].upper() + words[1:])
 
@@ -64,17 +64,17 @@ def is_before_after(value: Any) -> bool:
 
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
-    """One row a measure: over all structures, where it has them. What concerns the field has no before."""
-    measured = {key: value for key, value in metrics.items() if key != "seconds"}
+    """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
+    measured = {key: value for key, value in metrics.items() if key not in ("seconds", "provenance")}
     rows = [row for key, value in measured.items() for row in rows_of(key, value)]
     order = [*NAMES.values()]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
 
 
 def rows_of(key: str, value: Any) -> Iterator[Row]:
-    """A plain number, {"before", "after"}, or a group of numbers, some of them in pairs x_before and x_after."""
+    """The rows of a number, of {"before", "after"}, or of a group of numbers, some in pairs x_before and x_after."""
     if is_number(value):
-        yield Row(title(key), NONE, number(value))
+        yield Row(title(key), NO_VALUE, number(value))
     elif is_before_after(value):
         yield Row(title(key), *map(number, before_after(value)))
     elif isinstance(value, Mapping):
@@ -85,27 +85,28 @@ def rows_of(key: str, value: Any) -> Iterator[Row]:
 
 
 def before_after(value: Any) -> tuple[Any, Any]:
-    """The two numbers of a measure: over all structures, where it has them."""
+    """The values of a measure before and after, the mean over structures where it has them."""
     parts = (value["before"], value["after"]) if is_before_after(value) else (None, None)
     before, after = (part.get("mean") if isinstance(part, Mapping) else part for part in parts)
     return before, after
 
 
 def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
-    """The measures that each structure has, one row a structure."""
+    """The measures that are taken of each structure, one row per structure."""
     pairs = {key: (value["before"], value["after"]) for key, value in metrics.items() if is_before_after(value)}
     structured = {key: pair for key, pair in pairs.items() if all(isinstance(part, Mapping) for part in pair)}
     return [Block(title(key), list(structure_rows(*pair))) for key, pair in structured.items()]
 
 
 def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
+    """One row per structure of {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
             yield Row(label, number(before.get(label)), number(after[label]))
 
 
 def headline(metrics: Mapping[str, Any]) -> list[Row]:
-    """The few figures that say how it went, with their units."""
+    """The few measures that say how good a registration is, with their units."""
     similarity = metrics.get("similarity") or {}
     found = [
         ("Mean Dice", "", *before_after(metrics.get("dice"))),
@@ -115,5 +116,7 @@ def headline(metrics: Mapping[str, Any]) -> list[Row]:
         ("Time", " s", None, metrics.get("seconds")),
     ]
     return [
-        Row(name, number(before), number(after) + unit) for name, unit, before, after in found if number(after) != NONE
+        Row(name, number(before), number(after) + unit)
+        for name, unit, before, after in found
+        if number(after) != NO_VALUE
     ]

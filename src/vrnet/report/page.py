@@ -7,11 +7,12 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from vrnet.files import atomic_write
-from vrnet.report import colours, measures
-from vrnet.report.embedding import embedded
-from vrnet.report.pair import Pair, upright
+from vrnet.report import measures
+from vrnet.report.page_data import page_colours, page_data
+from vrnet.report.pair import Pair, orient_for_viewing
 
-CURVE = (320, 150)  # size of the plot of energies
+CURVE_WIDTH, CURVE_HEIGHT = 320, 150
+"""Of the plot of energies, in the units of page.html."""
 
 
 def write_report(
@@ -19,27 +20,27 @@ def write_report(
 ) -> None:
     """Write the page. `metrics` is what metrics.json holds; `run` says what was run, in order, and by its entries
     "fixed" and "moving" which files; `energies` may be empty."""
-    text = rendered(pair, metrics, energies, run)
+    text = render_page(pair, metrics, energies, run)
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
-def rendered(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
-    """The page as text."""
+def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
+    """The page as text; the arguments are those of `write_report`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("vrnet.report", "web")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    data = embedded(upright(pair))
+    data = page_data(orient_for_viewing(pair))
     return page.get_template("page.html").render(
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
         headline=measures.headline(metrics),
         summary=measures.summary(metrics),
         blocks=measures.by_structure(metrics),
-        curve=curve([float(energy) for energy in energies if isfinite(energy)]),
+        curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
         run=run,
-        colours=colours,
+        colours=page_colours(),
         data=data,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )
@@ -47,7 +48,7 @@ def rendered(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run
 
 @dataclass(frozen=True)
 class Curve:
-    """Energies as points of a plot."""
+    """Energies as points of a plot, with the labels of the first and the last."""
 
     points: list[tuple[float, float]]
     first: str
@@ -55,11 +56,11 @@ class Curve:
     steps: int
 
 
-def curve(energies: list[float]) -> Curve | None:
-    """The energies from left to right, the largest on top; no curve of fewer than two."""
+def energy_curve(energies: list[float]) -> Curve | None:
+    """The energies from left to right, the largest on top; None for fewer than two."""
     if len(energies) < 2:
         return None
     low, high = min(energies), max(energies)
-    across, down = CURVE[0] / (len(energies) - 1), CURVE[1] / ((high - low) or 1.0)
+    across, down = CURVE_WIDTH / (len(energies) - 1), CURVE_HEIGHT / ((high - low) or 1.0)
     points = [(round(i * across, 1), round((high - energy) * down, 1)) for i, energy in enumerate(energies)]
     return Curve(points, f"{energies[0]:.4g}", f"{energies[-1]:.4g}", len(energies) - 1)

@@ -1,4 +1,4 @@
-"""A registered pair, and how to hold it: volumes as radiologists view them, slice by slice."""
+"""A registered pair, oriented as radiologists view it, and how each of its slices deforms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ from numpy import ndarray
 from vrnet.fields import determinant, jacobian, stencil_determinants
 from vrnet.images.grid import Grid
 
-# What runs across the picture and what down it, as (axis of LPS, sign), where slices lie across x, y or z.
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
+"""By the axis of LPS that slices lie across: what runs across the picture and what down it, as (axis of LPS, sign)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
     """A registered pair on the fixed grid, ready to be shown: images in the intensities of the files, field in voxels.
 
-    `moving` is moving brought to the fixed grid by its header: what there was before the registration."""
+    `moving` is the moving image resampled to the fixed grid by its header alone: as it was before the registration."""
 
     fixed: Float[ndarray, "*s"]
     moving: Float[ndarray, "*s"]
@@ -32,14 +32,14 @@ class Pair:
     moving_labels: Integer[ndarray, "*s"] | None = None
     warped_labels: Integer[ndarray, "*s"] | None = None
 
-    def mapped(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
+    def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
         """The pair with its last d axes changed: those of the images, the labels and each component of the field."""
         arrays = {name: change(array) for name, array in vars(self).items() if isinstance(array, ndarray)}
         return replace(self, **arrays, grid=grid)
 
     def cut(self, k: int) -> "Pair":
         """Slice k across the last axis of a volume, with the motion within it."""
-        flat = self.mapped(lambda array: array[..., k], Grid.plain(self.grid.shape[:2], self.grid.spacing[:2]))
+        flat = self.map_arrays(lambda array: array[..., k], Grid.plain(self.grid.shape[:2], self.grid.spacing[:2]))
         return replace(flat, field=flat.field[:2])
 
     def main_slice(self) -> int:
@@ -50,7 +50,7 @@ class Pair:
         return int(np.argmax(np.min([np.count_nonzero(labels, axis=(0, 1)) for labels in maps], axis=0)))
 
 
-def upright(pair: Pair) -> Pair:
+def orient_for_viewing(pair: Pair) -> Pair:
     """The pair as radiologists view it: axis 0 across the picture, axis 1 down it, slices along the last.
 
     Slices lie across the axis of widest spacing, and keep the order of the file. Axial ones have anterior on top and
@@ -58,35 +58,35 @@ def upright(pair: Pair) -> Pair:
     top and anterior on the left. A 2D image has no anatomical axes: it is shown as it is."""
     if pair.fixed.ndim == 2:
         return pair
-    order, signs = view(pair.grid)
-    turned = pair.mapped(lambda array: turn(array, order, signs), turned_grid(pair.grid, order, signs))
+    order, signs = viewing_order(pair.grid)
+    turned = pair.map_arrays(lambda array: turn_array(array, order, signs), turn_grid(pair.grid, order, signs))
     return replace(turned, field=turned.field[list(order)] * np.reshape(signs, (3, 1, 1, 1)).astype(pair.field.dtype))
 
 
-def view(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def viewing_order(grid: Grid) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The order in which the axes of a volume are shown, and the sign of each: -1 is flipped."""
-    world, D = closest(grid), np.reshape(grid.direction, (3, 3))
-    shown = VIEWS[world[grid.across]]
-    across, down = (world.index(axis) for axis, _ in shown)
-    signs = [sign if D[axis, world.index(axis)] >= 0 else -sign for axis, sign in shown]
+    world, D = world_axes(grid), np.reshape(grid.direction, (3, 3))
+    view = VIEWS[world[grid.across]]
+    across, down = (world.index(axis) for axis, _ in view)
+    signs = [sign if D[axis, world.index(axis)] >= 0 else -sign for axis, sign in view]
     return (across, down, 3 - across - down), (*signs, 1)
 
 
-def closest(grid: Grid) -> tuple[int, ...]:
+def world_axes(grid: Grid) -> tuple[int, ...]:
     """The axis of LPS that each voxel axis runs along, or nearest to, each taken once."""
     D = np.abs(np.reshape(grid.direction, (3, 3)))
     return max(permutations(range(3)), key=lambda world: sum(D[axis, i] for i, axis in enumerate(world)))
 
 
-def turn(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:
-    """The array with its last three axes in another order, then those of sign -1 flipped."""
+def turn_array(array: Any, order: tuple[int, ...], signs: tuple[int, ...]) -> Any:
+    """The array with its last three axes in this order, then the axes of sign -1 flipped."""
     leading = array.ndim - 3
     turned = array.transpose(*range(leading), *(leading + i for i in order))
     return turned[(..., *(slice(None, None, sign) for sign in signs))]
 
 
-def turned_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
-    """Where the voxels of a turned array are: every one stays where it was."""
+def turn_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Grid:
+    """The grid of an array after `turn_array`: every voxel stays where it was in space."""
     shape, spacing = tuple(grid.shape[i] for i in order), tuple(grid.spacing[i] for i in order)
     first = [n - 1 if sign < 0 else 0 for n, sign in zip(shape, signs, strict=True)]
     origin = np.asarray(grid.origin) + grid.to_world[:, list(order)] @ first
@@ -102,7 +102,9 @@ class Deformation(NamedTuple):
 
 
 def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
-    """How a 2D field, or slice k across the last axis of a 3D one, deforms. Both neighbours of the slice take part."""
+    """How a 2D field, or slice k across the last axis of a 3D one, deforms.
+
+    In 3D the determinants are those of the whole field: both neighbours of the slice take part."""
     low = max(k - 1, 0)
     near = field if field.ndim == 3 else field[..., low : k + 2]
     u = torch.from_numpy(np.ascontiguousarray(near))[None]

@@ -8,11 +8,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import Stream, own_stream, synchronise
+from vrnet.devices import Stream, hand_over, on_stream, own_stream, synchronise
 from vrnet.errors import BadInput
 from vrnet.progress import Progress
 from vrnet.training.fit import TrainingJob, begin_loop, check_job
@@ -36,10 +35,8 @@ class SharedDraws:
         if pairs is None or step != loop.step:
             pairs = loop.trainer.draw(loop.step)
             self.latest[key] = loop.step, stream, pairs
-        elif stream is not None and drawn_on is not None:
-            stream.wait_stream(drawn_on)
-            for images in pairs:
-                images.record_stream(stream)
+        else:
+            hand_over(pairs, drawn_on, stream)
         return pairs
 
 
@@ -66,6 +63,7 @@ def fit_concurrently(
         check_job(job, train, val, resume=True)
     fabric = launch_fabric(device, 1, 1, jobs[0].settings)
     pairs = Pairs.from_split(train).move_to(fabric.device)
+    val = val.load()  # once for all runs
     runs: list[ConcurrentRun] = []
     for job in jobs:
         with own_stream(fabric.device) as stream:
@@ -76,7 +74,7 @@ def fit_concurrently(
             run_in_turn(runs, failed, stop_requested, watch)
         finally:
             for loop, stream in unfinished(runs, failed):
-                with torch.cuda.stream(stream):
+                with on_stream(stream):
                     loop.checkpoint()
         if stop_requested():
             raise KeyboardInterrupt
@@ -92,7 +90,7 @@ def run_in_turn(
     draws, reported = SharedDraws(), perf_counter()
     while (left := unfinished(runs, failed)) and not stop_requested():
         for loop, stream in left:
-            with torch.cuda.stream(stream):
+            with on_stream(stream):
                 try:
                     loop.advance(*draws.draw(loop, stream))
                 except BadInput as error:

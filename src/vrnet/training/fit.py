@@ -77,7 +77,7 @@ def begin_loop(
         Run(job.folder).begin(describe_run(job, train, val), made_by)
     fabric.barrier()
     trainer = Trainer(fabric, job.method, pairs, job.settings)
-    return TrainingLoop(trainer, val, job.folder, make_card(job, train, made_by))
+    return TrainingLoop(trainer, val.load(), job.folder, make_card(job, train, made_by))
 
 
 def describe_run(job: TrainingJob, train: PreparedSplit, val: PreparedSplit) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def describe_run(job: TrainingJob, train: PreparedSplit, val: PreparedSplit) -> 
         "method": str(job.method),
         "dimension": train.samples[0].fixed.dim() - 2,
         "data": train.data,
-        "subjects": {part.split: [sample.name for sample in part.samples] for part in (train, val)},
+        "subjects": {part.split: part.names for part in (train, val)},
         "training": asdict(job.settings),
     }
 

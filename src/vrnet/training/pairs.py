@@ -10,6 +10,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
+from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 
 MAX_PART_OF_GPU_MEMORY = 0.25
@@ -26,7 +27,7 @@ class Pairs:
     @classmethod
     def from_split(cls, prepared: PreparedSplit) -> "Pairs":
         """The pairs of a split: within each subject or, where subjects are compared, every image with every other."""
-        samples = prepared.samples
+        samples = list(prepared.samples)
         if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
             raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
         fixed, which = unique_images([image for sample in samples for image in sample.fixed])
@@ -42,7 +43,7 @@ class Pairs:
 
     def move_to(self, device: torch.device) -> "Pairs":
         """The pairs on a device if they take no more than a quarter of its free memory; otherwise where they are."""
-        if device.type == "cuda" and self.images.nbytes > MAX_PART_OF_GPU_MEMORY * torch.cuda.mem_get_info(device)[0]:
+        if self.images.nbytes > MAX_PART_OF_GPU_MEMORY * free_memory(device):
             return self
         return replace(self, images=self.images.to(device), index=self.index.to(device))
 

@@ -5,12 +5,11 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 import torch
 
-from vrnet.devices import find_device
+from vrnet.devices import check_gpus, find_device, in_main_thread
 from vrnet.errors import BadInput
 from vrnet.training.settings import Training
 
@@ -35,8 +34,8 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
     for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
-    if on_gpu and devices > torch.cuda.device_count():
-        raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {devices}: choose fewer --devices")
+    if on_gpu:
+        check_gpus(devices)
     torch.set_float32_matmul_precision("high")
     fabric = Fabric(
         accelerator="cuda" if on_gpu else "cpu",
@@ -60,7 +59,7 @@ def catch_stop_signals() -> Iterator[Callable[[], bool]]:
 
     A second Ctrl-C stops at once."""
     caught: list[int] = []
-    if current_thread() is not main_thread():
+    if not in_main_thread():
         yield lambda: False
         return
 

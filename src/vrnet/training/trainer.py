@@ -7,7 +7,7 @@ from numpy.random import SeedSequence
 from torch import Tensor
 from torch.optim import Adam
 
-from vrnet.devices import WARM_UP, channels_last, record_graph
+from vrnet.devices import WARM_UP_CALLS, channels_last, record_graph
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import augment
 from vrnet.training.loss import Loss, make_loss
@@ -36,7 +36,7 @@ class Trainer:
         trained = RecomputedCascade(self.model) if settings.recompute and self.model.steps else self.model
         self._model, self._optimizer = fabric.setup(trained, self.optimizer)
         self._descend = self.descend
-        self._warm_up = WARM_UP if on_gpu and fabric.world_size == 1 else -1
+        self._warm_up = WARM_UP_CALLS if on_gpu and fabric.world_size == 1 else -1
 
     def step(self, number: int) -> Tensor:
         """Take a step; its loss, which the next step may overwrite."""

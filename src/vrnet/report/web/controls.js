@@ -1,8 +1,8 @@
 // The controls, the keys and the pointer.
 const element = (id) => document.getElementById(id);
-const named = (name) => [...document.querySelectorAll(`input[name="${name}"]`)];
-const isCalm = matchMedia("(prefers-reduced-motion: reduce)");
-let beat = null;
+const inputsNamed = (name) => [...document.querySelectorAll(`input[name="${name}"]`)];
+const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
+let flickerTimer = null;
 
 function showSlice(k) {
   state.k = Math.max(0, Math.min(report.slices.length - 1, k));
@@ -19,14 +19,14 @@ function showFade(fade) {
 
 function showOther(other) {
   state.other = other;
-  named("other").forEach((input) => (input.checked = input.value === other));
+  inputsNamed("other").forEach((input) => (input.checked = input.value === other));
   document.querySelectorAll("[data-other]").forEach((text) => (text.textContent = other));
   draw("main");
 }
 
 function showMode(mode) {
   state.mode = mode;
-  named("mode").forEach((input) => (input.checked = input.value === mode));
+  inputsNamed("mode").forEach((input) => (input.checked = input.value === mode));
   element("fade").disabled = mode !== "fade";
   draw("main");
 }
@@ -39,18 +39,18 @@ function showOption(name, on) {
 
 const swap = () => showFade(state.fade > 0.5 ? 0 : 1);
 function stopFlicker() {
-  clearInterval(beat);
-  beat = null;
+  clearInterval(flickerTimer);
+  flickerTimer = null;
   element("flicker").setAttribute("aria-pressed", "false");
 }
 
-// From fixed to the other and back, once a second; where less motion is wished, one change a press.
+// From fixed to the other image and back, once per second; where a reader wants less motion, one change per press.
 function flicker() {
-  if (beat) return stopFlicker();
+  if (flickerTimer) return stopFlicker();
   showMode("fade");
   swap();
-  if (isCalm.matches) return;
-  beat = setInterval(swap, 500);
+  if (lessMotion.matches) return;
+  flickerTimer = setInterval(swap, 500);
   element("flicker").setAttribute("aria-pressed", "true");
 }
 
@@ -60,8 +60,8 @@ element("fade").addEventListener("input", (event) => {
   showFade(event.target.value / 100);
 });
 element("flicker").addEventListener("click", flicker);
-named("other").forEach((input) => input.addEventListener("change", () => showOther(input.value)));
-named("mode").forEach((input) => input.addEventListener("change", () => {
+inputsNamed("other").forEach((input) => input.addEventListener("change", () => showOther(input.value)));
+inputsNamed("mode").forEach((input) => input.addEventListener("change", () => {
   stopFlicker();
   showMode(input.value);
 }));
@@ -85,15 +85,15 @@ document.addEventListener("keydown", (event) => {
   const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   const isNative = event.key.length > 1 || event.key === " ";
   if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
-  const keeps = event.key === " " ? "input:not([type=range]), button, summary" : "input, button, summary";
-  if (isNative && event.target.closest(keeps)) return;
+  const usesKey = event.key === " " ? "input:not([type=range]), button, summary" : "input, button, summary";
+  if (isNative && event.target.closest(usesKey)) return;
   event.preventDefault();
   action();
 });
 
-// A turn of the wheel belongs to where it began: a page being scrolled is not stopped by a picture that passes by.
+// Turns of the wheel belong to what lay under the pointer at the first one: scrolling the page over a picture goes on.
 let lastTurn = 0, isOverPicture = false, turned = 0;
-function wheel(event) {
+function turnWheel(event) {
   if (event.timeStamp - lastTurn > 300) [isOverPicture, turned] = [event.target.tagName === "CANVAS", 0];
   lastTurn = event.timeStamp;
   if (!isOverPicture || event.ctrlKey) return;
@@ -103,19 +103,20 @@ function wheel(event) {
   showSlice(state.k + Math.sign(turned));
   turned = 0;
 }
-if (element("slice")) document.addEventListener("wheel", wheel, { passive: false });
+if (element("slice")) document.addEventListener("wheel", turnWheel, { passive: false });
 
-const fixed = (value, digits) => value.toFixed(digits).replace("-", "−");
-function values(x, y) {
+const toFixed = (value, digits) => value.toFixed(digits).replace("-", "−");
+// The values of all arrays at a pixel, in words.
+function readValues(x, y) {
   const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];
-  const u = report.largest.map((_, axis) => fixed(motion(s, axis, i) * report.spacing[axis], 1));
+  const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
   const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
   const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(s[name][i]).toPrecision(3)}`);
-  return `${grey.join(" · ")} · u (${u.join(", ")}) mm · det ${fixed(determinant(s, i), 2)}${label}`;
+  return `${grey.join(" · ")} · u (${u.join(", ")}) mm · det ${toFixed(determinant(s, i), 2)}${label}`;
 }
 
-// The same point in every picture; in the grid, which lies in moving, the point it moves to.
-function point(event) {
+// Mark the point under the pointer in every picture; in the grid, which lies in moving, the point that it moves to.
+function showPoint(event) {
   const area = event.target.getBoundingClientRect(), [left, top, w, h] = view();
   const at = [
     left + ((event.clientX - area.left) / area.width) * w,
@@ -123,7 +124,7 @@ function point(event) {
   ];
   const [x, y] = [width, height].map((size, axis) => Math.max(0, Math.min(size - 1, Math.floor(at[axis]))));
   const u = [0, 1].map((axis) => motion(slice(state.k), axis, y * width + x));
-  element("readout").textContent = values(x, y);
+  element("readout").textContent = readValues(x, y);
   for (const [name, canvas] of canvases) {
     const [across, down] = name === "grid" ? [at[0] + u[0], at[1] + u[1]] : at;
     const cross = canvas.nextElementSibling;
@@ -138,7 +139,7 @@ function hideCrosses() {
 }
 
 for (const canvas of canvases.values()) {
-  for (const kind of ["pointermove", "pointerdown"]) canvas.addEventListener(kind, point);
+  for (const kind of ["pointermove", "pointerdown"]) canvas.addEventListener(kind, showPoint);
   canvas.addEventListener("pointerleave", hideCrosses);
 }
 

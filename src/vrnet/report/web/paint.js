@@ -1,65 +1,68 @@
-// From arrays to colours and lines. A colour is one 32-bit number, as the memory of a canvas holds it.
-const packed = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-const mixed = (a, b, t) => a.map((value, c) => Math.round(value + (b[c] - value) * t));
+// From arrays to colours and lines. A colour is one 32-bit number, in the byte order of a canvas.
+const packColour = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+const parseHex = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const mix = (a, b, t) => a.map((value, c) => Math.round(value + (b[c] - value) * t));
 
-// 256 colours along equally spaced stops.
-function ramp(stops) {
-  const colour = stops.map(channels);
+// 256 colours between equally spaced stops.
+function interpolate(stops) {
+  const colour = stops.map(parseHex);
   return Uint32Array.from({ length: 256 }, (_, i) => {
     const at = (i / 255) * (stops.length - 1), n = Math.min(Math.floor(at), stops.length - 2);
-    return packed(...mixed(colour[n], colour[n + 1], at - n));
+    return packColour(...mix(colour[n], colour[n + 1], at - n));
   });
 }
-const grey = Uint32Array.from({ length: 256 }, (_, i) => packed(i, i, i));
-const inferno = ramp(colours.difference), diverging = ramp(colours.jacobian), fold = packed(...channels(colours.fold));
-const labelColours = report.labels.map((label) => channels(label.colour));
+const grey = Uint32Array.from({ length: 256 }, (_, i) => packColour(i, i, i));
+const differenceColours = interpolate(colours.difference), jacobianColours = interpolate(colours.jacobian);
+const foldColour = packColour(...parseHex(colours.fold));
+const labelColours = report.labels.map((label) => parseHex(label.colour));
 
-// A picture, pixel by pixel.
-function raster(colour) {
+// A canvas whose pixel i has colour(i).
+function newRaster(colour) {
   const image = new ImageData(width, height), pixels = new Uint32Array(image.data.buffer);
   for (let i = 0; i < pixels.length; i++) pixels[i] = colour(i);
-  const canvas = blank();
+  const canvas = newCanvas();
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }
 
-// Half of the window is the brightest difference.
-const difference = (a, b) => raster((i) => inferno[Math.min(255, 2 * Math.abs(a[i] - b[i]))]);
+// Absolute difference; half of the grey window and more is brightest.
+const differenceRaster = (a, b) => newRaster((i) => differenceColours[Math.min(255, 2 * Math.abs(a[i] - b[i]))]);
 
-function jacobian(s) {
+// Determinants over the range of the colour map; folds have a colour of their own.
+function jacobianRaster(s) {
   const [low, high] = colours.range;
-  const shade = (det) => diverging[Math.max(0, Math.min(255, Math.round((255 * (det - low)) / (high - low))))];
-  return raster((i) => (s.folded[i] ? fold : shade(determinant(s, i))));
+  const shade = (det) => jacobianColours[Math.max(0, Math.min(255, Math.round((255 * (det - low)) / (high - low))))];
+  return newRaster((i) => (s.folded[i] ? foldColour : shade(determinant(s, i))));
 }
 
 // Direction is hue, right red and then clockwise; length up to the scale is saturation.
-function hsv(across, down) {
+function motionColour(across, down) {
   const hue = (Math.atan2(down, across) / (2 * Math.PI)) * 6 + 6;
   const saturation = Math.min(1, Math.hypot(across, down) / report.scale);
   const channel = (n) => {
     const k = (n + hue) % 6;
     return Math.round(255 * (1 - saturation * Math.max(0, Math.min(k, 4 - k, 1))));
   };
-  return packed(channel(5), channel(3), channel(1));
+  return packColour(channel(5), channel(3), channel(1));
 }
 const motionRaster = (s) =>
-  raster((i) => hsv(motion(s, 0, i) * report.spacing[0], motion(s, 1, i) * report.spacing[1]));
+  newRaster((i) => motionColour(motion(s, 0, i) * report.spacing[0], motion(s, 1, i) * report.spacing[1]));
 
-function tinted(image, labels) {
-  return raster((i) => {
+// An image in grey, half covered by the colours of its labels.
+function tint(image, labels) {
+  return newRaster((i) => {
     const shade = [image[i], image[i], image[i]];
-    return packed(...(labels[i] ? mixed(shade, labelColours[labels[i] - 1], 0.5) : shade));
+    return packColour(...(labels[i] ? mix(shade, labelColours[labels[i] - 1], 0.5) : shade));
   });
 }
 
-// Where the outline of a label enters and leaves a cell of four pixels, by which of them (1 2 / 8 4) have the label:
-// through its left, top, right or bottom side, with the label always on the same hand, so that ends meet beginnings.
+// Marching squares: the sides (left, top, right, bottom) by which an outline enters and leaves a cell of four pixels,
+// by which of these (1 2 / 8 4) have the label. The label is always on the same side, so that ends meet beginnings.
 const SIDES = { L: [0, 1], T: [1, 0], R: [2, 1], B: [1, 2] };
 const CROSSINGS = ["", "LT", "TR", "LR", "RB", "LTRB", "TB", "LB", "BL", "BT", "TRBL", "BR", "RL", "RT", "TL", ""];
 
-// For each label, the next half-pixel point of its outline after each. Outside the picture there is no label.
-function links(labels) {
+// {label: {point: next point}} of all outlines, on a grid of half pixels. Outside the picture there is no label.
+function linkOutlines(labels) {
   const at = (x, y) => (x < 0 || y < 0 || x >= width || y >= height ? 0 : labels[y * width + x]);
   const all = new Map(), stride = 2 * width + 3;
   const point = (x, y, side) => (2 * y + 2 + SIDES[side][1]) * stride + 2 * x + 2 + SIDES[side][0];
@@ -78,8 +81,8 @@ function links(labels) {
   return all;
 }
 
-// Closed outlines of one label, in pixels, from the links between their points.
-function traced(next) {
+// The closed outlines of one label, in pixels, from the links between their points; it empties `next`.
+function tracePath(next) {
   const path = new Path2D(), stride = 2 * width + 3;
   for (const first of next.keys()) {
     for (let key = first, pen = "moveTo"; next.has(key); pen = "lineTo") {
@@ -93,13 +96,13 @@ function traced(next) {
   return path;
 }
 
-// The outlines of every label of a map, as [label, path].
-function outlines(s, name) {
-  if (!s.paths.has(name)) s.paths.set(name, [...links(s[name])].map(([label, next]) => [label, traced(next)]));
+// [label, path] for every label of a map.
+function labelOutlines(s, name) {
+  if (!s.paths.has(name)) s.paths.set(name, [...linkOutlines(s[name])].map(([label, next]) => [label, tracePath(next)]));
   return s.paths.get(name);
 }
 
-// Lines of the fixed grid as they lie in moving, x + u(x): all of them, and the parts that fold.
+// Lines of the fixed grid as they lie in moving, x + u(x): all of them, and the folded parts.
 function gridLines(s) {
   const step = Math.max(2, Math.round(Math.max(width, height) / 40));
   const all = new Path2D(), folded = new Path2D();

@@ -1,38 +1,39 @@
-// What each picture shows, as a raster and lines over it, of slice s and the state of the controls.
+// What each picture shows of slice s, by the state of the controls: a raster, and lines over it.
 const state = { k: report.start, mode: "fade", other: "warped", fade: 0.5, outlines: true, zoom: false };
-const SQUARES = 8;
+const CHECKERBOARD_SQUARES = 8;
 
-function comparison(s) {
-  const a = s.fixed, b = s[state.other], t = state.fade, side = Math.ceil(Math.max(width, height) / SQUARES);
-  if (state.mode === "fade") return raster((i) => grey[Math.round(a[i] + (b[i] - a[i]) * t)]);
+// Fixed and the other image, blended or as a checkerboard.
+function comparisonRaster(s) {
+  const a = s.fixed, b = s[state.other], t = state.fade, side = Math.ceil(Math.max(width, height) / CHECKERBOARD_SQUARES);
+  if (state.mode === "fade") return newRaster((i) => grey[Math.round(a[i] + (b[i] - a[i]) * t)]);
   const isOdd = (i) => (Math.floor((i % width) / side) + Math.floor(i / width / side)) % 2;
-  return raster((i) => grey[(isOdd(i) ? b : a)[i]]);
+  return newRaster((i) => grey[(isOdd(i) ? b : a)[i]]);
 }
 
 function labelLines(s, name, dash = []) {
   if (!s[name]) return [];
-  return outlines(s, name).map(([label, path]) => ({ path, colour: report.labels[label - 1].colour, dash }));
+  return labelOutlines(s, name).map(([label, path]) => ({ path, colour: report.labels[label - 1].colour, dash }));
 }
 
-function grid(s) {
+function gridPaths(s) {
   const [all, folded] = gridLines(s);
   return [{ path: all, colour: colours.grid, thin: true }, { path: folded, colour: colours.fold }];
 }
 
 const PANELS = {
   main: {
-    raster: comparison,
+    raster: comparisonRaster,
     lines: (s) =>
       state.outlines ? [...labelLines(s, "fixed_labels"), ...labelLines(s, `${state.other}_labels`, [5, 4])] : [],
   },
-  warped: { raster: (s) => raster((i) => grey[s.warped[i]]) },
-  "labels-before": { raster: (s) => tinted(s.moving, s.moving_labels), lines: (s) => labelLines(s, "fixed_labels") },
-  "labels-after": { raster: (s) => tinted(s.warped, s.warped_labels), lines: (s) => labelLines(s, "fixed_labels") },
+  warped: { raster: (s) => newRaster((i) => grey[s.warped[i]]) },
+  "labels-before": { raster: (s) => tint(s.moving, s.moving_labels), lines: (s) => labelLines(s, "fixed_labels") },
+  "labels-after": { raster: (s) => tint(s.warped, s.warped_labels), lines: (s) => labelLines(s, "fixed_labels") },
   motion: { raster: motionRaster },
-  grid: { raster: (s) => raster((i) => grey[s.moving[i] >> 1]), lines: grid },
-  jacobian: { raster: jacobian },
-  "difference-before": { raster: (s) => difference(s.moving, s.fixed) },
-  "difference-after": { raster: (s) => difference(s.warped, s.fixed) },
+  grid: { raster: (s) => newRaster((i) => grey[s.moving[i] >> 1]), lines: gridPaths },
+  jacobian: { raster: jacobianRaster },
+  "difference-before": { raster: (s) => differenceRaster(s.moving, s.fixed) },
+  "difference-after": { raster: (s) => differenceRaster(s.warped, s.fixed) },
 };
 
 const figures = [...document.querySelectorAll("[data-panel]")];
@@ -47,7 +48,7 @@ function draw(name) {
   canvas.width = Math.max(1, Math.round(canvas.clientWidth * density));
   canvas.height = Math.max(1, Math.round(canvas.clientHeight * density));
   const scale = [canvas.width / w, canvas.height / h];
-  // Much enlarged, pixels are shown as they are; near their own size that would make some wider than others.
+  // Enlarged pixels keep their sharp edges; near their own size, some would then be wider than others.
   context.imageSmoothingEnabled = Math.min(...scale) < 2.5;
   context.imageSmoothingQuality = "high";
   context.drawImage(PANELS[name].raster(s), x, y, w, h, 0, 0, canvas.width, canvas.height);
@@ -56,7 +57,7 @@ function draw(name) {
   for (const line of PANELS[name].lines?.(s) ?? []) stroke(context, line, place, pen);
 }
 
-// The path is placed first and then drawn, so that a line is equally wide along both axes.
+// The path is scaled before it is drawn, not the pen: so a line is equally wide along both axes.
 function stroke(context, { path, colour, dash = [], thin = false }, place, pen) {
   const placed = new Path2D();
   placed.addPath(path, place);

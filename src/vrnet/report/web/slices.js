@@ -1,26 +1,26 @@
-// The arrays of the page: a sheet of 8-bit tiles for each, one tile a slice.
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
-const report = read("data");
-const colours = read("colours");
+// The arrays of the page: each is a sheet of 8-bit tiles, one tile per slice.
+const readJson = (id) => JSON.parse(document.getElementById(id).textContent);
+const report = readJson("data");
+const colours = readJson("colours");
 const { width, height, columns } = report.tiles;
 
-async function loaded([name, address]) {
+async function loadSheet([name, address]) {
   const image = new Image();
   image.src = address;
   await image.decode();
   return [name, image];
 }
-const sheets = Object.fromEntries(await Promise.all(Object.entries(report.sheets).map(loaded)));
+const sheets = Object.fromEntries(await Promise.all(Object.entries(report.sheets).map(loadSheet)));
 
-function blank() {
+function newCanvas() {
   const canvas = document.createElement("canvas");
   canvas.width = width;
   canvas.height = height;
   return canvas;
 }
-const scratch = blank().getContext("2d", { willReadFrequently: true });
+const scratch = newCanvas().getContext("2d", { willReadFrequently: true });
 
-function tile(sheet, k) {
+function readTile(sheet, k) {
   const left = (k % columns) * width, top = Math.floor(k / columns) * height;
   scratch.drawImage(sheet, left, top, width, height, 0, 0, width, height);
   const rgba = scratch.getImageData(0, 0, width, height).data;
@@ -29,17 +29,17 @@ function tile(sheet, k) {
   return bytes;
 }
 
-// Every array at slice k; the last slice asked for is kept.
-let kept = { k: -1 };
+// Every array at slice k, with the outlines traced so far; only the slice asked for last is held.
+let latest = { k: -1 };
 function slice(k) {
-  if (kept.k !== k) {
-    const arrays = Object.entries(sheets).map(([name, sheet]) => [name, tile(sheet, k)]);
-    kept = { k, paths: new Map(), ...Object.fromEntries(arrays) };
+  if (latest.k !== k) {
+    const arrays = Object.entries(sheets).map(([name, sheet]) => [name, readTile(sheet, k)]);
+    latest = { k, paths: new Map(), ...Object.fromEntries(arrays) };
   }
-  return kept;
+  return latest;
 }
 
-// What the bytes mean at pixel i. Motion is in pixels (times the spacing, in mm), coded by its square root.
+// What the bytes mean at pixel i. Motion is in pixels, coded by its square root; times the spacing it is in mm.
 function motion(s, axis, i) {
   const root = (s[`u${axis}`][i] - 128) / 127;
   return root * Math.abs(root) * report.largest[axis];

@@ -1,0 +1,167 @@
+"""Results on disk: what was measured of each method on one data set.
+
+OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS holds metrics.csv (one row per
+subject), summary.json and config.json (what the numbers depend on); the training itself is in the folder `run` there.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from vrnet.errors import BadInput
+from vrnet.files import Row, json_ready, read_rows
+from vrnet.methods.method import Method, Trainable
+from vrnet.methods.parameters import value_in
+from vrnet.paper.budget import DIMENSIONS, Budget
+from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Run
+from vrnet.training.run import Row as ValidationRow
+from vrnet.training.settings import Training
+
+RUN = "run"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method, measured once; a learned one after this training."""
+
+    method: Method
+    training: Training | None = None
+
+    @property
+    def folder_name(self) -> str:
+        """The full name of the method; of a learned one also α and seed."""
+        if self.training is None:
+            return file_name(self.method)
+        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}"
+
+
+def file_name(method: Method) -> str:
+    """The name of a method as files and folders have it: ASCII, without what some file system forbids."""
+    return re.sub(r'[<>:"/\\|?*]', "-", str(method).replace("Θ", "T"))
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a data set within a budget, in the folder `out`."""
+
+    out: Path
+    data: str
+    budget: Budget
+
+    @property
+    def d(self) -> int:
+        """The dimension of the images."""
+        return DIMENSIONS[self.data]
+
+    def entry(self, name: str, alpha: float | None = None, seed: int = 0) -> Entry:
+        """The method of a name, trained as this budget says but for α and seed."""
+        method = self.budget.method(name, self.d)
+        if not method.is_trainable:
+            return Entry(method)
+        return Entry(method, self.budget.settings(cast(Trainable, method), self.data, alpha, seed))
+
+    def seeds(self, name: str, alpha: float | None = None, at_least: int = 1) -> list[Entry]:
+        """The method with seeds 0, 1, ...: as many as are measured, and at least as many as asked for."""
+        first = self.entry(name, alpha)
+        if first.training is None:
+            return [first]
+        entries = (self.entry(name, alpha, seed) for seed in count())
+        wanted = takewhile(lambda item: item[0] < at_least or self.has(item[1]), enumerate(entries))
+        return [entry for _, entry in wanted]
+
+    def folder(self, entry: Entry) -> Path:
+        """Where the results of an entry are; iterative methods depend on no budget, unless it has images of its own."""
+        is_shared = entry.training is None and self.budget.phantoms is None
+        return self.out / self.data / ("iterative" if is_shared else self.budget.name) / entry.folder_name
+
+    def run_folder(self, entry: Entry) -> Path:
+        """Where the training of an entry is."""
+        return self.folder(entry) / RUN
+
+    def has(self, entry: Entry) -> bool:
+        """Whether the entry is measured."""
+        return (self.folder(entry) / CONFIG).is_file()
+
+    def config(self, entry: Entry) -> dict[str, Any]:
+        """What the numbers of an entry depend on."""
+        with self._reading(entry):
+            config = Run(self.folder(entry)).config()
+        if not {"method", "subjects", "hardware", "versions"} <= config.keys():
+            raise self._damaged(entry)
+        return config
+
+    def rows(self, entry: Entry) -> list[Row]:
+        """What was measured, one row per subject; BadInput where a subject, or the end of a row, is missing.
+
+        A subject may lack some measures, but never that of the last column."""
+        subjects = self.config(entry)["subjects"]
+        with self._reading(entry):
+            rows = [
+                {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()}
+                for row in read_rows(self.folder(entry) / METRICS, "one row per subject")
+            ]
+            is_cut_off = np.isnan([list(row.values())[-1] for row in rows]).any()
+        if is_cut_off or [row["subject"] for row in rows] != subjects:
+            raise self._damaged(entry)
+        return rows
+
+    def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
+        """One row per subject: the mean over entries, such as the seeds of a method."""
+        found = [self.rows(entry) for entry in entries]
+        return [
+            {"subject": rows[0]["subject"]}
+            | {key: float(np.mean([row[key] for row in rows])) for key in rows[0] if key != "subject"}
+            for rows in zip(*found, strict=True)
+        ]
+
+    def validations(self, entry: Entry) -> list[ValidationRow]:
+        """What was measured while the entry was trained, one row per validation."""
+        rows = read_rows(self.run_folder(entry) / METRICS, "one row per validation")
+        return [{key: float(value) for key, value in row.items()} for row in rows]
+
+    def is_trained(self, entry: Entry) -> bool:
+        """Whether the training is over: its last step was validated, and its weights are there."""
+        folder = self.run_folder(entry)
+        if entry.training is None or not ((folder / WEIGHTS).is_file() and (folder / METRICS).is_file()):
+            return False
+        return self.validations(entry)[-1]["step"] == entry.training.steps
+
+    def check_subjects(self, entry: Entry, names: list[str]) -> None:
+        """BadInput where the entry was measured on other subjects than these."""
+        if self.has(entry) and self.config(entry)["subjects"] != names:
+            raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose --out")
+
+    def check_settings(self, entry: Entry) -> None:
+        """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
+        if self.has(entry) and self.config(entry).get("settings") != method_settings(entry.method, self.d):
+            raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose --out")
+        if entry.training is None:
+            return
+        asked = json_ready(asdict(entry.training))
+        for folder in (self.folder(entry), self.run_folder(entry)):
+            with self._reading(entry):
+                kept = Run(folder).config()["training"] if (folder / CONFIG).is_file() else asked
+            differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
+            if differ:
+                raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")
+
+    @contextmanager
+    def _reading(self, entry: Entry) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, TypeError, KeyError, BadInput) as error:
+            raise self._damaged(entry) from error
+
+    def _damaged(self, entry: Entry) -> BadInput:
+        return BadInput(f"{self.folder(entry)} is damaged: remove it, and it is measured again")
+
+
+def method_settings(method: Method, d: int) -> dict[str, Any]:
+    """The parameters of a method in d dimensions, as config.json has them."""
+    return json_ready({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})

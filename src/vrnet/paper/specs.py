@@ -1,0 +1,76 @@
+"""The paper's tables, as data: which methods on which images."""
+
+from dataclasses import dataclass
+
+from vrnet.methods.learned import PAPER
+
+ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
+VRNETS_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
+VRNETS_ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
+NETWORKS_3D = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
+RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
+OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table with one row per method and one column per measure."""
+
+    title: str
+    data: str
+    """The data set that it is measured on."""
+    methods: tuple[str, ...]
+    fallback: str | None = None
+    """Phantoms that stand for the data set where a reader does not have it."""
+    measures: tuple[str, ...] | None = None
+    """Everything that is measured, if not given."""
+    has_times: bool = False
+    also_published: str | None = None
+    """Another data set whose published numbers are shown too."""
+
+
+TABLES = {
+    "ablation": TableSpec(
+        "Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP, also_published="ukbb"
+    ),
+    "initialisation": TableSpec(
+        "What VR-Net starts from",
+        "acdc",
+        ("R-L2-6x1", "R-L2-6x1-noise", "R-L2-6x1-zeros"),
+        measures=OVERLAP,
+        also_published="ukbb",
+    ),
+    "acdc": TableSpec(
+        "Methods on ACDC",
+        "acdc",
+        ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS, *VRNETS_ON_ACDC),
+        has_times=True,
+    ),
+    "ukbb": TableSpec(
+        "Methods on UK Biobank",
+        "ukbb",
+        ("identity", "FFD", "TV-L1", "Siamese", "VoxelMorph", *RC_NETS, "R-L2-6x1", "C-L2-3x1"),
+        fallback="phantom",
+    ),
+    "cmr3d": TableSpec(
+        "Methods on 3D cardiac MR",
+        "cmr3d",
+        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "3xRC-Net", *VRNETS_3D),
+        fallback="phantom3d",
+    ),
+    "hippocampus": TableSpec(
+        "Methods between subjects: hippocampi", "hippocampus", ("identity", *ITERATIVE, *NETWORKS_3D)
+    ),
+    "phantom3d": TableSpec(
+        "Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *NETWORKS_3D)
+    ),
+}
+TIMED_METHODS = (
+    *ITERATIVE, "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1",
+)  # fmt: skip
+"""The rows of the table of times."""
+
+
+def is_timed(name: str, d: int) -> bool:
+    """Whether the paper times the method in d dimensions: deep cascades need too much memory for volumes."""
+    return d == 2 or name not in ("7xRC-Net", "R-L2-6x1", "Siamese")

@@ -1,0 +1,328 @@
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.app.outputs import file_names, read_json
+from tests.data.conftest import heart, write_acdc, write_splits
+from vrnet.app import cli
+from vrnet.methods.weights import load_weights
+from vrnet.training.settings import PRESETS, Training
+
+RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
+QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
+METHOD = "C-L2-1x1-w4"
+BETA = 0.9
+"""Of Adam: after one step, exp_avg is (1 - BETA) times the gradient."""
+
+
+@pytest.fixture
+def train(vrnet, data, tmp_path):
+    """train("run", "--seed", 1) gives (folder, stdout), once it succeeded."""
+
+    def run(name, *words, method=METHOD, data=data):
+        status, out, err = vrnet("train", method, *data, "--out", tmp_path / name, *QUICK, *words)
+        assert status == 0, err
+        return tmp_path / name, out
+
+    return run
+
+
+def config(folder):
+    return read_json(folder / "config.json")
+
+
+def same(a, b, name="checkpoint.safetensors"):
+    a, b = load_file(a / name), load_file(b / name)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_a_run_holds_what_the_help_says(train):
+    folder, out = train("run")
+    assert file_names(folder) == RUN
+    rows = list(csv.DictReader((folder / "metrics.csv").open()))
+    assert [row["step"] for row in rows] == ["2", "3"]
+    assert set(rows[0]) == {"step", "loss", "rate", "val_loss", "val_dice"}
+    model, card = load_weights(folder / "weights.safetensors")
+    assert (card.method, card.dimension, card.spacing_mm) == (METHOD, 2, (8.0, 8.0))
+    assert card.trained_on == "manifest, train: 3 subjects, 3 steps"
+    assert not model.training
+    best = max(rows, key=lambda row: (float(row["val_dice"]), -float(row["val_loss"])))
+    assert f"Best on validation after {best['step']} steps: Dice {float(best['val_dice']):.3f} (unregistered 0." in out
+
+
+def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(train, vrnet, data, monkeypatch):
+    folder, _ = train("run")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with monkeypatch.context() as patch:
+        patch.setattr("vrnet.data.source.Source.split", lambda *_: pytest.fail("the data set was asked for"))
+        status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK)
+    assert (status, "holds a run: add --resume" in err) == (2, True)
+    status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK, "--resume", "--alpha", 0.3)
+    assert (status, "begun with alpha 0.05, not 0.3" in err) == (2, True)
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    _, out = train("run", "--resume")
+    assert "Best on validation" in out
+    assert before == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
+    status, out, err = vrnet("prepare", *data, "--out", tmp_path / "hearts.npz")
+    assert status == 0, err
+    assert "train: 3 subjects, 3 pairs, for training" in out
+    assert "val: 1 subjects, 1 pairs, for evaluation" in out
+    (read, _), (packed, _) = train("read"), train("packed", data=("--data", tmp_path / "hearts.npz"))
+    assert same(read, packed)
+    assert same(read, packed, "weights.safetensors")
+    for name in ("config.json", "metrics.csv"):
+        assert (read / name).read_bytes() == (packed / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "answer"),
+    [
+        ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
+        ("short-axis", ("--data", "phantom"), "short-axis has nothing to learn"),
+        ("R-L3-1x1", ("--data", "phantom"), "R-L3-1x1"),
+        (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
+        (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),
+        (METHOD, ("--data", "manifest", "--root", "none.csv"), "there is no file none.csv"),
+        (METHOD, ("--data", "phantom", "--root", "."), "leave --root out"),
+        (METHOD, ("--data", "none.npz"), "there is no none.npz"),
+        (METHOD, ("--data", "phantom", "--out", "file/run"), "cannot write to file/run"),
+        (METHOD, ("--data", "phantom", "--device", "cuda"), "no CUDA device"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_and_leaves_nothing(vrnet, method, words, answer, tmp_path, monkeypatch):
+    if "cuda" in words and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    status, _, err = vrnet("train", method, "--out", "run", "--cache", "cache", *words)
+    assert status == 2
+    assert answer in err
+    assert len(err.strip().splitlines()) == 1
+    assert file_names(tmp_path) == {"file"}
+
+
+@pytest.mark.parametrize(("words", "answer"), [(("--steps", 0), "1 step"), (("--devices", 2, "--batch", 3), "share")])
+def test_settings_that_make_no_sense_leave_nothing_behind(vrnet, data, words, answer, tmp_path):
+    status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", *QUICK, *words)
+    assert (status, answer in err) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="session")
+def damaged(tmp_path_factory):
+    """ACDC with three patients that cannot be used, one of them to validate on."""
+    folder = tmp_path_factory.mktemp("acdc")
+    names = [f"patient{number:03d}" for number in range(1, 6)]
+    for seed, name in enumerate(names):
+        write_acdc(folder, name, *heart(seed, slices=3, shown=range(3), size=(64, 64), spacing=3.0))
+    corrupt = folder / names[1] / f"{names[1]}_frame01.nii.gz"
+    corrupt.write_bytes(corrupt.read_bytes()[:500])
+    (folder / names[2] / f"{names[2]}_frame12_gt.nii.gz").unlink()
+    odd, even = (heart(3, slices, range(slices), (64, 64), 3.0) for slices in (4, 3))
+    write_acdc(folder, names[3], (odd[0][0], even[0][1]), (odd[1][0], even[1][1]))
+    write_splits(folder, train=names[:3], val=names[3:])
+    return folder
+
+
+def test_all_that_cannot_be_used_is_named_before_the_first_step(vrnet, damaged, tmp_path):
+    words = "--data", "acdc", "--root", damaged, "--cache", tmp_path / "cache"
+    status, _, err = vrnet("train", METHOD, *words, "--out", tmp_path / "run", *QUICK)
+    assert status == 2
+    assert "2 of 3 subjects of acdc cannot be used" in err
+    assert "1 of 2 subjects of acdc cannot be used" in err
+    (corrupt,) = [line for line in err.splitlines() if "patient002: " in line]
+    assert "patient002_frame01.nii.gz" in corrupt
+    assert "patient003: there is no patient003_frame12_gt.nii.gz" in err
+    assert "differ in shape (64x64x4 and 64x64x3)" in err
+    assert "--skip-broken" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_broken_subjects_may_be_left_out(vrnet, damaged, tmp_path):
+    words = "--data", "acdc", "--root", damaged, "--cache", tmp_path / "cache", "--skip-broken"
+    status, out, err = vrnet("train", "VoxelMorph-w4", *words, "--out", tmp_path / "run", *QUICK)
+    assert status == 0, err
+    assert [f"left out patient{number:03d}" in out for number in range(1, 6)] == [False, True, True, True, False]
+    assert config(tmp_path / "run")["subjects"] == {"train": ["patient001"], "val": ["patient005"]}
+
+
+def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_path):
+    folder, _ = train("run", method="VoxelMorph-w4")
+    found = {}
+    for method, *weights in (("identity",), ("VoxelMorph-w4", "--weights", folder / "weights.safetensors")):
+        status, out, err = vrnet("evaluate", method, *weights, *data, "--out", tmp_path / method, "--device", "cpu")
+        assert status == 0, err
+        assert f"{method} on 1 subjects (manifest, test)" in out
+        assert file_names(tmp_path / method) == {"metrics.csv", "summary.json"}
+        found[method] = read_json(tmp_path / method / "summary.json")
+    columns = {f"{kind}_{name}" for kind in ("dice", "hd") for name in ("1", "2", "3", "mean")}
+    assert columns < set(found["identity"]["metrics"])
+    assert (found["identity"]["weights"], found["VoxelMorph-w4"]["weights"]) == (None, "weights.safetensors")
+    (row,) = csv.DictReader((tmp_path / "VoxelMorph-w4" / "metrics.csv").open())
+    assert float(row["dice_mean"]) == found["VoxelMorph-w4"]["metrics"]["dice_mean"]["mean"]
+    status, _, err = vrnet(
+        "evaluate", "identity", "--weights", folder / "weights.safetensors", *data, "--out", tmp_path / "no"
+    )
+    assert (status, "holds VoxelMorph-w4, not identity" in err) == (2, True)
+
+
+def test_pairs_without_labels_are_trained_on_by_the_loss_alone(vrnet, hearts, tmp_path):
+    lines = [line.split(",")[:4] for line in hearts.read_text().splitlines()]
+    (hearts.parent / "plain.csv").write_text("\n".join(",".join(line) for line in lines))
+    words = "--data", "manifest", "--root", hearts.parent / "plain.csv", "--cache", tmp_path / "cache"
+    status, out, err = vrnet("train", METHOD, *words, "--out", tmp_path / "run", *QUICK)
+    assert status == 0, err
+    rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
+    assert "val_dice" not in rows[0]
+    best = min(rows, key=lambda row: float(row["val_loss"]))
+    assert f"after {best['step']} steps: loss {float(best['val_loss']):.4f} (unregistered 0." in out
+
+
+@pytest.mark.parametrize(("preset", "expected"), [("auto", "acdc"), ("short", "short"), ("ukbb", "ukbb")])
+def test_a_preset_is_written_down(train, preset, expected):
+    training = config(train("run", "--preset", preset)[0])["training"]
+    assert (training["alpha"], training["hold"]) == (PRESETS[expected].alpha, PRESETS[expected].hold)
+    assert training["augmentation"]["rotation"] == PRESETS[expected].augmentation.rotation
+    assert (training["steps"], training["batch"], training["rate"]) == (3, 2, 1e-3)
+
+
+def test_what_is_given_is_written_down(train):
+    words = "--no-augment", "--precision", "float32", "--recompute", "yes", "--seed", 5, "--alpha", 0.25
+    training = config(train("run", *words)[0])["training"]
+    assert training["augmentation"] is None
+    assert (training["precision"], training["recompute"]) == ("float32", True)
+    assert (training["seed"], training["alpha"]) == (5, 0.25)
+
+
+def test_parameters_of_a_method_can_be_set_and_are_in_its_name(train):
+    folder, _ = train("run", "--set", "theta=0.3")
+    assert config(folder)["method"] == f"{METHOD}(theta=0.3)"
+    assert load_weights(folder / "weights.safetensors")[1].method == f"{METHOD}(theta=0.3)"
+
+
+@pytest.mark.parametrize("word", ["steps=3", "width=8"])
+def test_what_the_name_or_an_option_says_is_no_parameter(vrnet, data, tmp_path, word):
+    status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", "--set", word)
+    assert (status, "it has theta" in err) == (2, True)
+
+
+def test_every_setting_of_a_run_is_an_option(vrnet):
+    _, out, _ = vrnet("train", "--help")
+    options = {field.name.replace("_", "-") for field in fields(Training)} - {"augmentation"} | {"no-augment"}
+    assert {name for name in options if f"--{name} " not in out} == set()
+
+
+def process(*words):
+    """The command line as a process of its own, on one thread, as these tests are."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "vrnet", *map(str, words)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(path, started, seconds=60):
+    """Until the file is there."""
+    limit = time.monotonic() + seconds
+    while not path.exists():
+        assert started.poll() is None, started.communicate()
+        assert time.monotonic() < limit, f"{path} is not there after {seconds} s"
+        time.sleep(0.01)
+
+
+def is_alone(started, seconds=10):
+    """Whether the process, which has ended, leaves none behind."""
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        try:
+            os.killpg(started.pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    os.killpg(started.pid, signal.SIGKILL)
+    return False
+
+
+LONG = "--steps", 60, "--batch", 2, "--validate-every", 5, "--device", "cpu"
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    """A run that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["vrnet", "train", METHOD, *map(str, (*data, "--out", folder, *LONG))])
+        cli.main()
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, data, whole, tmp_path):
+    words = "train", METHOD, *data, "--out", tmp_path / "run", *LONG
+    started = process(*words)
+    wait_for(tmp_path / "run" / "metrics.csv", started)
+    started.send_signal(number)
+    out, err = started.communicate(timeout=60)
+    assert started.returncode == 130, err
+    assert "Traceback" not in err
+    (line,) = [line for line in out.splitlines() if "--resume" in line]
+    assert line.startswith("Stopped after ")
+    assert "checkpoint.safetensors" in file_names(tmp_path / "run")
+    assert is_alone(started)
+    assert not same(tmp_path / "run", whole)
+    status, _, err = vrnet(*words, "--resume")
+    assert status == 0, err
+    assert same(tmp_path / "run", whole)
+    assert same(tmp_path / "run", whole, "weights.safetensors")
+    assert (tmp_path / "run" / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [1, 4])
+def test_two_processes_train_as_one_does(steps, train, data, tmp_path):
+    """The same pairs, half of each batch to each: the gradient of the first step, and the weights after four."""
+    words = "--steps", steps, "--batch", 4, "--validate-every", 2, "--rate", 1e-3
+    one, _ = train("one", *words)
+    started = process("train", METHOD, *data, "--out", tmp_path / "two", *QUICK, *words, "--devices", 2)
+    out, err = started.communicate(timeout=120)
+    assert (started.returncode, "Traceback" in err) == (0, False), err
+    assert is_alone(started)
+    assert out.count("Best on validation") == 1, "one of them speaks"
+    a, b = (load_file(folder / "checkpoint.safetensors") for folder in (one, tmp_path / "two"))
+    assert a.keys() == b.keys()
+    for name in a:
+        if name.startswith("model."):
+            torch.testing.assert_close(b[name], a[name], rtol=0, atol=1e-5)
+        if name.endswith("exp_avg") and steps == 1:
+            gradient, ours = a[name] / (1 - BETA), b[name] / (1 - BETA)
+            assert (ours - gradient).norm() <= 1e-5 * gradient.norm()
+    rows = [list(csv.DictReader((folder / "metrics.csv").open())) for folder in (one, tmp_path / "two")]
+    for mine, yours in zip(*rows, strict=True):
+        assert {key: float(value) for key, value in yours.items()} == pytest.approx(
+            {key: float(value) for key, value in mine.items()}, rel=1e-4
+        )
+
+
+@pytest.mark.slow
+def test_two_processes_stop_together(data, tmp_path):
+    words = "--out", tmp_path / "run", "--devices", 2, "--steps", 2000, "--batch", 2, "--validate-every", 5
+    started = process("train", METHOD, *data, *words, "--device", "cpu")
+    wait_for(tmp_path / "run" / "metrics.csv", started)
+    started.terminate()
+    out, err = started.communicate(timeout=60)
+    assert (started.returncode, "Traceback" in err) == (130, False), err
+    assert out.count("--resume") == 1
+    assert is_alone(started)
+    assert load_file(tmp_path / "run" / "checkpoint.safetensors")

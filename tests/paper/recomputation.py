@@ -1,0 +1,73 @@
+"""A table recomputed from the files of its subjects, with nothing but csv, json and NumPy."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from vrnet.paper.budget import BUDGETS, TIMED_SHAPES
+from vrnet.paper.columns import TITLES
+from vrnet.paper.results import Results
+from vrnet.paper.specs import TABLES
+
+COLUMNS = {"Dice Avg": "dice_mean", "HD Avg": "hd_mean"} | {title: measure for measure, title in TITLES.items()}
+LABELS = {"unregistered": "identity"}
+
+
+def read_csv(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def identify(table: Path):
+    """The name of the table in a file, its data set and its budget."""
+    budget = re.search(r'budget "(\w+)"', table.with_suffix(".md").read_text(encoding="utf-8"))[1]
+    name, _, data = table.stem.removesuffix("_quick").partition("_")
+    return name, data or TABLES[name].data, budget
+
+
+def find_files(folder: Path, name: str, data: str, budget: str):
+    """{method: the metrics.csv of each seed that all learned methods have}"""
+    results = Results(folder, data, BUDGETS[budget])
+    found = {method: results.seeds(method) for method in TABLES[name].methods}
+    count = min(len(entries) for entries in found.values() if entries[0].training)
+    return {
+        method: [results.folder(entry) / "metrics.csv" for entry in entries[:count]]
+        for method, entries in found.items()
+    }
+
+
+def recompute(paths, measure):
+    """Mean and standard deviation over subjects of the mean over seeds."""
+    seeds = [{row["subject"]: float(row[measure] or "nan") for row in read_csv(path)} for path in paths]
+    means = [np.mean([seed[subject] for seed in seeds]) for subject in seeds[0]]
+    return np.nanmean(means), np.nanstd(means)
+
+
+def compare_table(table: Path, folder: Path) -> int:
+    """Hold a table against the files of its subjects; return how many numbers were compared."""
+    files, rows, compared = find_files(folder, *identify(table)), read_csv(table), 0
+    assert [LABELS.get(row["method"], row["method"]) for row in rows] == list(files)
+    for row, paths in zip(rows, files.values(), strict=True):
+        for title, measure in COLUMNS.items():
+            if title in row:
+                found = float(row[title]), float(row[f"{title} std"])
+                np.testing.assert_allclose(found, recompute(paths, measure), rtol=1e-5, atol=1e-9, err_msg=str(paths))
+                compared += 1
+    return compared
+
+
+def compare_times(table: Path, folder: Path, shapes=TIMED_SHAPES) -> int:
+    """Hold the table of times against the files they were measured into; return how many times were compared."""
+    compared = 0
+    for row in read_csv(table):
+        for d, shape in shapes.items():
+            for label, device in (("CPU", "cpu"), ("GPU", "cuda")):
+                paths = list((folder / "runtime" / device).glob(f"{row['method']}*_{'x'.join(map(str, shape))}.json"))
+                if row[f"{d}D {label}"]:
+                    found = [json.loads(path.read_text())["seconds"] for path in paths]
+                    assert row[f"{d}D {label}"] in [f"{seconds:.3g}" for seconds in found]
+                    compared += 1
+    return compared

@@ -1,0 +1,96 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.paper.recomputation import compare_table, compare_times, read_csv
+from vrnet.data.source import Source
+from vrnet.errors import BadInput
+from vrnet.paper.budget import small_phantoms
+from vrnet.paper.figures import FIGURES
+from vrnet.paper.request import NAMES, PaperRequest, make_figure, make_table, plan_study
+from vrnet.paper.specs import TABLES, TIMED_METHODS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_is_made_with_all_its_rows_of_what_was_measured(name, quick, reader):
+    table, written = make_table(name, quick, reader.stage, reader.say)
+    phantom = "phantom3d" if name in ("cmr3d", "hippocampus", "phantom3d") else "phantom"
+    stem = f"{name}_quick" if name == phantom else f"{name}_{phantom}_quick"
+    assert [path.name for path in written] == [f"{stem}{ending}" for ending in (".md", ".csv", ".tex")]
+    assert len(table.rows) == len(TABLES[name].methods)
+    assert compare_table(written[1], quick.out) >= 2 * len(table.rows)
+
+
+@pytest.mark.slow
+def test_the_table_of_times_is_made_with_all_its_rows(quick, reader):
+    table, written = make_table("runtime", quick, reader.stage, reader.say)
+    assert [row[0] for row in table.rows] == list(TIMED_METHODS)
+    assert all(float(row[1]) > 0 for row in table.rows)
+    shapes = {d: small_phantoms(d).shape for d in (2, 3)}
+    assert written[1].name == "runtime_quick.csv"
+    assert compare_times(written[1], quick.out, shapes) >= 2 * len(TIMED_METHODS) - 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn_with_its_numbers_beside_it(name, quick, reader):
+    picture, numbers = make_figure(name, quick, reader.stage, reader.say)
+    assert picture == quick.out / "figures" / f"{name}_phantom_quick.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert numbers == picture.with_suffix(".csv")
+    assert len(read_csv(numbers)) >= 5
+
+
+@pytest.mark.slow
+def test_a_figure_is_drawn_of_volumes_where_they_are_named(quick, reader):
+    request = replace(quick, source=replace(quick.source, data="phantom3d"))
+    picture, numbers = make_figure("denoising", request, reader.stage, reader.say)
+    assert picture.name == "denoising_phantom3d_quick.png"
+    assert len(read_csv(numbers)) == 2 * (2 + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), [("table", "initialisation"), ("figure", "parameterisations")])
+def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
+    words = "--quick", "--device", "cpu", "--out", quick.out, "--cache", quick.source.cache
+    status, out, err = vrnet("paper", kind, name, *words)
+    assert status == 0, err
+    assert f"Wrote {name}_phantom_quick." in out
+    if kind == "table":
+        assert "measured on phantom, not on acdc" in out
+        assert 'budget "quick"' in out
+        assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
+    make = {"table": make_table, "figure": make_figure}[kind]
+    with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(NAMES[kind])}'):
+        make("tables", quick, reader.stage, reader.say)
+
+
+def request_of(data, root=None):
+    return PaperRequest(Source(data, root), Path("results"), "short", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (request_of(""), "phantom"),
+        (request_of("", Path("biobank")), "ukbb"),
+        (request_of("acdc", Path("hearts")), "acdc"),
+    ],
+)
+def test_a_table_is_of_the_data_named_of_its_own_or_of_phantoms(given, found, reader):
+    assert plan_study(given, "ukbb", "phantom", reader.stage, reader.say).data == found
+
+
+def test_a_table_without_phantoms_to_fall_back_on_is_of_its_own_data(reader):
+    assert plan_study(request_of(""), "hippocampus", None, reader.stage, reader.say).data == "hippocampus"
+
+
+def test_data_of_another_dimension_is_refused(reader):
+    with pytest.raises(BadInput, match=r"not made of phantom3d: choose one of acdc, ukbb, phantom, or"):
+        plan_study(request_of("phantom3d"), "acdc", None, reader.stage, reader.say)

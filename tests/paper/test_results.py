@@ -1,0 +1,83 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.paper.fake_results import write_result
+from vrnet.errors import BadInput
+from vrnet.methods.names import parse
+from vrnet.methods.outside import Demons
+from vrnet.methods.parameters import Each
+from vrnet.paper.results import Entry, file_name
+
+
+@pytest.mark.parametrize("method", [parse("TV-L1(lam=0.15)"), parse("R-L2-6x1-Θ1"), Demons(sigma=Each(1.5, 3.0))])
+def test_file_names_are_ascii_without_what_a_file_system_forbids(method):
+    assert file_name(method).isascii()
+    assert not set(file_name(method)) & set('<>:"/\\|?*')
+
+
+def test_changed_parameters_are_in_the_name_of_the_folder():
+    assert Entry(parse("TV-L1(lam=0.15)")).folder_name == "TV-L1(lam=0.15)"
+    methods = [Demons(sigma=Each(*sigmas)) for sigmas in product((1.0, 2.0), repeat=2)]
+    assert len({Entry(method).folder_name for method in methods}) == 4
+
+
+def test_the_quick_budgets_methods_say_their_parameters_in_folder_and_config(study):
+    made = study()
+    entry = made.results.entry("Demons")
+    made.complete([entry])
+    assert made.results.folder(entry).name == made.results.config(entry)["method"] == "Demons(iterations=(5,))"
+
+
+def test_a_method_has_the_seeds_that_are_measured_and_at_least_as_many_as_asked_for(study):
+    made = study()
+    assert [entry.training.seed for entry in made.results.seeds("VoxelMorph")] == [0]
+    assert [entry.training.seed for entry in made.results.seeds("VoxelMorph", at_least=3)] == [0, 1, 2]
+    for seed in (0, 1, 3):
+        write_result(made.results, made.results.entry("VoxelMorph", seed=seed), [(0.5, 5.0)])
+    assert [entry.training.seed for entry in made.results.seeds("VoxelMorph")] == [0, 1]
+    assert [entry.training.seed for entry in made.results.seeds("VoxelMorph", alpha=0.3)] == [0]
+    assert [entry.training for entry in made.results.seeds("identity", at_least=3)] == [None]
+
+
+def test_the_mean_over_seeds_is_taken_subject_by_subject(study):
+    made = study()
+    entries = made.results.seeds("VoxelMorph", at_least=2)
+    write_result(made.results, entries[0], [(0.5, 5.0), (0.6, 8.0)])
+    write_result(made.results, entries[1], [(0.7, 6.0), (0.8, "")])
+    first, second = made.results.mean_rows(entries)
+    assert (first["subject"], second["subject"]) == ("s0", "s1")
+    assert (first["dice_mean"], first["hd_mean"], second["dice_mean"]) == pytest.approx((0.6, 5.5, 0.7))
+    assert np.isnan(second["hd_mean"])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("metrics.csv", lambda text: text[:-30]),
+        ("metrics.csv", lambda text: "\n".join(text.splitlines()[:2]) + "\n"),
+        ("metrics.csv", lambda text: ""),
+        ("config.json", lambda text: text[:20]),
+        ("config.json", lambda text: "{}"),
+    ],
+)
+def test_damaged_results_are_refused(name, damage, study):
+    made = study()
+    entry = made.results.entry("identity")
+    made.complete([entry])
+    file = made.results.folder(entry) / name
+    file.write_text(damage(file.read_text()))
+    with pytest.raises(BadInput, match=r"identity is damaged: remove it, and it is measured again"):
+        made.results.rows(entry)
+
+
+def test_a_run_that_died_after_its_first_validation_is_not_taken_for_trained(study, steps):
+    made = study(steps(4))
+    entry = made.results.entry("VoxelMorph")
+    made.complete([entry])
+    run = made.results.folder(entry) / "run"
+    (made.results.folder(entry) / "config.json").unlink()
+    table = (run / "metrics.csv").read_text().splitlines()
+    (run / "metrics.csv").write_text("\n".join([table[0], table[1].replace("4,", "2,", 1)]) + "\n")
+    assert not made.results.is_trained(entry)

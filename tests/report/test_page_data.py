@@ -1,0 +1,86 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.conftest import SHAPES
+from tests.report.test_sheets import decode
+from vrnet.images.grid import Grid
+from vrnet.report.page_data import BOX_MARGIN, page_data
+from vrnet.report.pair import Pair
+
+
+@pytest.fixture
+def pair(d, random):
+    """Random images and field, with a structure in the middle."""
+    shape = SHAPES[d]
+    labels = np.zeros(shape, int)
+    labels[4:8, 3:7] = 1000
+    fixed, moving, warped = random(3, *shape).numpy()
+    return Pair(fixed, moving, warped, random(d, *shape).numpy(), Grid.plain(shape, (1.5, 2.0, 4.0)[:d]), labels)
+
+
+def slice_of(data, name, k=0):
+    """Slice k of a sheet, across and down."""
+    w, h = data["tiles"]["width"], data["tiles"]["height"]
+    row, column = divmod(k, data["tiles"]["columns"])
+    return decode(data["sheets"][name])[row * h : row * h + h, column * w : column * w + w].T
+
+
+def test_images_are_seen_through_one_window_of_percentiles(pair):
+    data = page_data(pair)
+    low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
+    assert_allclose(data["window"], (low, high))
+    for name in ("fixed", "moving", "warped"):
+        image = getattr(pair, name)
+        image = image[..., 2] if image.ndim == 3 else image
+        found = slice_of(data, name, 2 if pair.fixed.ndim == 3 else 0)
+        assert_allclose(found, (255 * (image - low) / (high - low)).clip(0, 255), atol=0.5)
+
+
+def test_motion_comes_back_from_its_root(pair):
+    data = page_data(pair)
+    for i, u in enumerate(pair.field):
+        root = (slice_of(data, f"u{i}") - 128.0) / 127
+        u = u[..., 0] if u.ndim == 3 else u
+        # half a step of the root, 1/254, is this much of the motion
+        step = 2 * np.sqrt(np.abs(u) * data["largest"][i]) / 254 + data["largest"][i] / 254**2
+        assert (np.abs(root * np.abs(root) * data["largest"][i] - u) <= step + 1e-12).all()
+
+
+def test_no_motion_is_no_motion():
+    still = Pair(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
+    data = page_data(still)
+    assert data["scale"] == 1.0
+    assert data["window"][1] > data["window"][0]
+
+
+def test_the_determinant_of_the_identity_is_exact(pair):
+    still = Pair(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
+    assert (slice_of(page_data(still), "det") / 64 - 1 == 1).all()
+
+
+def test_the_box_holds_the_structures_with_a_margin(pair):
+    assert BOX_MARGIN == 0.25
+    assert page_data(pair)["box"] == (3, 2, 6, 6)
+
+
+def test_only_a_volume_has_anatomical_edges(pair, d):
+    expected = {} if d == 2 else {"left": "R", "right": "L", "top": "A", "bottom": "P"}
+    assert page_data(pair)["edges"] == expected
+
+
+def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
+    data = page_data(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
+    assert data["box"] is None
+    assert not data["labels"]
+    assert not [name for name in data["sheets"] if "labels" in name]
+
+
+def test_the_page_starts_at_the_main_slice(random):
+    shape = (4, 4, 200)  # one slice in 4 is shown, from the second
+    labels = np.zeros(shape, int)
+    labels[1, 1, 57] = 1
+    image, u = random(*shape).numpy(), random(3, *shape).numpy()
+    data = page_data(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
+    assert data["slices"][data["start"]] == 58
+    assert data["depth"] == 200
