@@ -1,3 +1,4 @@
+import platform
 import re
 import subprocess
 from pathlib import Path
@@ -26,6 +27,7 @@ def test_what_made_a_result_is_the_versions_the_commit_and_the_device():
         "vrnet": __version__,
         "commit": commit(),
         "torch": torch.__version__,
+        "python": platform.python_version(),
         "device": describe_device(torch.device("cpu")),
     }
     assert re.fullmatch(r".+ CPU, \d+ threads?", found["device"])

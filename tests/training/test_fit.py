@@ -106,7 +106,7 @@ def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_pat
     assert json.loads((tmp_path / "config.json").read_text())["provenance"] == [made_by]
     card = read_card(tmp_path / "weights.safetensors")
     found = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
-    assert found == {name: value or "" for name, value in made_by.items()}
+    assert found == {name: made_by[name] or "" for name in found}
 
 
 def test_a_run_goes_on_whatever_version_or_device_began_it(hearts, tmp_path, eager, stop_at):
