@@ -64,11 +64,11 @@ def measure(folder, tool):
     fixed, moving, fixed_labels, moving_labels = read_pair(folder)
     start = perf_counter()
     if tool == DEMONS:
-        from vrnet.images.transform import sampled
+        from vrnet.images.transform import sample_transform
 
         found = run_demons(folder)
         seconds = perf_counter() - start
-        transform = sampled(found, fixed.grid)
+        transform = sample_transform(found, fixed.grid)
     else:
         transform = register_images(fixed, moving, tool).transform
         seconds = perf_counter() - start

@@ -17,7 +17,7 @@ import torch
 
 from vrnet import parse
 from vrnet.data.source import Source
-from vrnet.evaluation.cohort import measured, summarise
+from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.files import read_rows
 from vrnet.methods.parameters import value_in
 
@@ -68,7 +68,7 @@ def describe_setting(name, method, d):
 def measure_setting(setting, method, pairs):
     """The row of a method: means over the subjects."""
     find = method.build(len(pairs.samples[0].spacing))
-    means = summarise([measured(sample, find, pairs.structures) for sample in pairs.samples])
+    means = summarise([measure_subject(sample, find, pairs.structures) for sample in pairs.samples])
     return {**setting, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}}
 
 
@@ -123,7 +123,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     pairs = Source(options.data, options.root).split("val", "evaluation", lambda name: lambda done: None, print)
-    pairs = replace(pairs, samples=pairs.samples[: options.subjects])
+    pairs = replace(pairs, samples=pairs.samples[: options.subjects]).load()
     best = [tune(name, pairs, options.out) for name in options.methods]
     for rows in best:
         print("\nbest last:", *map(describe_row, rows), sep="\n")

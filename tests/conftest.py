@@ -83,6 +83,7 @@ def stop_after(monkeypatch):
 
     def after(rounds):
         left = iter([False] * rounds)
-        monkeypatch.setattr("vrnet.training.concurrent.asked_to_stop", lambda: nullcontext(lambda: next(left, True)))
+        caught = nullcontext(lambda: next(left, True))
+        monkeypatch.setattr("vrnet.training.concurrent.catch_stop_signals", lambda: caught)
 
     return after

@@ -4,7 +4,7 @@ import pytest
 
 from vrnet import parse, register
 from vrnet.data import acdc
-from vrnet.evaluation.cohort import measured, summarise
+from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.phantom import phantom
 
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}
@@ -33,12 +33,13 @@ def test_the_model_in_the_box_leaves_less_than_a_third_of_the_error_on_phantoms(
 @pytest.fixture(scope="module")
 def hearts(data_root):
     """The 20 test subjects of ACDC."""
-    return [acdc.prepare(folder) for folder in acdc.subjects(data_root / "acdc", "test")]
+    data = acdc.ACDC(data_root / "acdc")
+    return [data.prepare(name, "evaluation") for name in data.subjects("test")]
 
 
 def scores(name, hearts):
     """(Dice, Hausdorff distance in mm), means over the subjects."""
-    found = summarise([measured(heart, parse(name).build(2), acdc.STRUCTURES) for heart in hearts])
+    found = summarise([measure_subject(heart, parse(name).build(2), acdc.STRUCTURES) for heart in hearts])
     return found["dice_mean"]["mean"], found["hd_mean"]["mean"]
 
 

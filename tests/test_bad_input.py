@@ -13,7 +13,8 @@ import SimpleITK as sitk
 import torch
 
 from tests.models import saved
-from vrnet import Grid, Image, Transform, cli, write_image
+from vrnet import Grid, Image, Transform, write_image
+from vrnet.app import cli
 
 GRID = Grid.plain((20, 18, 8), (1.5, 1.5, 8.0))
 
@@ -144,7 +145,7 @@ BAD = {
     "infinite": (with_value(-np.inf), register(), "infinite"),
     "constant": (image(np.full(GRID.shape, 7.0, np.float32)), register(), r"constant \(7\)"),
     "4D": (nifti(noise((20, 18, 8, 3))), register(), "4 dimensions"),
-    "RGB": (colour, register("moving.png"), "3 values a voxel"),
+    "RGB": (colour, register("moving.png"), "3 values per voxel"),
     "2D and 3D": (image(noise((20, 18)), FLAT), register(), "3D and .* 2D"),
     "one line of voxels": (image(noise((1, 18, 1)), Grid.plain((1, 18, 1), (1.0, 1.0, 1.0))),
                            register("fixed.nii.gz", fixed="moving.nii.gz"), "2 voxels"),

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.data.making import heart, write_acdc, write_splits
+from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, cli, write_image
 from vrnet.data.dataset import DATASETS
 from vrnet.data.phantoms import Phantoms

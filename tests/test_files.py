@@ -1,13 +1,34 @@
+import csv
+import json
 import os
+import time
+import tracemalloc
+from io import StringIO
 
+import numpy as np
 import pytest
 
 from tests.images.conftest import picture
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, check_folder, exists
+from vrnet.files import (
+    atomic_write,
+    check_file,
+    check_folder,
+    columns_of,
+    csv_text,
+    exists,
+    json_ready,
+    read_json,
+    read_rows,
+    read_table,
+    write_json,
+    write_rows,
+    write_table,
+)
 from vrnet.images.grid import Grid
-from vrnet.images.io import WRITTEN, write_image
+from vrnet.images.io import IMAGE_SUFFIXES, write_image
 
+FORM = "two columns, a and b"
 GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
 
 
@@ -40,7 +61,7 @@ def test_a_successful_writing_takes_the_old_file_s_place(tmp_path):
 
 
 def test_a_file_may_be_read_by_whoever_may_read_its_neighbours(tmp_path):
-    """Whatever the library that wrote it had in mind: safetensors, for one, lets nobody else read."""
+    """Some libraries, such as safetensors, write files that nobody else may read."""
     (tmp_path / "neighbour").touch()
     with atomic_write(tmp_path / "x") as temporary:
         temporary.touch(mode=0o600)
@@ -82,14 +103,14 @@ def test_a_place_where_nothing_can_be_written_is_refused_before_the_work(tmp_pat
     (tmp_path / "folder.nii.gz").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match=why):
-        check_file(tmp_path / name, WRITTEN)
+        check_file(tmp_path / name, IMAGE_SUFFIXES)
     with pytest.raises(BadInput, match=why):
         write_image(picture(GRID), tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.nii.gz"]
 
 
 def test_asking_makes_nothing(tmp_path):
-    check_file(tmp_path / "a" / "b" / "x.nii.gz", WRITTEN)
+    check_file(tmp_path / "a" / "b" / "x.nii.gz", IMAGE_SUFFIXES)
     check_folder(tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())
 
@@ -109,7 +130,7 @@ def test_a_folder_in_place_of_a_file_is_refused_before_the_work(tmp_path):
 def test_a_folder_without_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(BadInput, match=r"cannot write to .*Permission denied"):
-        check_file(tmp_path / "x.nii.gz", WRITTEN)
+        check_file(tmp_path / "x.nii.gz", IMAGE_SUFFIXES)
 
 
 @pytest.mark.parametrize("name", ["probe", "metrics.json"])
@@ -127,3 +148,150 @@ def test_a_file_is_no_folder(tmp_path, below):
     with pytest.raises(BadInput, match=r"cannot write to .*: choose another folder") as raised:
         check_folder(file / below)
     assert len(str(raised.value).splitlines()) == 1
+
+
+# Rows of CSV files
+
+
+@pytest.fixture
+def table(tmp_path):
+    """table(text): the path of a CSV file with this text."""
+
+    def write(text, encoding="utf-8"):
+        (tmp_path / "table.csv").write_bytes(text.encode(encoding))
+        return tmp_path / "table.csv"
+
+    return write
+
+
+def test_rows_have_a_value_for_every_column(table):
+    """Without spaces around names and cells; what a line lacks at its end is empty; empty lines are none."""
+    rows = read_rows(table(' a,b ,c\n1, 2 ,"x, y"\n\n3\n4,,5,\n'), FORM)
+    assert rows == [{"a": "1", "b": "2", "c": "x, y"}, {"a": "3", "b": "", "c": ""}, {"a": "4", "b": "", "c": "5"}]
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,é\n", "a,b\r\n1,é\r\n", "a,b\n1,é", "\na,b\n\n1,é\n\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_marks_and_line_ends_do_not_matter(table, text, encoding):
+    assert read_rows(table(text, encoding), FORM) == [{"a": "1", "b": "é"}]
+
+
+def test_a_table_is_read_as_it_is(table):
+    assert read_table(table(" a,b ,c\n1, 2 ,3\n\n4\n"), FORM) == ([" a", "b ", "c"], [["1", " 2 ", "3"], ["4"]])
+
+
+def test_an_empty_file_has_no_rows(table):
+    assert read_rows(table(""), FORM) == []
+    assert read_table(table("\n"), FORM) == ([], [])
+
+
+@pytest.mark.parametrize("read", [read_rows, read_table])
+def test_what_is_no_table_is_refused_in_one_line_that_says_how_it_should_look(table, tmp_path, read):
+    for path, why in ((tmp_path / "absent.csv", "there is no"), (tmp_path, "cannot read")):
+        with pytest.raises(BadInput, match=f"^{why} .*{FORM}$"):
+            read(path, FORM)
+    (tmp_path / "image.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(BadInput, match=f"^cannot read .*{FORM}$"):
+        read(tmp_path / "image.csv", FORM)
+
+
+@pytest.mark.parametrize("read", [read_rows, read_table])
+@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_cells_separated_otherwise_are_refused(table, read, mark, name):
+    with pytest.raises(BadInput, match=f"separated by {name}: separate them by commas"):
+        read(table(f"a{mark}b\n1{mark}2\n"), FORM)
+    assert read(table(f"a{mark}b,c\n1,2\n"), FORM), "it may be part of a name"
+
+
+def test_a_line_with_a_comma_too_many_is_refused(table):
+    with pytest.raises(BadInput, match=r'more cells than columns in the line "x\.nii, \.\.\.": quote'):
+        read_rows(table("a,b\nx.nii,1, 2\n"), FORM)
+
+
+def test_a_hundred_thousand_rows_are_read_quickly_and_without_copies(table):
+    """Two seconds at most, and little more memory than the rows take themselves."""
+    lines = [f"subject{k:06d}/fixed.nii.gz,subject{k:06d}/moving.nii.gz,train" for k in range(100_000)]
+    path = table("\n".join(["fixed,moving,split", *lines]))
+    start = time.process_time()
+    rows = read_rows(path, FORM)
+    assert time.process_time() - start < 2
+    assert (len(rows), rows[-1]["moving"]) == (100_000, "subject099999/moving.nii.gz")
+    del rows
+    tracemalloc.start()
+    rows = read_rows(path, FORM)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.1 * kept
+    assert kept < 600 * len(rows)
+
+
+def test_rows_are_written_with_every_column_that_any_of_them_has(tmp_path):
+    rows = [{"subject": "a", "x": 0.1}, {"subject": "b, c", "y": np.nan, "x": None}]
+    assert columns_of(rows) == ["subject", "x", "y"]
+    write_rows(rows, tmp_path / "new" / "rows.csv")
+    with (tmp_path / "new" / "rows.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"subject": "a", "x": "0.1", "y": ""},
+            {"subject": "b, c", "x": "", "y": "nan"},
+        ]
+
+
+def test_numbers_in_a_csv_file_lose_no_digit(tmp_path):
+    numbers = np.random.default_rng(0).standard_normal(50).tolist()
+    write_rows([{"x": x} for x in numbers], tmp_path / "x.csv")
+    assert [float(row["x"]) for row in read_rows(tmp_path / "x.csv", FORM)] == numbers
+
+
+@pytest.mark.parametrize("cell", ["a,b", 'say "x"', "two\nlines", " spaces ", "Θ", "x;y", "", "'"])
+def test_any_text_in_a_cell_comes_back(tmp_path, cell):
+    write_table(["name", "text"], [["first", cell], [cell, "last"]], tmp_path / "x.csv")
+    assert read_table(tmp_path / "x.csv", FORM) == (["name", "text"], [["first", cell], [cell, "last"]])
+    assert list(csv.reader(StringIO(csv_text([["first", cell]]), newline=""))) == [["first", cell]]
+
+
+# JSON
+
+
+def test_json_is_strict_and_reads_back(tmp_path):
+    write_json({"x": np.float32(0.5), "missing": float("nan"), "rows": np.arange(3)}, tmp_path / "x.json")
+    found = {"x": 0.5, "missing": None, "rows": [0, 1, 2]}
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8"), parse_constant=pytest.fail) == found
+    assert read_json(tmp_path / "x.json") == found
+
+
+@pytest.mark.parametrize("name", ["R-L2-2x1-Θ1", "weights\udcff.safetensors"], ids=["text", "bytes that are no text"])
+def test_any_name_is_kept_in_json(tmp_path, name):
+    write_json({"method": name}, tmp_path / "x.json")
+    assert read_json(tmp_path / "x.json") == {"method": name}
+
+
+def test_text_in_json_is_readable(tmp_path):
+    write_json({"method": "R-L2-2x1-Θ1"}, tmp_path / "x.json")
+    assert "R-L2-2x1-Θ1" in (tmp_path / "x.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("text", ["", "{", "nothing"])
+def test_what_is_no_json_is_refused_in_one_line(tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    for path in (tmp_path / "x.json", tmp_path / "absent.json", tmp_path):
+        with pytest.raises(BadInput, match=f"cannot read {path}: it should be a JSON file"):
+            read_json(path)
+
+
+def test_what_is_ready_for_json_survives_strict_json():
+    metrics = {
+        "nan": [np.nan, float("inf"), -np.inf, np.float32("nan")],
+        "numpy": (np.float32(0.5), np.int64(3), np.bool_(True), np.uint8(7)),
+        "arrays": {"inside": np.array([[1.0, np.nan], [np.inf, 2.0]])},
+        "plain": ["text", 1, 2.5, None, False],
+        4: "a label",
+    }
+    ready = json_ready(metrics)
+    assert ready == json.loads(json.dumps(ready, allow_nan=False))
+    assert ready == {
+        "nan": [None] * 4,
+        "numpy": [0.5, 3, True, 7],
+        "arrays": {"inside": [[1.0, None], [None, 2.0]]},
+        "plain": ["text", 1, 2.5, None, False],
+        "4": "a label",
+    }

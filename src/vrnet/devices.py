@@ -1,11 +1,12 @@
 """Devices, threads, streams and CUDA graphs: the only place that knows them."""
 
+import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
+from itertools import chain
 from threading import Lock, current_thread, main_thread
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,38 +14,81 @@ from torch import Tensor, nn
 from vrnet.errors import BadInput
 
 ONE_THREAD_UP_TO_VOXELS = 256 * 256
-WARM_UP = 3
+WARM_UP_CALLS = 3
+"""Before a CUDA graph is recorded."""
+CPU = torch.device("cpu")
+CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 Stream = torch.cuda.Stream
-T = TypeVar("T")
-LAYOUTS = {2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def find_device(name: str) -> torch.device:
+    """The device of a name; `auto` is CUDA where there is one."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise BadInput(f'there is no device "{name}": choose auto, cpu or cuda')
+    if name == "cuda" and not has_cuda():
+        raise BadInput("PyTorch finds no CUDA device here: choose --device cpu, or auto")
+    return torch.device("cuda" if name != "cpu" and has_cuda() else "cpu")
+
+
+def has_cuda() -> bool:
+    return torch.cuda.is_available()
+
+
+def check_gpus(count: int) -> None:
+    """BadInput unless there are so many GPUs."""
+    if count > torch.cuda.device_count():
+        raise BadInput(f"there are {torch.cuda.device_count()} GPUs here, not {count}: choose fewer --devices")
+
+
+def describe_device(device: torch.device) -> str:
+    """The name of a GPU; of a CPU, its architecture and how many threads PyTorch uses."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes free on a GPU; elsewhere without limit."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else float("inf")
 
 
 class ModelOnDevices:
-    """A model kept for reuse: each device that asks gets one copy, and none is ever moved under another's feet."""
+    """A model kept for reuse. It is never moved: each other device that asks gets one copy, which all threads share."""
 
     def __init__(self, model: nn.Module) -> None:
-        home = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._copies = {home: model}
-        self._home, self._lock = model, Lock()
+        first = next(chain(model.parameters(), model.buffers()), None)
+        self._home = CPU if first is None else first.device
+        self._copies = {self._home: model}
+        self._lock = Lock()
 
     def on(self, device: torch.device) -> nn.Module:
-        """The copy on a device; all who ask share it."""
+        """The model on a device."""
+        place = with_index(device)
         with self._lock:
-            if device not in self._copies:
-                self._copies[device] = deepcopy(self._home).to(device)
-            return self._copies[device]
+            if place not in self._copies:
+                self._copies[place] = deepcopy(self._copies[self._home]).to(place)
+            return self._copies[place]
+
+    def __reduce__(self) -> tuple[type["ModelOnDevices"], tuple[nn.Module]]:
+        """Pickling keeps the model itself, and no copies."""
+        return ModelOnDevices, (self._copies[self._home],)
+
+
+def with_index(device: torch.device) -> torch.device:
+    """The device by its full name: "cuda" is the current GPU, such as "cuda:0"."""
+    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
 
 
 def channels_last(model: nn.Module, d: int) -> nn.Module:
     """The model with channels last in memory, which GPUs convolve faster, and some CPUs in 2D."""
-    return model.to(memory_format=LAYOUTS[d])  # type: ignore[call-overload]
+    return model.to(memory_format=CHANNELS_LAST[d])  # type: ignore[call-overload]
 
 
 def record_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:
-    """The same function of tensors shaped as the examples, to be called on the current stream.
+    """A function of tensors shaped as the examples, as one CUDA graph, to be called on the current stream.
 
-    It must have run a few times before, on this stream, so that all it keeps is there. What it returns is overwritten
-    by the next call."""
+    The function must have run a few times before, on this stream, so that all it keeps is there. What it returns is
+    overwritten by the next call."""
     inputs = [example.clone() for example in examples]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
@@ -60,11 +104,11 @@ def record_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable
 
 
 def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callable[..., Tensor]:
-    """The same, warmed up: for functions that change nothing, such as a network in use."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    """A function that changes nothing, such as a network in use, warmed up and recorded as `record_graph` does."""
+    stream = Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP_CALLS):
             function(*examples)
         replay = record_graph(function, *examples)
     torch.cuda.current_stream().wait_stream(stream)
@@ -73,7 +117,7 @@ def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callabl
 
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[Stream | None]:
-    """A stream of its own on a GPU, since what is recorded must not run on the default one; none elsewhere."""
+    """Work on a new stream of a GPU, since graphs are not recorded on the default one; elsewhere there is none."""
     if device.type != "cuda":
         yield None
         return
@@ -83,22 +127,37 @@ def own_stream(device: torch.device) -> Iterator[Stream | None]:
         yield stream
 
 
-def find_device(name: str) -> torch.device:
-    """The device of that name; `auto` is CUDA where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise BadInput(f'there is no device "{name}": choose auto, cpu or cuda')
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BadInput("PyTorch finds no CUDA device here: choose --device cpu, or auto")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+def on_stream(stream: Stream | None) -> AbstractContextManager[object]:
+    """Work on a stream, if there is one."""
+    return torch.cuda.stream(stream)
+
+
+def hand_over(tensors: tuple[Tensor, ...], source: Stream | None, target: Stream | None) -> None:
+    """Make tensors that one stream computes safe to use on another."""
+    if source is None or target is None:
+        return
+    target.wait_stream(source)
+    for tensor in tensors:
+        tensor.record_stream(target)
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for all that was asked of a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def in_main_thread() -> bool:
+    """Whether this is the thread of Python that may handle signals and set how many threads PyTorch uses."""
+    return current_thread() is main_thread()
 
 
 def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
-    """function of each, in their order, by as many threads as PyTorch would give to one.
+    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
 
-    They need not wait for each other within each convolution: ten slices of 160x160 take two threads 2.8 s, instead of
-    6.6 s, where another process keeps one of two cores busy."""
+    Threads that work on different numbers need not wait for each other within each convolution."""
     threads = torch.get_num_threads()
-    workers = min(threads, len(numbers)) if current_thread() is main_thread() else 1
+    workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers == 1:
         yield from map(function, numbers)
         return
@@ -114,22 +173,16 @@ def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
 def few_threads(voxels: int) -> AbstractContextManager[None]:
     """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more.
 
-    PyTorch counts threads for the whole process, so only the main thread of Python may change it."""
-    return use_threads(1) if voxels <= ONE_THREAD_UP_TO_VOXELS and current_thread() is main_thread() else nullcontext()
+    PyTorch counts threads for the whole process, so only the main thread of Python may change their number."""
+    return use_threads(1) if voxels <= ONE_THREAD_UP_TO_VOXELS and in_main_thread() else nullcontext()
 
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """PyTorch's threads, and those of the threads that start meanwhile."""
+    """Let PyTorch use so many threads, also in threads of Python that start meanwhile."""
     threads = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def synchronise(device: torch.device) -> None:
-    """Wait for all that was asked of a GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

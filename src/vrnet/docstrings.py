@@ -1,4 +1,4 @@
-"""What the docstrings below the fields of a dataclass say: the help of commands and the lists of parameters."""
+"""The docstrings below the fields of a dataclass: they are the help of commands and of parameters."""
 
 import ast
 import inspect
@@ -7,9 +7,9 @@ from textwrap import dedent
 
 
 @cache
-def field_docstrings(kind: type) -> dict[str, str]:
+def field_docstrings(cls: type) -> dict[str, str]:
     """{field: the docstring below it}, on one line each."""
-    (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
+    (definition,) = ast.parse(dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for line, below in zip(definition.body, definition.body[1:], strict=False):
@@ -19,4 +19,5 @@ def field_docstrings(kind: type) -> dict[str, str]:
 
 
 def is_text(line: ast.stmt) -> bool:
+    """Whether a line of code is nothing but a string."""
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)

@@ -1,13 +1,15 @@
-"""What made a result: the version, the commit where there is one, torch and the device."""
+"""What made a result: the versions of vrnet and torch, the commit where there is one, and the device."""
 
-import platform
 import subprocess
 from functools import cache
 from pathlib import Path
 
 import torch
 
+from vrnet.devices import describe_device
+
 __version__ = "0.2.0.dev0"
+GIT_TIMEOUT_SECONDS = 10
 
 
 @cache
@@ -17,23 +19,27 @@ def commit() -> str | None:
     if not (folder / ".git").exists():
         return None
     try:
-        found, changed = (
-            subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True, timeout=10).stdout
-            for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        head, changes = (
+            git(folder, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.strip() + ("+" if changed.strip() else "")
+    return head + ("+" if changes else "")
+
+
+def git(folder: Path, *words: str) -> str:
+    """What a git command prints."""
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=GIT_TIMEOUT_SECONDS
+    ).stdout.strip()
 
 
 def versions() -> dict[str, str | None]:
-    """What a run, a result or a card records of the code that made it."""
-    python = platform.python_version()
-    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__), "python": python}
+    """The code that made a result."""
+    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
 
 
-def hardware(device: torch.device) -> str:
-    """The name of a GPU, or the kind of processor and the number of threads."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+def provenance(device: torch.device) -> dict[str, str | None]:
+    """What a run, a result or a card records of what made it."""
+    return {**versions(), "device": describe_device(device)}

@@ -12,10 +12,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.data.making import heart, random_sample, write_acdc, write_splits
+from tests.data.conftest import heart, random_sample, write_acdc, write_splits
 from tests.models import trained
 from vrnet import Grid, Image, cli, write_image
-from vrnet.evaluation.cohort import quick
+from vrnet.evaluation.cohort import build_for_shape
 from vrnet.methods.weights import load_weights
 from vrnet.phantom import phantom
 from vrnet.training.settings import PRESETS
@@ -219,7 +219,7 @@ def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_pat
 def test_a_model_that_starts_from_noise_is_not_recorded_on_a_gpu():
     """The CPU draws the noise, and what it does is no part of a recording."""
     model = trained("R-L1-1x1-noise-w2").build(2)
-    assert quick(model, random_sample("a", 0), torch.device("cuda")) is model
+    assert build_for_shape(model, random_sample("a", 0), torch.device("cuda")) is model
 
 
 def test_pairs_without_labels_are_trained_on_by_the_loss_alone(vrnet, hearts, tmp_path):

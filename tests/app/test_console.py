@@ -3,7 +3,7 @@ from rich.console import Console
 
 from vrnet.app import console
 from vrnet.app.console import best_score, how_it_goes, metrics_table, say, silence, stages, summary_table, training_bar
-from vrnet.training.fit import TrainingStatus
+from vrnet.training.loop import TrainingStatus
 
 METRICS = {
     "method": "TV-L1",

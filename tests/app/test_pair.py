@@ -10,7 +10,7 @@ from tests.evaluation.test_cohort import pairs_of
 from tests.models import card, saved, trained
 from vrnet import BadInput, Image, Trained, demo, load_method, parse, write_image
 from vrnet.app.pair import Case, outcome, point_error, read_case, run, transform_of
-from vrnet.evaluation.cohort import run_cohort
+from vrnet.evaluation.cohort import evaluate_split
 from vrnet.files import write_json
 from vrnet.images.points import Points
 from vrnet.methods.learned import learned
@@ -161,12 +161,12 @@ def test_a_trained_model_is_measured_on_a_cohort(root, tmp_path):  # noqa: F811
             parameter.data.fill_(20.0)
     near = Trained(card("R-L2-1x1-zeros-w2"), model, "near.safetensors")
     found, nothing = (
-        run_cohort(quiet, method, pairs_of(root), tmp_path / str(method)) for method in (near, parse("identity"))
+        evaluate_split(quiet, method, pairs_of(root), tmp_path / str(method)) for method in (near, parse("identity"))
     )
     assert (found["method"], found["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
     assert nothing["weights"] is None
     for column in ("dice_mean", "hd_mean"):
         assert found["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
     with pytest.raises(BadInput, match="3D model"):
-        run_cohort(quiet, trained(d=3), pairs_of(root), tmp_path / "out")
+        evaluate_split(quiet, trained(d=3), pairs_of(root), tmp_path / "out")
     assert not (tmp_path / "out").exists()

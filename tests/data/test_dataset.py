@@ -4,9 +4,9 @@ import sys
 import numpy as np
 import pytest
 
-from tests.data.making import write
+from tests.data.conftest import write
 from vrnet import BadInput
-from vrnet.data.dataset import DATASETS, dataset
+from vrnet.data.dataset import DATASETS, find_dataset
 
 LOADED = """
 import sys, pkgutil, importlib, vrnet.data
@@ -20,9 +20,9 @@ def test_each_name_builds_a_data_set_of_that_name(tmp_path):
     write(tmp_path / "a.nii.gz", np.arange(4096).reshape(16, 16, 16), np.eye(4))
     (tmp_path / "pairs.csv").write_text("fixed,moving\na.nii.gz,a.nii.gz\n")
     roots = {"folder": tmp_path, "file": tmp_path / "pairs.csv", None: None}
-    for name, (about, reads, _) in DATASETS.items():
-        assert dataset(name, roots[reads]).name == name
-        assert about
+    for name, (summary, reads, _) in DATASETS.items():
+        assert find_dataset(name, roots[reads]).name == name
+        assert summary
 
 
 def test_what_cannot_be_built_says_what_to_do(tmp_path):
@@ -40,7 +40,7 @@ def test_what_cannot_be_built_says_what_to_do(tmp_path):
         ("phantom3d", None, tmp_path / "pairs.csv", "takes no file of splits"),
     ):
         with pytest.raises(BadInput, match=message):
-            dataset(name, root, split_file)
+            find_dataset(name, root, split_file)
 
 
 def test_importing_the_data_sets_loads_no_reader_of_images():
@@ -51,7 +51,7 @@ def test_importing_the_data_sets_loads_no_reader_of_images():
 @pytest.mark.parametrize(("name", "d"), [("acdc", 2), ("acdc3d", 3), ("ukbb", 2), ("cmr3d", 3), ("hippocampus", 3)])
 def test_another_file_of_splits_takes_the_place_of_the_folder_s(tmp_path, name, d):
     (tmp_path / "mine.csv").write_text("subject,split\na,fold1\nb,fold2\n")
-    data = dataset(name, tmp_path, tmp_path / "mine.csv")
+    data = find_dataset(name, tmp_path, tmp_path / "mine.csv")
     assert data.subjects("fold2") == ["b"]
     with pytest.raises(BadInput, match=r"there is no .*split\.csv"):
-        dataset(name, tmp_path).subjects("fold2")
+        find_dataset(name, tmp_path).subjects("fold2")

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.making import write, write_splits
+from tests.data.conftest import write, write_splits
 from vrnet import BadInput
 from vrnet.data.hippocampus import Hippocampus
 

@@ -1,33 +1,19 @@
 import gzip
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.data.making import Toy, assert_same, heart, write, write_acdc, write_splits
+from tests.data.conftest import Toy, assert_same, heart, write, write_acdc, write_splits
 from vrnet import BadInput
-from vrnet.data import stored
 from vrnet.data.acdc import ACDC
-from vrnet.data.prepared import prepared
-
-
-@pytest.fixture
-def toy(tmp_path):
-    """Three subjects; nothing made so far."""
-    (tmp_path / "toy").mkdir()
-    for number in range(3):
-        (tmp_path / "toy" / f"s{number}.txt").write_text(str(number))
-    Toy.made.clear()
-    return Toy(tmp_path / "toy")
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
+from vrnet.data.prepared import prepare_split
+from vrnet.data.store import load_sample
 
 
 def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):
-    first, again = (prepared(toy, "train", "evaluation", cache) for _ in range(2))
+    first, again = (prepare_split(toy, "train", "evaluation", cache) for _ in range(2))
     assert Toy.made == ["s0", "s1", "s2"]
     assert [sample.name for sample in first.samples] == Toy.made
     for a, b in zip(first.samples, again.samples, strict=True):
@@ -42,14 +28,14 @@ def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):
 
 
 def test_what_changed_is_made_anew(toy, cache):
-    prepared(toy, "train", "training", cache)
-    (toy.root / "s1.txt").write_text("7")
-    changed = prepared(toy, "train", "training", cache)
+    prepare_split(toy, "train", "training", cache)
+    (toy.root / "s1.txt").write_text("17")
+    changed = prepare_split(toy, "train", "training", cache)
     assert Toy.made == ["s0", "s1", "s2", "s1"]
-    assert_same(changed.samples[1], prepared(toy, "train", "training", cache.with_name("new")).samples[1])
+    assert_same(changed.samples[1], prepare_split(toy, "train", "training", cache.with_name("new")).samples[1])
     Toy.made.clear()
-    prepared(replace(toy, shift=1), "train", "training", cache)
-    prepared(toy, "train", "evaluation", cache)
+    prepare_split(replace(toy, shift=1), "train", "training", cache)
+    prepare_split(toy, "train", "evaluation", cache)
     assert len(Toy.made) == 6
 
 
@@ -59,14 +45,14 @@ def test_an_interrupted_run_goes_on_where_it_stopped(toy, cache):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepared(toy, "train", "training", cache, progress=interrupt)
-    prepared(toy, "train", "training", cache)
+        prepare_split(toy, "train", "training", cache, progress=interrupt)
+    prepare_split(toy, "train", "training", cache)
     assert Toy.made == ["s0", "s1", "s2"]
 
 
 @pytest.mark.parametrize("harm", ["cut", "garbled", "empty", "wrong"])
 def test_a_damaged_file_is_made_again(toy, cache, harm):
-    whole = prepared(toy, "train", "training", cache)
+    first = prepare_split(toy, "train", "training", cache).samples[1]
     path = next((cache / "toy").glob("s1-*"))
     data = path.read_bytes()
     half = len(data) // 2
@@ -75,32 +61,49 @@ def test_a_damaged_file_is_made_again(toy, cache, harm):
         np.savez(path, fixed=np.zeros((1, 1, 4, 4), np.float32))
     else:
         path.write_bytes(ways[harm])
-    again = prepared(toy, "train", "training", cache)
+    again = prepare_split(toy, "train", "training", cache)
+    assert_same(again.samples[1], first)
     assert Toy.made == ["s0", "s1", "s2", "s1"]
-    assert_same(again.samples[1], whole.samples[1])
-    assert_same(stored.load(path), whole.samples[1])
+    assert_same(load_sample(path), first)
+
+
+def test_opening_a_split_again_opens_no_file(toy, cache, monkeypatch):
+    """Neither the sources nor the samples: only names, sizes and times are looked at."""
+    prepare_split(toy, "train", "training", cache)
+    monkeypatch.setattr("vrnet.data.prepared.load_sample", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr(Path, "open", lambda path, *_: pytest.fail(f"{path} was opened"))
+    again = prepare_split(toy, "train", "training", cache)
+    assert (again.names, len(again.samples), len(Toy.made)) == (["s0", "s1", "s2"], 3, 3)
+
+
+def test_samples_are_read_one_by_one_and_not_held(toy, cache):
+    split = prepare_split(toy, "train", "training", cache)
+    assert split.samples[0] is not split.samples[0]
+    kept = split.load()
+    assert kept.samples[0] is kept.samples[0]
+    assert kept.names == split.names == ["s0", "s1", "s2"]
 
 
 def test_progress_runs_to_one(toy, cache):
     heard = []
-    prepared(toy, "train", "training", cache, progress=heard.append)
+    prepare_split(toy, "train", "training", cache, progress=heard.append)
     assert heard == pytest.approx([1 / 3, 2 / 3, 1])
 
 
 def test_without_a_cache_named_it_is_the_desktop_s(toy, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    prepared(toy, "train", "training")
+    prepare_split(toy, "train", "training")
     assert len(list((tmp_path / "xdg" / "vrnet" / "toy").glob("*.npz"))) == 3
 
 
 def test_a_cache_that_cannot_be_written_is_no_subject_s_fault(toy, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"^cannot write to"):
-        prepared(toy, "train", "training", tmp_path / "file")
+        prepare_split(toy, "train", "training", tmp_path / "file")
     assert Toy.made == []
 
 
-def broken_acdc(folder):
+def write_broken_acdc(folder):
     """Ten patients: each of the first nine is broken in another way, the last is whole."""
     images, labels = heart(3)
     names = [f"patient{number:03d}" for number in range(1, 11)]
@@ -141,7 +144,7 @@ REASONS = {
 
 def test_all_that_is_broken_is_named_at_once(tmp_path, cache):
     with pytest.raises(BadInput) as error:
-        prepared(ACDC(broken_acdc(tmp_path)), "train", "evaluation", cache)
+        prepare_split(ACDC(write_broken_acdc(tmp_path)), "train", "evaluation", cache)
     head, *lines, way = str(error.value).split("\n")
     assert head == "9 of 10 subjects of acdc cannot be used:"
     assert way == "mend them, or go on without them: --skip-broken"
@@ -152,17 +155,18 @@ def test_all_that_is_broken_is_named_at_once(tmp_path, cache):
 
 def test_to_be_trained_on_the_same_are_broken_but_those_whose_labels_show_too_little(tmp_path, cache):
     said = []
-    found = prepared(ACDC(broken_acdc(tmp_path)), "train", "training", cache, skip_broken=True, say=said.append)
-    assert [sample.name for sample in found.samples] == ["patient008", "patient010"]
+    data = ACDC(write_broken_acdc(tmp_path))
+    found = prepare_split(data, "train", "training", cache, skip_broken=True, say=said.append)
+    assert found.names == [sample.name for sample in found.samples] == ["patient008", "patient010"]
     assert [line.split(":")[0] for line in said] == [f"left out patient{number:03d}" for number in (*range(1, 8), 9)]
 
 
 def test_what_is_whole_stays_in_the_cache_while_the_broken_are_mended(toy, cache):
     (toy.root / "s1.txt").write_text("rubbish")
     with pytest.raises(BadInput, match=r"1 of 3 .*\n  s1: s1.txt holds rubbish"):
-        prepared(toy, "train", "training", cache)
+        prepare_split(toy, "train", "training", cache)
     (toy.root / "s1.txt").write_text("1")
-    prepared(toy, "train", "training", cache)
+    prepare_split(toy, "train", "training", cache)
     assert Toy.made == ["s0", "s1", "s2", "s1"]
 
 
@@ -170,4 +174,4 @@ def test_with_nobody_left_there_is_nothing_to_go_on_with(toy, cache):
     for path in toy.root.iterdir():
         path.write_text("rubbish")
     with pytest.raises(BadInput, match=r"3 of 3 subjects of toy(.|\n)*s2.*\nmend them; or is this the wrong folder\?$"):
-        prepared(toy, "train", "training", cache, skip_broken=True)
+        prepare_split(toy, "train", "training", cache, skip_broken=True)

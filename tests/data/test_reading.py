@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from tests.data.making import write
+from tests.data.conftest import write
 from vrnet import BadInput
 from vrnet.data.reading import read_frames, read_labels, read_phases, read_shown
 

@@ -1,4 +1,4 @@
-"""Masks to measure, and the same for SimpleITK."""
+"""Masks to measure, as arrays and as images of SimpleITK."""
 
 import numpy as np
 import SimpleITK as sitk

@@ -27,7 +27,7 @@ def test_the_mean_absolute_error_agrees_with_torch(d, random):
 
 
 def test_unsigned_images_are_subtracted_as_numbers():
-    """In their own type 1 − 3 would be 254."""
+    """1 − 3 is −2, and not 254 as in the type of the images."""
     a, b = np.array([[1, 5]], np.uint8), np.array([[3, 1]], np.uint8)
     assert mean_absolute_error(a, b) == 3
     assert_allclose(normalised_cross_correlation(a, b), -1)
@@ -147,7 +147,7 @@ def test_slices_that_share_no_mask_give_no_distance():
 
 @pytest.mark.parametrize("axis", range(3))
 def test_a_slice_stored_as_a_volume_has_the_contour_of_the_slice(axis):
-    """Even if the voxels are longer in the plane than across it."""
+    """This holds even if the voxels are longer in the plane than across it."""
     a, b = blobs(SHAPES[2], 0), blobs(SHAPES[2], 10)
     volumes = [np.expand_dims(mask, axis) for mask in (a, b)]
     spacing = list(SPACING[2])
@@ -214,7 +214,7 @@ def test_labels_may_be_any_integers(dtype):
 
 
 def test_labels_of_two_types_are_compared_as_integers():
-    """As floating point numbers 2⁶³ and 2⁶³ + 1 would be one."""
+    """2⁶³ and 2⁶³ + 1 are one floating-point number, but two labels."""
     a, b = np.array([[2**63, 2**63 + 1, 1]], np.uint64), np.array([[-1, 1, 1]], np.int64)
     found = by_label(dice, a, b, [-1, 1, 2**63, 2**63 + 1])
     assert_allclose(list(found.values()), [0, 2 / 3, 0, 0])

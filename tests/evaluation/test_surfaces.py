@@ -11,12 +11,12 @@ from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
 from vrnet.evaluation.surfaces import (
     SurfaceDistances,
-    distances,
-    filled,
+    fill_holes,
+    nearest_distances,
     outer_contours,
-    points,
     surface,
     surface_distances,
+    voxel_positions,
 )
 
 MEASURES = ("hausdorff", "hausdorff95", "mean")
@@ -46,13 +46,13 @@ def test_a_mask_that_fills_the_image_has_its_surface_at_the_border(d):
 
 def test_holes_are_filled_slice_by_slice_as_by_scipy():
     slices = np.random.default_rng(0).random((5, 24, 20)) < 0.6
-    assert_array_equal(filled(slices), [ndimage.binary_fill_holes(mask) for mask in slices])
+    assert_array_equal(fill_holes(slices), [ndimage.binary_fill_holes(mask) for mask in slices])
 
 
 def test_a_bay_that_the_border_of_the_image_closes_is_no_hole():
     bay = np.zeros((1, 6, 6), bool)
     bay[0, :4, [1, 4]] = bay[0, 3, 1:5] = True
-    assert_array_equal(filled(bay), bay)
+    assert_array_equal(fill_holes(bay), bay)
 
 
 def test_outer_contours_are_those_of_each_slice_for_itself():
@@ -97,7 +97,7 @@ def test_a_line_and_its_first_voxel_by_hand():
 
 
 def test_two_hooks_by_hand():
-    """Of the L of 3 voxels one lies 3 mm off the bar, of the bar of 4 voxels one lies 2 · 2 mm off the L."""
+    """One of the 3 voxels of the L lies 3 mm off the bar; one of the 4 voxels of the bar lies 2 · 2 mm off the L."""
     hook, bar = np.zeros((2, 4, 6), bool)
     hook[0, :2] = hook[1, 0] = bar[0, :4] = True
     found = surface_distances(hook, bar, (3.0, 2.0))
@@ -151,7 +151,7 @@ def test_a_box_moved_by_k_lies_k_times_the_spacing_away(d):
 
 
 def test_a_ball_inside_a_ball_lies_as_far_as_the_radii_differ():
-    """In millimetres, to within a voxel's diagonal, whatever the shape of the voxels."""
+    """The distance is in millimetres, to within a voxel's diagonal, whatever the shape of the voxels."""
     spacing, shape = (1.0, 0.5, 2.0), (70, 140, 35)
     x = (np.indices(shape) - np.array(shape).reshape(3, 1, 1, 1) // 2) * np.reshape(spacing, (3, 1, 1, 1))
     radius = np.linalg.norm(x, axis=0)
@@ -182,10 +182,10 @@ def test_a_slice_stored_as_a_volume_lies_as_far_as_the_slice(axis):
 def test_points_are_in_millimetres_along_their_own_axes():
     mask = np.zeros((3, 4), bool)
     mask[1, 2] = mask[2, 3] = True
-    assert_allclose(points(mask, (10.0, 0.1)), [[10, 0.2], [20, 0.3]])
+    assert_allclose(voxel_positions(mask, (10.0, 0.1)), [[10, 0.2], [20, 0.3]])
 
 
 def test_distances_of_points_agree_with_a_brute_force_search(d, random):
     A, B = random(30, d).numpy(), random(20, d).numpy()
-    for found, true in zip(distances(A, B), brute_force_distances(A, B), strict=True):
+    for found, true in zip(nearest_distances(A, B), brute_force_distances(A, B), strict=True):
         assert_allclose(found, true)

@@ -26,20 +26,21 @@ def turn(d, *angles):
     return Rotation.from_euler("zyx", angles if d == 3 else (angles[0], 0, 0)).as_matrix()[:d, :d]
 
 
-def place_image(shape, spacing, origin, direction):
+def make_grid(shape, spacing, origin, direction):
+    """A grid whose direction is a matrix."""
     return Grid(shape, tuple(spacing), tuple(origin), tuple(np.ravel(direction).tolist()))
 
 
 @pytest.fixture(params=POSES)
 def grid(d, request):
     """A grid with a different spacing along each axis, posed in the world in several ways."""
-    return place_image(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES[request.param](d))
+    return make_grid(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES[request.param](d))
 
 
 @pytest.fixture
 def oblique(d):
     """The grid of one pose, where the others show nothing more."""
-    return place_image(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES["oblique and flipped"](d))
+    return make_grid(SHAPES[d], (1.3, 0.7, 2.5)[:d], (10.0, -20.0, 5.0)[:d], POSES["oblique and flipped"](d))
 
 
 def indices(shape):
@@ -47,14 +48,14 @@ def indices(shape):
     return np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1).reshape(-1, len(shape)).astype(float)
 
 
-def around(grid):
-    """A grid of another size, spacing and pose that covers the middle of this one and more along one axis."""
+def overlapping_grid(grid):
+    """A grid of another size, spacing and pose that covers the middle of the given one, and more along one axis."""
     d = len(grid.shape)
     spacing, direction = np.array((0.9, 1.1, 1.7)[:d]), turn(d, -0.4, 0.2, 0.1)
     extent = np.multiply(grid.shape, grid.spacing)
     shape = np.ceil([1.5, 0.7, 0.7][:d] * np.full(d, extent.max()) / spacing).astype(int)
     centre = grid.points((np.array([grid.shape]) - 1) / 2)[0]
-    return place_image(tuple(shape.tolist()), spacing, centre - direction @ (spacing * (shape - 1)) / 2, direction)
+    return make_grid(tuple(shape.tolist()), spacing, centre - direction @ (spacing * (shape - 1)) / 2, direction)
 
 
 def smooth(shape, sigma, seed=0):
@@ -64,6 +65,7 @@ def smooth(shape, sigma, seed=0):
 
 
 def picture(grid, sigma=2.0, seed=7):
+    """A random smooth image from 0 to 1 on a grid."""
     return Image(smooth(grid.shape, sigma, seed).astype(np.float32), grid, "picture")
 
 
@@ -77,11 +79,12 @@ def motion(shape, amplitude=3.0, sigma=4.0):
     return amplitude * np.stack([smooth(shape, sigma, seed) - 0.5 for seed in range(1, len(shape) + 1)])
 
 
-def moved(grid, **options):
+def smooth_transform(grid, **options):
+    """A transform that moves the voxels of a grid as `motion` does."""
     return Transform.from_voxels(motion(grid.shape, **options), grid)
 
 
-def finer(grid, factor=2):
-    """The same extent with more voxels."""
+def refine(grid, factor=2):
+    """A grid of the same extent with more voxels."""
     shape = tuple((n - 1) * factor + 1 for n in grid.shape)
     return replace(grid, shape=shape, spacing=tuple(h / factor for h in grid.spacing))

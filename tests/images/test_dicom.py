@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from tests.images.conftest import POSES, place_image
+from tests.images.conftest import POSES, make_grid
 from tests.images.test_io import series
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.io import read_image
 
-GRID = place_image((12, 10, 6), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique"](3))
+GRID = make_grid((12, 10, 6), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique"](3))
 VOXELS = np.arange(720, dtype=np.uint16).reshape(GRID.shape)
 
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
-from tests.images.conftest import indices, place_image, turn
+from tests.images.conftest import indices, make_grid, turn
 from vrnet.images.grid import Grid
 from vrnet.images.io import to_sitk
 
@@ -36,7 +36,7 @@ def test_the_plain_grid_only_scales(d):
 def test_the_backward_axes_are_those_nibabel_would_flip(grid):
     d, affine = len(grid.shape), np.eye(4)
     for signs in product([1.0, -1.0], repeat=d):
-        posed = place_image(grid.shape, grid.spacing, grid.origin, grid.axes * signs)
+        posed = make_grid(grid.shape, grid.spacing, grid.origin, grid.axes * signs)
         affine[:d, :d] = posed.to_world
         flips = nibabel.io_orientation(affine)[:d, 1]
         assert posed.backward == tuple(np.flatnonzero(flips < 0).tolist())
@@ -66,7 +66,7 @@ def test_a_grid_does_not_match_one_that_differs_anywhere(grid, part):
 def test_a_grid_read_backwards_has_the_same_voxels_at_other_indices(grid):
     last = grid.points(np.array([[grid.shape[0] - 1] + [0] * (len(grid.shape) - 1)], float))[0]
     flip = np.diag([-1.0] + [1.0] * (len(grid.shape) - 1))
-    backwards = place_image(grid.shape, grid.spacing, last, grid.axes @ flip)
+    backwards = make_grid(grid.shape, grid.spacing, last, grid.axes @ flip)
     assert_allclose(np.sort(backwards.points(indices(grid.shape)), 0), np.sort(grid.points(indices(grid.shape)), 0))
     assert not grid.matches(backwards)
 
@@ -85,16 +85,16 @@ def test_grids_overlap_while_they_are_less_than_their_extent_apart(grid, shift, 
 def test_a_small_grid_anywhere_inside_a_large_one_overlaps_it(d):
     large = Grid.plain((256,) * d, (1.0,) * d)
     for place in (10.0, 40.0, 113.0):
-        small = place_image((6,) * d, (1.0,) * d, (place,) * d, turn(d, 0.3, 0.2, 0.1))
+        small = make_grid((6,) * d, (1.0,) * d, (place,) * d, turn(d, 0.3, 0.2, 0.1))
         assert large.overlaps(small)
         assert small.overlaps(large)
 
 
 def test_overlap_minds_rotation_and_not_bounding_boxes():
     """A thin diagonal strip passes a square beside the corner of its bounding box."""
-    strip = place_image((100, 4), (1.0, 1.0), (0.0, 0.0), turn(2, np.pi / 4))
-    assert not strip.overlaps(place_image((10, 10), (1.0, 1.0), (50.0, 5.0), np.eye(2)))
-    assert strip.overlaps(place_image((10, 10), (1.0, 1.0), (30.0, 30.0), np.eye(2)))
+    strip = make_grid((100, 4), (1.0, 1.0), (0.0, 0.0), turn(2, np.pi / 4))
+    assert not strip.overlaps(make_grid((10, 10), (1.0, 1.0), (50.0, 5.0), np.eye(2)))
+    assert strip.overlaps(make_grid((10, 10), (1.0, 1.0), (30.0, 30.0), np.eye(2)))
 
 
 @pytest.mark.parametrize(

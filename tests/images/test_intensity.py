@@ -4,7 +4,9 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
-from vrnet.images.intensity import rescale_each, rescale_jointly
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.intensity import rescale_each, rescale_images_jointly, rescale_jointly
 
 
 def test_both_images_go_through_one_line_that_ends_at_their_joint_percentiles(d, random):
@@ -37,3 +39,15 @@ def test_each_alone_ends_at_its_own_percentiles(random):
     for given, rescaled in zip((I0, I1), rescale_each(I0, I1), strict=True):
         low, high = np.percentile(given, (1, 99))
         assert_allclose(rescaled, np.clip((given.numpy() - low) / (high - low), 0, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "i4", "f4", ">f8"])
+def test_images_of_any_type_and_shape_are_scaled_jointly_where_they_are(dtype):
+    rng = np.random.default_rng(0)
+    images = [Image((900 * rng.random(s)).astype(dtype), Grid.plain(s, (1.5, 2.0)), str(s)) for s in ((8, 9), (5, 7))]
+    low, high = np.percentile(np.concatenate([image.array.ravel() for image in images]), (1, 99))
+    for image, rescaled in zip(images, rescale_images_jointly(*images), strict=True):
+        expected = np.clip((image.array.astype(float) - low) / (high - low), 0, 1)
+        assert_allclose(rescaled.array, expected, atol=1e-6)
+        assert rescaled.array.dtype == np.float32
+        assert (rescaled.grid, rescaled.name) == (image.grid, image.name)

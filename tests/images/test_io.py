@@ -9,11 +9,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image as Picture
 
 from tests.conftest import SHAPES
-from tests.images.conftest import POSES, picture, place_image
+from tests.images.conftest import POSES, make_grid, picture
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import WRITTEN, locale_kept, read_image, to_sitk, write_image
+from vrnet.images.io import IMAGE_SUFFIXES, keep_locale, read_image, to_sitk, write_image
 
 GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
 RAMP = np.arange(GRID.shape[0] * 80, dtype=np.float32).reshape(GRID.shape)
@@ -47,7 +47,7 @@ def nifti(path, array=RAMP, affine=None, **fields):
     return path
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_an_image_keeps_its_place_and_its_values_in_simpleitk(grid, random, tmp_path, suffix):
     array = random(*grid.shape).numpy()
     write_image(Image(array, grid), tmp_path / f"x{suffix}")
@@ -68,7 +68,7 @@ def test_an_image_keeps_its_place_and_its_values_in_nibabel(grid, random, tmp_pa
     assert_allclose(image.affine[:d, 3], to_ras @ grid.origin, atol=1e-5)
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_an_image_reads_as_it_was_written_in_every_format(grid, tmp_path, suffix):
     image = picture(grid)
     write_image(image, tmp_path / f"x{suffix}")
@@ -97,7 +97,7 @@ def test_an_image_by_nibabel_reads_as_nibabel_reads_it(oblique, tmp_path, kind):
     assert_allclose(read.grid.origin, to_lps @ theirs.affine[:d, 3], atol=1e-5)
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 @pytest.mark.parametrize(
     "dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q", ">i2", ">u8", "f4", "f8", ">f8"]
 )
@@ -126,7 +126,7 @@ def test_any_memory_layout_is_written_by_its_indices(d, random, tmp_path):
     assert_array_equal(read_image(tmp_path / "x.nii.gz").array, odd)
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_the_same_image_is_written_as_the_same_bytes(oblique, tmp_path, suffix, monkeypatch):
     files = [tmp_path / part / f"x{suffix}" for part in "ab"]
     for year, file in enumerate(files, start=30):
@@ -137,14 +137,14 @@ def test_the_same_image_is_written_as_the_same_bytes(oblique, tmp_path, suffix, 
 
 def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
     """A long-axis view is one oblique slice: no 2D image, or it would lose its pose."""
-    grid = place_image((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
-    for suffix in WRITTEN:
+    grid = make_grid((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
+    for suffix in IMAGE_SUFFIXES:
         write_image(picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}")
         same_place(read_image(tmp_path / f"x{suffix}").grid, grid)
 
 
 def series(folder, grid, array, uid="1.2.3"):
-    """A DICOM series, a file a slice, whose names say nothing of their order."""
+    """Write a DICOM series with one file per slice, whose names say nothing of their order."""
     folder.mkdir(exist_ok=True)
     image, writer = to_sitk(array, grid), sitk.ImageFileWriter()
     writer.KeepOriginalImageUIDOn()
@@ -158,13 +158,13 @@ def series(folder, grid, array, uid="1.2.3"):
         for tag, value in tags.items():
             part.SetMetaData(tag, value)
         writer.SetFileName(str(folder / f"{(7 * k) % 11:02d}-{uid}.dcm"))
-        with locale_kept():  # or every test after this one reads text as ASCII
+        with keep_locale():  # or every test after this one reads text as ASCII
             writer.Execute(part)
     return folder
 
 
 def test_a_dicom_series_reads_like_the_volume(tmp_path):
-    grid = place_image((12, 10, 6), (1.3, 0.7, 2.5), (10.0, -20.0, 5.0), POSES["oblique"](3))
+    grid = make_grid((12, 10, 6), (1.3, 0.7, 2.5), (10.0, -20.0, 5.0), POSES["oblique"](3))
     array = np.arange(720, dtype=np.int16).reshape(grid.shape)
     folder = series(tmp_path / "scan", grid, array)
     (folder / "notes.txt").write_text("not DICOM")
@@ -209,10 +209,10 @@ def test_a_colour_picture_is_refused(tmp_path, name):
 def test_a_volume_of_colours_or_of_vectors_is_refused(tmp_path, name):
     image = to_sitk(np.zeros((3, *GRID.shape), np.uint8), GRID, is_vector=True)
     sitk.WriteImage(image, str(tmp_path / name))
-    assert "3 values a voxel" in refusal(tmp_path / name)
+    assert "3 values per voxel" in refusal(tmp_path / name)
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_a_sequence_is_refused_and_one_frame_of_it_is_a_volume(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     for frames in (1, 3):
@@ -234,10 +234,10 @@ def test_a_zipped_image_beside_a_different_one_has_its_own_voxels(oblique, tmp_p
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.6, 0.95])
-@pytest.mark.parametrize("suffix", [*WRITTEN, ".raw.mha", ".png"])
+@pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".raw.mha", ".png"])
 def test_a_file_cut_short_is_refused(tmp_path, suffix, share, random):
     path = tmp_path / f"x{suffix}"
-    if suffix in WRITTEN:
+    if suffix in IMAGE_SUFFIXES:
         write_image(Image(random(*GRID.shape).numpy(), GRID), path)
     else:
         part = RAMP if suffix == ".raw.mha" else (50 * random(12, 10).abs()).numpy().astype(np.uint8)
@@ -247,7 +247,7 @@ def test_a_file_cut_short_is_refused(tmp_path, suffix, share, random):
     assert "cannot read" in refusal(path)
 
 
-@pytest.mark.parametrize("suffix", [*WRITTEN, ".png", ".unknown", ""])
+@pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".png", ".unknown", ""])
 def test_text_is_no_image_whatever_its_name(tmp_path, suffix):
     (tmp_path / f"x{suffix}").write_text("a letter, not an image\n" * 50)
     assert "cannot read" in refusal(tmp_path / f"x{suffix}")
@@ -318,7 +318,7 @@ def test_a_wrong_mha_header_is_refused(tmp_path, line, wrong, why):
     assert why in refusal(path)
 
 
-@pytest.mark.parametrize("suffix", WRITTEN)
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_an_image_whose_writing_fails_leaves_nothing_behind(tmp_path, suffix, monkeypatch):
     def disk_full(image, name, **_):
         open(name, "wb").write(b"half")  # noqa: PTH123, SIM115

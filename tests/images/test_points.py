@@ -27,13 +27,13 @@ def test_points_are_lps_and_ras_runs_the_other_way_along_x_and_y(write, space, s
 @pytest.mark.parametrize("space", ["LPS", "RAS"])
 def test_points_come_back_in_the_space_in_which_they_went(write, tmp_path, space):
     points = read_points(write(TABLE), space)
-    write_points(points.moved(points.lps + 0.25), tmp_path / "out.csv", space)
+    write_points(points.with_lps(points.lps + 0.25), tmp_path / "out.csv", space)
     assert_allclose(read_points(tmp_path / "out.csv", space).lps, points.lps + 0.25, atol=1e-6)
 
 
 def test_a_point_that_moves_to_the_left_moves_down_along_x_in_ras(write, tmp_path):
     points = read_points(write(TABLE), "RAS")
-    write_points(points.moved(points.lps + np.array([10, 0, 0])), tmp_path / "out.csv", "RAS")
+    write_points(points.with_lps(points.lps + np.array([10, 0, 0])), tmp_path / "out.csv", "RAS")
     assert (tmp_path / "out.csv").read_text().splitlines()[1] == "-8.500000,2.000000,3.000000"
 
 
@@ -41,7 +41,7 @@ def test_other_columns_and_the_order_of_all_are_kept(write, tmp_path):
     text = 'name,Z, y ,X,note\napex,3,2,1,"a, b"\nbase,6,5,4,é\n'
     points = read_points(write(text), "LPS")
     assert_allclose(points.lps, [[1, 2, 3], [4, 5, 6]])
-    write_points(points.moved(points.lps * 2), tmp_path / "out.csv", "LPS")
+    write_points(points.with_lps(points.lps * 2), tmp_path / "out.csv", "LPS")
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["name", "Z", " y ", "X", "note"]
@@ -76,10 +76,10 @@ def test_a_header_alone_is_no_points(write, tmp_path, header, d):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "give a CSV file with a header"),
-        ("\n\n", "give a CSV file with a header"),
+        ("", "has no columns x and y"),
+        ("\n\n", "has no columns x and y"),
         ("1,2,3\n4,5,6\n", "has no columns x and y"),
-        ("x;y;z\n1;2;3\n", "has no columns x and y"),
+        ("x;y;z\n1;2;3\n", "separated by semicolons: separate them by commas"),
         ("x,z\n1,2\n", "has no columns x and y"),
         ("x,y,x\n1,2,3\n", "has no columns x and y"),
         ("x,y,z,z\n1,2,3,4\n", "has no columns x and y"),
@@ -100,9 +100,11 @@ def test_a_table_that_is_not_of_points_is_refused_in_one_line(write, text, why):
 
 def test_what_is_no_text_or_not_there_is_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(bytes(range(256)))
-    for path in (tmp_path / "x.csv", tmp_path, tmp_path / "none.csv"):
-        with pytest.raises(BadInput, match="cannot read"):
+    for path in (tmp_path / "x.csv", tmp_path):
+        with pytest.raises(BadInput, match=r"cannot read .* a header x,y,z and one row per point"):
             read_points(path, "LPS")
+    with pytest.raises(BadInput, match=r"there is no .* a header x,y,z and one row per point"):
+        read_points(tmp_path / "none.csv", "LPS")
 
 
 def test_a_table_is_written_whole_or_not_at_all(write, tmp_path):
@@ -110,5 +112,5 @@ def test_a_table_is_written_whole_or_not_at_all(write, tmp_path):
     with pytest.raises(BadInput, match="cannot write"):
         write_points(points, tmp_path / "in.csv" / "out.csv", "LPS")
     with pytest.raises(ValueError, match="shorter"):
-        write_points(points.moved(points.lps[:1]), tmp_path / "out.csv", "LPS")
+        write_points(points.with_lps(points.lps[:1]), tmp_path / "out.csv", "LPS")
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from tests.conftest import SHAPES
-from tests.images.conftest import around, blobs, finer, indices, picture, place_image, turn
+from tests.images.conftest import blobs, indices, make_grid, overlapping_grid, picture, refine, turn
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import to_sitk
@@ -16,7 +16,7 @@ from vrnet.images.resample import place_labels, resample_image, resample_labels
 NUMBERS = ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i2", ">i8", ">u8"]
 
 
-def by_simpleitk(image, grid, method=sitk.sitkLinear):
+def sitk_resample(image, grid, method=sitk.sitkLinear):
     """On the grid by SimpleITK, NaN outside."""
     reference = to_sitk(np.zeros(grid.shape), grid)
     source = to_sitk(image.array.astype(np.float64), image.grid)
@@ -42,9 +42,9 @@ def test_on_its_own_grid_an_image_is_itself(grid):
 
 def test_by_its_header_an_image_goes_where_simpleitk_and_scipy_take_it(grid):
     """To a grid of finer voxels, so that nothing is smoothed."""
-    target = finer(grid, 4)
-    image = picture(around(grid))
-    found, theirs = resample_image(image, target).array, by_simpleitk(image, target)
+    target = refine(grid, 4)
+    image = picture(overlapping_grid(grid))
+    found, theirs = resample_image(image, target).array, sitk_resample(image, target)
     inside, index = within(target, image.grid)
     assert found.dtype == np.float32
     assert 0.3 < inside.mean() < 1
@@ -61,24 +61,24 @@ def test_outside_an_image_its_border_is_repeated(grid):
     assert_allclose(resample_image(image, wide).array, np.pad(image.array, margin, mode="edge"), atol=1e-6)
 
 
-def coarser(grid, factors):
-    """The same extent with fewer voxels along some axes."""
+def coarsen(grid, factors):
+    """A grid of the same extent with fewer voxels along some axes."""
     shape = tuple(int((n - 1) // f) + 1 for n, f in zip(grid.shape, factors, strict=True))
     return replace(grid, shape=shape, spacing=tuple(h * f for h, f in zip(grid.spacing, factors, strict=True)))
 
 
 def test_what_a_coarser_grid_cannot_hold_is_suppressed_not_aliased(d):
     """A checkerboard of single voxels is grey from afar; every third voxel of it is a checkerboard again."""
-    grid = place_image((37,) * d, (2.5, 3.0, 4.0)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
+    grid = make_grid((37,) * d, (2.5, 3.0, 4.0)[:d], (3.0, 2.0, 1.0)[:d], turn(d, 0.3, 0.2, 0.1))
     board = Image((indices(grid.shape).sum(1) % 2).reshape(grid.shape).astype(np.float32), grid)
-    target = coarser(grid, (3.0,) * d)
-    assert np.nanstd(by_simpleitk(board, target)) > 0.4
+    target = coarsen(grid, (3.0,) * d)
+    assert np.nanstd(sitk_resample(board, target)) > 0.4
     middle = resample_image(board, target).array[(slice(2, -2),) * d]
     assert_allclose(middle, 0.5, atol=0.02)
 
 
 def test_an_image_is_smoothed_along_the_axes_that_get_coarser_alone(d):
-    """Also where the grids number their axes differently: fine stripes survive along the others."""
+    """Fine stripes survive along the other axes, also where the grids number their axes differently."""
     grid = Grid.plain((33, 30, 27)[:d], (1.0,) * d)
     for axis in range(d):
         stripes = Image((indices(grid.shape)[:, axis] % 2).reshape(grid.shape).astype(np.float32), grid)
@@ -86,17 +86,17 @@ def test_an_image_is_smoothed_along_the_axes_that_get_coarser_alone(d):
         for coarse in range(d):
             factors = np.where((np.arange(d) + 1) % d == coarse, 4.0, 1.0)
             shape = tuple(int(grid.shape[(j + 1) % d] // factors[j]) for j in range(d))
-            found = resample_image(stripes, place_image(shape, factors.tolist(), (0.0,) * d, exchanged)).array
+            found = resample_image(stripes, make_grid(shape, factors.tolist(), (0.0,) * d, exchanged)).array
             middle = found[(slice(2, -2),) * d]
             assert np.ptp(middle) < 0.1 if coarse == axis else np.ptp(middle) == 1
 
 
 def test_smoothing_keeps_constants_and_what_is_smooth_already(grid):
-    target = coarser(grid, (2.0,) * len(grid.shape))
+    target = coarsen(grid, (2.0,) * len(grid.shape))
     assert_allclose(resample_image(Image(np.full(grid.shape, 7.5), grid), target).array, 7.5, atol=1e-4)
     ramp = Image(indices(grid.shape).sum(1).reshape(grid.shape), grid)
     inner = (slice(2, -2),) * len(grid.shape)
-    assert_allclose(resample_image(ramp, target).array[inner], by_simpleitk(ramp, target)[inner], atol=0.15)
+    assert_allclose(resample_image(ramp, target).array[inner], sitk_resample(ramp, target)[inner], atol=0.15)
 
 
 def test_an_image_of_few_slices_is_brought_to_a_coarser_grid(d):
@@ -105,8 +105,8 @@ def test_an_image_of_few_slices_is_brought_to_a_coarser_grid(d):
 
 
 def test_labels_go_to_the_voxels_where_simpleitk_takes_them(grid):
-    labels, target = blobs(around(grid)), finer(grid)
-    theirs = by_simpleitk(labels, target, sitk.sitkNearestNeighbor)
+    labels, target = blobs(overlapping_grid(grid)), refine(grid)
+    theirs = sitk_resample(labels, target, sitk.sitkNearestNeighbor)
     assert_array_equal(place_labels(labels, target).array, np.nan_to_num(theirs).astype(np.uint8))
 
 
@@ -134,8 +134,8 @@ def test_outside_a_label_map_it_is_0_even_if_the_map_holds_none(d, values, smoot
 
 def test_smooth_labels_are_those_of_greatest_weight_by_linear_interpolation(grid):
     """The weights of each label are its indicator, brought by SimpleITK."""
-    labels, target = blobs(around(grid)), finer(grid)
-    weights = np.stack([by_simpleitk(labels.with_array(labels.array == label), target) for label in range(4)])
+    labels, target = blobs(overlapping_grid(grid)), refine(grid)
+    weights = np.stack([sitk_resample(labels.with_array(labels.array == label), target) for label in range(4)])
     inside = np.isfinite(weights[0])
     first, second = np.sort(weights, axis=0)[:-3:-1]
     clear = inside & (first > second + 1e-6)
@@ -149,7 +149,7 @@ def test_smooth_labels_are_those_of_greatest_weight_by_linear_interpolation(grid
 def test_smooth_outlines_are_nearer_to_the_truth_than_the_nearest_voxel_s():
     """A disc drawn on coarse voxels and brought to fine ones."""
     grid = Grid.plain((24, 24), (1.0, 1.0))
-    fine = finer(grid, 8)
+    fine = refine(grid, 8)
 
     def disc(on):
         return (np.linalg.norm(on.points(indices(on.shape)) - [11.3, 11.8], axis=1) < 7).reshape(on.shape)

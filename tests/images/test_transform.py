@@ -8,12 +8,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from tests.conftest import SHAPES
-from tests.images.conftest import POSES, around, blobs, finer, indices, motion, moved, picture, place_image, turn
+from tests.images.conftest import (
+    POSES,
+    blobs,
+    indices,
+    make_grid,
+    motion,
+    overlapping_grid,
+    picture,
+    refine,
+    smooth_transform,
+    turn,
+)
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
-from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 from vrnet.registration.images import register_images
 
 
@@ -29,7 +40,7 @@ def as_simpleitk_reads(path):
     return sitk.DisplacementFieldTransform(sitk.ReadImage(str(path)))
 
 
-def resampled(moving, grid, transform, method=sitk.sitkLinear):
+def sitk_resample(moving, grid, transform, method=sitk.sitkLinear):
     """moving(transform(x)) on a grid by SimpleITK, 0 outside."""
     source = to_sitk(moving.array, moving.grid)
     return sitk.GetArrayFromImage(sitk.Resample(source, to_sitk(np.zeros(grid.shape), grid), transform, method)).T
@@ -61,20 +72,20 @@ def of_affine(A, grid):
 
 def test_apply_takes_moving_at_x_plus_u_by_the_equation(grid):
     """Computed by hand: voxel x of fixed, displaced by u voxels, in the world, in voxels of moving, by SciPy."""
-    moving, u = picture(around(grid)), motion(grid.shape)
+    moving, u = picture(overlapping_grid(grid)), motion(grid.shape)
     index = moving.grid.index(grid.points(indices(grid.shape) + u.reshape(len(u), -1).T))
     hand = ndimage.map_coordinates(moving.array, index.T, order=1, cval=np.nan).reshape(grid.shape)
     warped = Transform.from_voxels(u, grid).apply(moving)
     known = np.isfinite(hand)
     assert known.mean() > 0.3
     assert_allclose(warped.array[known], hand[known], atol=1e-5)
-    assert np.abs(warped.array - resampled(moving, grid, sitk.Transform()))[known].max() > 0.1  # it did move
+    assert np.abs(warped.array - sitk_resample(moving, grid, sitk.Transform()))[known].max() > 0.1  # it did move
     assert warped.grid == grid
     assert warped.array.dtype == np.float32
 
 
 def test_cubic_splines_are_those_of_scipy(oblique):
-    moving, transform = picture(around(oblique), 1.0), moved(oblique)
+    moving, transform = picture(overlapping_grid(oblique), 1.0), smooth_transform(oblique)
     index = moving.grid.index(transform.points(everywhere(oblique)))
     hand = ndimage.map_coordinates(moving.array, index.T, order=3, mode="mirror").reshape(oblique.shape)
     known = ((index > 3) & (index < np.array(moving.array.shape) - 4)).all(1).reshape(oblique.shape)
@@ -86,12 +97,12 @@ def test_outside_moving_is_its_least_value(oblique):
     moving = picture(oblique)
     moving = moving.with_array(moving.array - 3)
     wide = replace(oblique, shape=tuple(n + 5 for n in oblique.shape))
-    assert_allclose(moved(oblique).apply(moving, wide).array[(-1,) * moving.array.ndim], moving.array.min())
+    assert_allclose(smooth_transform(oblique).apply(moving, wide).array[(-1,) * moving.array.ndim], moving.array.min())
 
 
 def test_a_displacement_is_in_millimetres_of_the_world(d):
-    """One voxel along an axis that runs backwards, 2.5 mm apart."""
-    grid = place_image(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
+    """A motion of one voxel, 2.5 mm, along an axis that runs against the world's."""
+    grid = make_grid(SHAPES[d], (2.5,) * d, (0.0,) * d, -np.eye(d))
     u = np.zeros((d, *SHAPES[d]))
     u[0] = 1
     assert_allclose(Transform.from_voxels(u, grid).displacement[(slice(None), *(3,) * d)], [-2.5] + [0.0] * (d - 1))
@@ -118,7 +129,7 @@ def test_points_outside_the_grid_do_not_move_and_none_are_none(grid):
 
 
 def test_what_has_another_dimension_is_refused(d):
-    transform, other = moved(Grid.plain(SHAPES[d], (1.0,) * d)), Grid.plain(SHAPES[5 - d], (1.0,) * (5 - d))
+    transform, other = smooth_transform(Grid.plain(SHAPES[d], (1.0,) * d)), Grid.plain(SHAPES[5 - d], (1.0,) * (5 - d))
     for use in (
         lambda: transform.points(np.zeros((4, 5 - d))),
         lambda: transform.apply(picture(other)),
@@ -133,13 +144,13 @@ def test_what_has_another_dimension_is_refused(d):
 # Told by outsiders
 
 
-@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
 def test_simpleitk_resamples_and_moves_points_with_a_saved_transform_as_we_do(grid, tmp_path, suffix):
     """Moving has a size, spacing and pose of its own."""
-    moving, transform, path = picture(around(grid)), moved(grid), tmp_path / f"x{suffix}"
+    moving, transform, path = picture(overlapping_grid(grid)), smooth_transform(grid), tmp_path / f"x{suffix}"
     transform.save(path)
     theirs = as_simpleitk_reads(path)
-    assert_allclose(inner(transform.apply(moving, grid).array), inner(resampled(moving, grid, theirs)), atol=1e-3)
+    assert_allclose(inner(transform.apply(moving, grid).array), inner(sitk_resample(moving, grid, theirs)), atol=1e-3)
     x = inside(grid)
     assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
     assert np.abs(transform.points(x) - x).max() > 0.5  # they did move
@@ -148,7 +159,7 @@ def test_simpleitk_resamples_and_moves_points_with_a_saved_transform_as_we_do(gr
 @pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
 def test_ants_resamples_and_moves_points_with_a_saved_transform_as_we_do(ants, grid, tmp_path, suffix):
     pandas = pytest.importorskip("pandas")
-    moving, transform, d = picture(around(grid)), moved(grid), len(grid.shape)
+    moving, transform, d = picture(overlapping_grid(grid)), smooth_transform(grid), len(grid.shape)
     files = [str(tmp_path / name) for name in ("fixed.nii.gz", "moving.nii.gz", f"x{suffix}")]
     write_image(picture(grid), tmp_path / "fixed.nii.gz")
     write_image(moving, tmp_path / "moving.nii.gz")
@@ -165,7 +176,7 @@ def test_ants_resamples_and_moves_points_with_a_saved_transform_as_we_do(ants, g
 def test_what_ants_finds_does_here_what_it_does_there(ants, oblique, tmp_path, kind):
     """Its list of transforms, last one first, composed."""
     moving = picture(oblique)
-    fixed = moved(oblique).apply(moving)
+    fixed = smooth_transform(oblique).apply(moving)
     for name, image in (("fixed", fixed), ("moving", moving)):
         write_image(image, tmp_path / f"{name}.nii.gz")
     pair = [ants.image_read(str(tmp_path / f"{name}.nii.gz")) for name in ("fixed", "moving")]
@@ -204,7 +215,7 @@ def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffi
         sitk.WriteTransform(sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64)), str(path))
     else:
         sitk.WriteImage(field, str(path))
-    found, moving = Transform.load(path), picture(around(grid))
+    found, moving = Transform.load(path), picture(overlapping_grid(grid))
     assert found.grid.matches(grid)
     expected = sitk.GetArrayFromImage(sitk.Resample(to_sitk(moving.array, moving.grid), reference, theirs)).T
     assert_allclose(inner(found.apply(moving).array), inner(expected), atol=1e-3)
@@ -212,14 +223,14 @@ def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffi
 
 def test_the_field_of_a_demons_registration_does_here_what_it_does_there(oblique, tmp_path):
     moving = picture(oblique)
-    fixed = moved(oblique).apply(moving)
+    fixed = smooth_transform(oblique).apply(moving)
     demons = sitk.DemonsRegistrationFilter()
     demons.SetNumberOfIterations(20)
     field = demons.Execute(*(to_sitk(image.array, image.grid) for image in (fixed, moving)))
     sitk.WriteImage(field, str(tmp_path / "x.nii.gz"))
     found = Transform.load(tmp_path / "x.nii.gz")
     theirs = sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-    assert_allclose(inner(found.apply(moving).array), inner(resampled(moving, oblique, theirs)), atol=1e-3)
+    assert_allclose(inner(found.apply(moving).array), inner(sitk_resample(moving, oblique, theirs)), atol=1e-3)
     before, after = (np.abs(inner(image.array - fixed.array)).mean() for image in (moving, found.apply(moving)))
     assert after < 0.5 * before
 
@@ -251,7 +262,7 @@ def test_a_nifti_vector_is_lps_and_a_nifti_displacement_ras_as_in_itk(d, tmp_pat
 
 def test_a_saved_transform_says_that_it_is_one(d, tmp_path):
     """NIfTI intent 1007 is a vector at each voxel, on a fifth axis: what ANTs and Slicer look for."""
-    moved(Grid.plain(SHAPES[d], (1.0,) * d)).save(tmp_path / "x.nii.gz")
+    smooth_transform(Grid.plain(SHAPES[d], (1.0,) * d)).save(tmp_path / "x.nii.gz")
     header = nibabel.load(tmp_path / "x.nii.gz").header
     assert header["intent_code"] == 1007
     assert header["dim"][5] == d
@@ -260,9 +271,9 @@ def test_a_saved_transform_says_that_it_is_one(d, tmp_path):
 # On disk
 
 
-@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
 def test_a_transform_is_the_same_again_from_its_file(grid, tmp_path, suffix):
-    transform, path = moved(grid), tmp_path / "new" / f"x{suffix}"
+    transform, path = smooth_transform(grid), tmp_path / "new" / f"x{suffix}"
     transform.save(path)
     found = Transform.load(path)
     assert found.grid.matches(grid)
@@ -271,32 +282,32 @@ def test_a_transform_is_the_same_again_from_its_file(grid, tmp_path, suffix):
 
 
 def test_rounding_makes_files_much_smaller(tmp_path):
-    transform = moved(Grid.plain((32, 32, 32), (1.0, 1.0, 1.0)))
+    transform = smooth_transform(Grid.plain((32, 32, 32), (1.0, 1.0, 1.0)))
     transform.save(tmp_path / "x.nii.gz")
     sitk.WriteImage(to_sitk(transform.displacement, transform.grid, is_vector=True), str(tmp_path / "exact.nii.gz"))
     assert (tmp_path / "x.nii.gz").stat().st_size < 0.6 * (tmp_path / "exact.nii.gz").stat().st_size
 
 
-@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
 def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(oblique, tmp_path, suffix):
-    transform = moved(oblique)
+    transform = smooth_transform(oblique)
     Transform(transform.displacement.astype(np.float32), oblique).save(tmp_path / f"x{suffix}")
     x = inside(oblique)
     theirs = as_simpleitk_reads(tmp_path / f"x{suffix}")
     assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
 
 
-@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
 @pytest.mark.parametrize("pose", POSES)
 def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pose):
     """ITK takes a NIfTI field of one slice for a 2D one."""
-    grid = place_image((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
+    grid = make_grid((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
     u = np.concatenate([motion(grid.shape[:2])[..., None], np.zeros((1, *grid.shape))])
     transform, moving, path = Transform.from_voxels(u, grid), picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}"
     transform.save(path)
     warped = transform.apply(moving)
     assert_allclose(Transform.load(path).apply(moving, grid).array, warped.array, atol=1e-3)
-    theirs = resampled(moving, grid, as_simpleitk_reads(path))
+    theirs = sitk_resample(moving, grid, as_simpleitk_reads(path))
     assert_allclose(theirs[2:-2, 2:-2], warped.array[2:-2, 2:-2], atol=1e-3)
 
 
@@ -304,7 +315,7 @@ def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pos
 def test_a_transform_that_cannot_be_saved_says_so_and_leaves_nothing(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="choose"):
-        moved(Grid.plain((8, 8), (1.0, 1.0))).save(tmp_path / name)
+        smooth_transform(Grid.plain((8, 8), (1.0, 1.0))).save(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -318,7 +329,7 @@ def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix
     monkeypatch.setattr(sitk, "WriteImage", disk_full)
     monkeypatch.setattr(sitk, "WriteTransform", disk_full)
     with pytest.raises(BadInput, match=r"cannot write .*: is the disk full\?$"):
-        moved(Grid.plain((8, 8), (1.0, 1.0))).save(path)
+        smooth_transform(Grid.plain((8, 8), (1.0, 1.0))).save(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -326,9 +337,9 @@ def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
-        ((6, 5, 4), r"1 value\(s\) a voxel in 3 dimensions"),
-        ((6, 5, 4, 3), r"1 value\(s\) a voxel in 4 dimensions"),
-        ((6, 5, 4, 1, 3), r"1 value\(s\) a voxel in 5 dimensions"),
+        ((6, 5, 4), r"1 value\(s\) per voxel in 3 dimensions"),
+        ((6, 5, 4, 3), r"1 value\(s\) per voxel in 4 dimensions"),
+        ((6, 5, 4, 1, 3), r"1 value\(s\) per voxel in 5 dimensions"),
     ],
     ids=str,
 )
@@ -341,11 +352,11 @@ def test_an_array_that_does_not_say_it_is_a_transform_is_refused(tmp_path, shape
 def test_vectors_of_another_length_than_the_space_are_refused(tmp_path):
     image = to_sitk(np.zeros((2, 6, 5, 4)), Grid.plain((6, 5, 4), (1.0,) * 3), is_vector=True)
     sitk.WriteImage(image, str(tmp_path / "x.mha"))
-    with pytest.raises(BadInput, match=r"2 value\(s\) a voxel in 3 dimensions"):
+    with pytest.raises(BadInput, match=r"2 value\(s\) per voxel in 3 dimensions"):
         Transform.load(tmp_path / "x.mha")
 
 
-@pytest.mark.parametrize("suffix", TRANSFORMS_WRITTEN)
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
 def test_a_damaged_or_missing_transform_is_refused_in_one_line(d, tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     with pytest.raises(BadInput, match="there is no"):
@@ -370,17 +381,17 @@ def test_a_transform_with_nan_or_infinity_is_refused(d, tmp_path, suffix, value)
 
 
 def test_labels_are_those_of_the_nearest_voxel_as_in_simpleitk(grid):
-    labels, transform = blobs(around(grid), np.int16), moved(grid)
+    labels, transform = blobs(overlapping_grid(grid), np.int16), smooth_transform(grid)
     found = transform.apply_labels(labels, grid)
-    assert_array_equal(found.array, resampled(labels, grid, transform.itk, sitk.sitkNearestNeighbor))
+    assert_array_equal(found.array, sitk_resample(labels, grid, transform.itk, sitk.sitkNearestNeighbor))
     assert found.array.dtype == np.int16
     assert len(np.unique(found.array)) > 1
 
 
 def test_smooth_labels_are_those_of_greatest_weight_after_the_motion(grid):
-    labels, transform = blobs(around(grid)), moved(grid)
+    labels, transform = blobs(overlapping_grid(grid)), smooth_transform(grid)
     indicators = [labels.with_array((labels.array == label).astype(np.float64)) for label in range(4)]
-    weights = np.stack([resampled(indicator, grid, transform.itk) for indicator in indicators])
+    weights = np.stack([sitk_resample(indicator, grid, transform.itk) for indicator in indicators])
     first, second = np.sort(weights, axis=0)[:-3:-1]
     clear = first > second + 1e-6
     assert clear.mean() > 0.5
@@ -389,24 +400,24 @@ def test_smooth_labels_are_those_of_greatest_weight_after_the_motion(grid):
 
 @pytest.mark.parametrize("dtype", [bool, np.float32])
 def test_labels_of_truth_values_and_floats_become_integers(oblique, dtype):
-    labels = blobs(oblique)
-    found = moved(oblique).apply_labels(labels.with_array(labels.array.astype(dtype))).array
-    expected = moved(oblique).apply_labels(labels.with_array(labels.array.astype(dtype).astype(np.uint8))).array
+    labels, transform = blobs(oblique), smooth_transform(oblique)
+    found = transform.apply_labels(labels.with_array(labels.array.astype(dtype))).array
+    expected = transform.apply_labels(labels.with_array(labels.array.astype(dtype).astype(np.uint8))).array
     assert found.dtype.kind == "i"
     assert_array_equal(found, expected)
 
 
 def test_an_image_is_no_label_map(oblique):
     with pytest.raises(BadInput, match="not a label map"):
-        moved(oblique).apply_labels(picture(oblique))
+        smooth_transform(oblique).apply_labels(picture(oblique))
 
 
 # Calculus
 
 
 def test_on_another_grid_a_transform_moves_its_voxels_alike(grid):
-    """And those outside its own grid not at all."""
-    transform, other = moved(grid), around(grid)
+    """Voxels outside the transform's own grid do not move."""
+    transform, other = smooth_transform(grid), overlapping_grid(grid)
     x = everywhere(other)
     found = transform.on(other)
     assert found.grid == other
@@ -415,8 +426,8 @@ def test_on_another_grid_a_transform_moves_its_voxels_alike(grid):
 
 
 def test_composing_is_moving_twice(grid):
-    first = moved(around(grid))
-    second = moved(grid, amplitude=-4.0, sigma=3.0)
+    first = smooth_transform(overlapping_grid(grid))
+    second = smooth_transform(grid, amplitude=-4.0, sigma=3.0)
     x = everywhere(first.grid)
     assert_allclose(second.compose(first).points(x), second.points(first.points(x)), atol=1e-4)
     assert np.abs(second.compose(first).points(x) - first.compose(second).points(x)).max() > 0.5  # order matters
@@ -447,8 +458,9 @@ def test_the_inverse_of_an_affine_motion_is_the_affine_inverse(grid):
 @pytest.mark.parametrize("where", ["its own grid", "that of moving", "a finer grid"])
 def test_there_and_back_is_home_on_any_grid(grid, where):
     """Both ways round, for points of the middle, in millimetres."""
-    transform = moved(grid, amplitude=2.0)
-    target = {"its own grid": None, "that of moving": finer(around(grid)), "a finer grid": finer(grid)}[where]
+    transform = smooth_transform(grid, amplitude=2.0)
+    other = refine(overlapping_grid(grid))
+    target = {"its own grid": None, "that of moving": other, "a finer grid": refine(grid)}[where]
     back, residual = transform.inverse(target)
     assert back.grid == (target or grid)
     x = inside(grid, 3.0)
@@ -463,8 +475,8 @@ def test_there_and_back_is_home_on_any_grid(grid, where):
 
 @pytest.mark.parametrize("amplitude", [2.0, 25.0], ids=["smooth", "folding"])
 def test_the_residual_is_how_far_from_home_each_voxel_ends(grid, amplitude):
-    """Whatever the field: it is measured on the inverse as it is given."""
-    transform = moved(grid, amplitude=amplitude, sigma=3.0)
+    """It is measured on the inverse that is returned, also where the field folds."""
+    transform = smooth_transform(grid, amplitude=amplitude, sigma=3.0)
     back, residual = transform.inverse()
     y = everywhere(grid)
     left = np.linalg.norm(transform.points(back.points(y)) - y, axis=1).reshape(grid.shape)

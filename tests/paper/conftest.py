@@ -2,7 +2,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.data.prepared import prepared
+from vrnet.data.prepared import prepare_split
 from vrnet.data.source import Source
 from vrnet.paper.budget import BUDGETS, small_phantoms
 from vrnet.paper.request import PaperRequest
@@ -42,7 +42,7 @@ def study(tmp_path, cache, reader):
 
     def make(budget=BUDGETS["quick"], d=2, at_once=4):
         hearts = small_phantoms(d)
-        split = lambda name, purpose: prepared(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
+        split = lambda name, purpose: prepare_split(hearts, name, purpose, cache, say=reader.say)  # noqa: E731
         results = Results(tmp_path / "results", hearts.name, budget)
         return Study(results, split, reader.stage, reader.say, "cpu", at_once)
 

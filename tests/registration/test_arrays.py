@@ -13,9 +13,9 @@ from tests.models import Flow, card, trained
 from vrnet import BadInput, Trained, fields, parse, register
 from vrnet.methods.variational import PRESETS
 from vrnet.phantom import phantom
-from vrnet.registration.arrays import threads_for
-from vrnet.registration.checks import checked, named
-from vrnet.variational.energy import Energy, total_variation
+from vrnet.variational.data_terms import L1
+from vrnet.variational.regularizers import TV
+from vrnet.variational.solver import Energy
 
 SOLVERS = [str(solver) for solver in PRESETS]
 SIZES = {2: (40, 36), 3: (24, 22, 20)}
@@ -31,13 +31,15 @@ def pair(d):
     return tuple(np.ascontiguousarray(100 * texture[c]) for c in cut)
 
 
-def solved(fixed, moving, **options):
+def tv_l1(fixed, moving, **options):
+    """The registration by TV-L1, which the theorems below are about unless they name another method."""
     return vrnet.register(fixed, moving, "TV-L1", **options)
 
 
 @cache
-def registered(d):
-    return solved(*pair(d))
+def tv_l1_result(d):
+    """The registration of the pair by TV-L1, made once."""
+    return tv_l1(*pair(d))
 
 
 def inside(d, margin=5):
@@ -45,13 +47,13 @@ def inside(d, margin=5):
 
 
 def test_the_point_at_x_in_fixed_is_at_x_plus_field_in_moving(d):
-    field = registered(d).field
+    field = tv_l1_result(d).field
     found = np.median(field[inside(d)].reshape(d, -1), axis=1)
     assert_allclose(found, SHIFT[:d], atol=0.2)
 
 
 def test_warped_is_moving_at_x_plus_field_in_its_own_intensities(d):
-    (fixed, moving), result = pair(d), registered(d)
+    (fixed, moving), result = pair(d), tv_l1_result(d)
     x = np.indices(fixed.shape) + result.field
     expected = ndimage.map_coordinates(moving.astype(np.float64), x, order=1, mode="nearest")
     assert_allclose(result.warped, expected, atol=1e-3 * np.ptp(moving))
@@ -60,7 +62,7 @@ def test_warped_is_moving_at_x_plus_field_in_its_own_intensities(d):
 
 
 def test_arrays_give_arrays(d):
-    result = registered(d)
+    result = tv_l1_result(d)
     assert (result.field.shape, result.warped.shape) == ((d, *SIZES[d]), SIZES[d])
     for array in (result.field, result.warped, result.energies):
         assert isinstance(array, np.ndarray)
@@ -70,8 +72,8 @@ def test_arrays_give_arrays(d):
 
 
 def test_tensors_give_tensors_that_can_be_trained_on(d):
-    result = solved(*map(torch.from_numpy, pair(d)))
-    assert_allclose(result.field, registered(d).field)
+    result = tv_l1(*map(torch.from_numpy, pair(d)))
+    assert_allclose(result.field, tv_l1_result(d).field)
     for tensor in (result.field, result.warped, result.energies):
         tensor.requires_grad_().square().sum().backward()
         assert tensor.grad.any()
@@ -79,13 +81,13 @@ def test_tensors_give_tensors_that_can_be_trained_on(d):
 
 def test_images_that_require_grad_are_taken_as_they_are():
     fixed, moving = (torch.from_numpy(image).requires_grad_() for image in pair(2))
-    assert not solved(fixed, moving).field.requires_grad
+    assert not tv_l1(fixed, moving).field.requires_grad
 
 
 @pytest.mark.parametrize(("a", "b"), [(1.0, 300.0), (0.001, 0.0), (37.0, -5.0), (1.0, 1e8), (1e39, 0.0)])
 def test_a_common_change_of_brightness_and_contrast_does_not_matter(d, a, b):
     images = (a * image.astype(np.float64) + b for image in pair(d))
-    assert_allclose(solved(*images).field, registered(d).field, atol=1e-4)
+    assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-4)
 
 
 LAYOUTS = {
@@ -102,32 +104,32 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_layout_in_memory_does_not_matter(d, layout):
     images = [LAYOUTS[layout](image) for image in pair(d)]
-    assert_allclose(solved(*images).field, registered(d).field, atol=1e-4)
+    assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-4)
 
 
 @pytest.mark.parametrize("convert", [lambda I: I.astype(np.float16), lambda I: torch.from_numpy(I).bfloat16()])
 def test_half_precision_images_are_registered_in_single(convert):
-    field = solved(*map(convert, pair(2))).field
+    field = tv_l1(*map(convert, pair(2))).field
     assert field.dtype in (np.float32, torch.float32)
-    assert np.abs(np.asarray(field) - registered(2).field).mean() < 0.1
+    assert np.abs(np.asarray(field) - tv_l1_result(2).field).mean() < 0.1
 
 
 def test_tensors_may_lie_in_memory_as_they_like(d):
     images = [torch.from_numpy(image.T.copy()).permute(*reversed(range(d))) for image in pair(d)]
     assert not images[0].is_contiguous()
-    assert_allclose(solved(*images).field, registered(d).field, atol=1e-6)
+    assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-6)
 
 
 def test_the_images_are_left_as_they_were(d):
     images = [image.copy() for image in pair(d)]
-    solved(*images)
+    tv_l1(*images)
     for image, original in zip(images, pair(d), strict=True):
         assert np.array_equal(image, original)
 
 
 def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
     """By the equation 1/N Σ |I1(x + u) − I0| + λ |∇u|, on intensities scaled by their joint percentiles."""
-    result, energy = registered(d), Energy(1, vrnet.Variational().lam, total_variation)
+    result, energy = tv_l1_result(d), Energy(L1(), TV(), vrnet.Variational().lam)
     low, high = np.percentile(np.stack(pair(d)), (1, 99))
     I0, I1 = (torch.tensor(np.clip((I - low) / (high - low), 0, 1))[None, None] for I in pair(d))
     u = torch.from_numpy(result.field)[None]
@@ -139,24 +141,22 @@ def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
 
 def test_exchanging_the_axes_exchanges_the_components():
     fixed, moving = pair(2)
-    turned = solved(fixed.T, moving.T).field
-    assert np.abs(turned.transpose(0, 2, 1)[::-1] - registered(2).field).mean() < 0.02
+    turned = tv_l1(fixed.T, moving.T).field
+    assert np.abs(turned.transpose(0, 2, 1)[::-1] - tv_l1_result(2).field).mean() < 0.02
 
 
 @pytest.mark.parametrize("order", [(1, 2, 0), (2, 1, 0)])
 def test_exchanging_the_axes_of_a_volume_exchanges_the_components(order):
-    turned = solved(*(image.transpose(order) for image in pair(3))).field
-    expected = registered(3).field.transpose(0, *(1 + axis for axis in order))[list(order)]
+    turned = tv_l1(*(image.transpose(order) for image in pair(3))).field
+    expected = tv_l1_result(3).field.transpose(0, *(1 + axis for axis in order))[list(order)]
     assert np.abs(turned - expected).mean() < 0.02
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("d", "axis"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
 def test_mirroring_an_axis_negates_its_component(d, axis):
-    if axis >= d:
-        pytest.skip("no such axis")
-    mirrored = np.flip(solved(*(np.flip(image, axis) for image in pair(d))).field, 1 + axis).copy()
-    mirrored[axis] *= -1
-    assert np.abs(mirrored - registered(d).field).mean() < 0.02
+    field = np.flip(tv_l1(*(np.flip(image, axis) for image in pair(d))).field, 1 + axis).copy()
+    field[axis] *= -1
+    assert np.abs(field - tv_l1_result(d).field).mean() < 0.02
 
 
 @pytest.mark.parametrize("method", SOLVERS)
@@ -177,7 +177,7 @@ def test_a_method_is_a_name_or_its_parameters():
 
 def test_progress_rises_to_one(d):
     seen = []
-    solved(*pair(d), progress=seen.append)
+    tv_l1(*pair(d), progress=seen.append)
     assert seen == sorted(seen)
     assert len(seen) > 3
     assert 0 < seen[0] < seen[-1] == 1
@@ -193,25 +193,27 @@ def test_the_smallest_images_are_registered(shape, method):
 
 
 @cache
-def patient(spacing=1.8):
+def phantom_heart(spacing=1.8):
     """A phantom heart over the same extent, whatever the spacing."""
     return phantom(7, (int(159 * 1.8 / spacing) + 1,) * 2, spacing)
 
 
 @cache
-def by_default(spacing=1.8):
-    return vrnet.register(patient(spacing).fixed[0, 0], patient(spacing).moving[0, 0], spacing=(spacing,) * 2)
+def default_result(spacing=1.8):
+    """The registration of the phantom heart by the default, made once."""
+    heart = phantom_heart(spacing)
+    return vrnet.register(heart.fixed[0, 0], heart.moving[0, 0], spacing=(spacing,) * 2)
 
 
 def test_the_default_in_2d_is_a_model_that_aligns_a_heart():
     """Dice of the three structures, and the mean absolute difference of the images."""
-    result, seen = by_default(), patient()
-    assert result.method == "C-L2-3x1-w12"
+    result, seen = default_result(), phantom_heart()
+    assert result.method == "short-axis"
     labels = [seen.moving_labels[0, 0], result.warp_labels(seen.moving_labels[0, 0])]
     before, after = (np.mean([dice(seen.fixed_labels[0, 0] == k, other == k) for k in (1, 2, 3)]) for other in labels)
     assert (before < 0.7, after > 0.93) == (True, True)
-    moved, still = ((image - seen.fixed[0, 0]).abs().mean() for image in (result.warped, seen.moving[0, 0]))
-    assert moved < 0.5 * still
+    after, before = ((image - seen.fixed[0, 0]).abs().mean() for image in (result.warped, seen.moving[0, 0]))
+    assert after < 0.5 * before
 
 
 def dice(a, b):
@@ -219,24 +221,24 @@ def dice(a, b):
 
 
 def test_without_spacing_images_are_as_the_model_of_the_default_knows_them():
-    alone = vrnet.register(patient().fixed[0, 0].numpy(), patient().moving[0, 0].double().numpy())
-    assert_allclose(alone.field, by_default().field, atol=1e-3)
+    alone = vrnet.register(phantom_heart().fixed[0, 0].numpy(), phantom_heart().moving[0, 0].double().numpy())
+    assert_allclose(alone.field, default_result().field, atol=1e-3)
     assert alone.energies.shape == (0,)
 
 
 def test_the_default_at_another_spacing_finds_the_same_motion():
     """A heart drawn at 0.9 mm moves, in mm, as that drawn at 1.8 mm: within a tenth of its motion."""
-    fine = fields.resize_field(by_default(0.9).field[None], (160, 160))[0]
-    assert by_default(0.9).field.shape == (2, 319, 319)
-    heart = patient().fixed_labels[0, 0] > 0
-    apart, motion = (u.norm(dim=0)[heart].mean() for u in (fine - by_default().field, by_default().field))
+    fine = fields.resize_field(default_result(0.9).field[None], (160, 160))[0]
+    assert default_result(0.9).field.shape == (2, 319, 319)
+    heart = phantom_heart().fixed_labels[0, 0] > 0
+    apart, motion = (u.norm(dim=0)[heart].mean() for u in (fine - default_result().field, default_result().field))
     assert apart < 0.1 * motion
 
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({}, "TV-L1"), ({"slice_axis": 1}, "C-L2-3x1-w12"),
-     ({"slice_axis": 0, "spacing": (9.0, 1.5, 2.5)}, "C-L2-3x1-w12"),
+    [({}, "TV-L1"), ({"slice_axis": 1}, "short-axis"),
+     ({"slice_axis": 0, "spacing": (9.0, 1.5, 2.5)}, "short-axis"),
      ({"slice_axis": 0, "spacing": (1.8, 1.8, 90.0)}, "TV-L1")],
 )  # fmt: skip
 def test_the_default_of_a_volume_is_a_solver_and_of_its_slices_the_model(options, name):
@@ -251,34 +253,6 @@ def image(shape=(12, 12), dtype=np.float32, **voxel):
     noise = (100 * np.random.default_rng(0).random(shape)).astype(dtype)
     noise.flat[0] = voxel.get("value", noise.flat[0])
     return noise
-
-
-BAD = {
-    "shapes that differ": (image((12, 12)), image((12, 13)), "one grid"),
-    "dimensions that differ": (image((12, 12)), image((12, 12, 12)), "one grid"),
-    "NaN": (image(value=np.nan), image(), "fixed contains NaN"),
-    "infinity": (image(), image(value=np.inf), "moving contains NaN or infinite"),
-    "minus infinity in a tensor": (torch.from_numpy(image(value=-np.inf)), torch.from_numpy(image()), "infinite"),
-    "constant": (image(), np.full((12, 12), 3.5, np.float32), r"moving is constant \(3.5\)"),
-    "1D": (image((12,)), image((12,)), "1 dimensions"),
-    "4D": (image((1, 1, 12, 12)), image((1, 1, 12, 12)), "4 dimensions"),
-    "0D": (np.float32(1)[None].reshape(()), image(), "0 dimensions"),
-    "integer tensor": (torch.from_numpy(image()).int(), torch.from_numpy(image()), "int32.*floating point"),
-    "integer array": (image(), image(dtype=np.int16), "int16.*floating point"),
-    "bool": (image() > 50, image(), "bool.*floating point"),
-    "complex": (image(), image(dtype=np.complex64), "complex64.*floating point"),
-    "a list": (image().tolist(), image(), "fixed is a list"),
-    "nothing": (image(), None, "moving is a NoneType"),
-    "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_answered_in_one_line(case):
-    fixed, moving, words = BAD[case]
-    with pytest.raises(vrnet.BadInput, match=words) as raised:
-        checked(fixed, moving)
-    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_register_checks_its_images_and_its_method():
@@ -308,11 +282,6 @@ def test_impossible_parameters_are_refused(wrong):
         replace(parse("TV-L1"), **wrong)
 
 
-def test_a_method_of_another_kind_is_refused():
-    with pytest.raises(BadInput, match="give a name"):
-        named(None)
-
-
 @pytest.mark.parametrize("method", SOLVERS)
 def test_one_bright_voxel_does_not_drag_the_field_along(method):
     fixed, moving = (image.copy() for image in pair(2))
@@ -335,25 +304,25 @@ def test_threads_are_left_as_they_were_even_by_several_at_once(method):
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", ">i2", "int64"])
 def test_label_arrays_of_any_type_and_layout_are_carried(dtype):
     labels = np.flip(np.arange(np.prod(SIZES[2])).reshape(SIZES[2]) % 200).astype(dtype)
-    carried = registered(2).warp_labels(labels)
+    carried = tv_l1_result(2).warp_labels(labels)
     assert carried.dtype == labels.dtype.newbyteorder("=")
-    assert_allclose(carried, registered(2).warp_labels(np.ascontiguousarray(labels).astype(np.int32)))
+    assert_allclose(carried, tv_l1_result(2).warp_labels(np.ascontiguousarray(labels).astype(np.int32)))
 
 
 def test_the_unit_of_the_spacing_does_not_matter_to_a_solver(d):
     h = (2.0, 1.0, 3.0)[:d]
-    one, two = (solved(*pair(d), spacing=tuple(k * edge for edge in h)).field for k in (1, 10))
+    one, two = (tv_l1(*pair(d), spacing=tuple(k * edge for edge in h)).field for k in (1, 10))
     assert_allclose(one, two, atol=1e-5)
 
 
 def test_without_spacing_voxels_are_cubes_to_a_solver(d):
-    assert np.array_equal(solved(*pair(d), spacing=(2.5,) * d).field, registered(d).field)
+    assert np.array_equal(tv_l1(*pair(d), spacing=(2.5,) * d).field, tv_l1_result(d).field)
 
 
 def test_slices_are_registered_as_images_of_their_own():
     fixed, moving = pair(3)
     for axis in range(3):
-        field = solved(fixed, moving, slice_axis=axis).field
+        field = tv_l1(fixed, moving, slice_axis=axis).field
         assert not field[axis].any(), "no motion across slices"
         within = [i for i in range(3) if i != axis]
         low, high = np.percentile(np.stack([fixed, moving]), (1, 99))
@@ -367,8 +336,8 @@ def test_slices_are_registered_as_images_of_their_own():
 
 def test_slices_have_the_spacing_within_them():
     fixed, moving = (image[..., :1] for image in pair(3))
-    flat = solved(fixed[..., 0], moving[..., 0], spacing=(1.0, 2.0))
-    stack = solved(fixed, moving, spacing=(1.0, 2.0, 9.0), slice_axis=2)
+    flat = tv_l1(fixed[..., 0], moving[..., 0], spacing=(1.0, 2.0))
+    stack = tv_l1(fixed, moving, spacing=(1.0, 2.0, 9.0), slice_axis=2)
     assert_allclose(stack.field[:2, ..., 0], flat.field, atol=1e-5)
     assert_allclose(stack.energies, flat.energies, atol=1e-6)
 
@@ -399,7 +368,7 @@ def test_cuda_where_there_is_none_is_bad_input():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda_finds_what_the_processor_finds(d):
-    assert_allclose(solved(*pair(d), device="cuda").field, registered(d).field, atol=1e-2)
+    assert_allclose(tv_l1(*pair(d), device="cuda").field, tv_l1_result(d).field, atol=1e-2)
 
 
 def test_no_registration_is_a_method_too(d):
@@ -427,7 +396,7 @@ def test_the_spacing_within_slices_is_that_of_their_own_axes(axis):
     assert np.abs(stack.take(1, 1 + axis)[within] - flat).mean() < 5e-3
 
 
-def scaled(d):
+def rescaled_pair(d):
     """The pair as every method sees it: the 1st to 99th percentile of both together in [0, 1]."""
     low, high = np.percentile(np.stack(pair(d)), (1, 99))
     return [torch.tensor(np.clip((I - low) / (high - low), 0, 1), dtype=torch.float32) for I in pair(d)]
@@ -438,7 +407,7 @@ def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
     model, (fixed, moving) = trained(d=d), pair(d)
     result = vrnet.register(fixed, moving, model)
     with torch.inference_mode():
-        expected = model.model(*(I[None, None] for I in scaled(d)), model.card.spacing_mm)[0]
+        expected = model.model(*(I[None, None] for I in rescaled_pair(d)), model.card.spacing_mm)[0]
     assert result.method == "C-L2-2x1-w2"
     assert result.energies.shape == (0,)
     assert np.abs(result.field).max() > 0.1
@@ -451,7 +420,7 @@ def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
 def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
     """A second subject at half the brightness: the 1st to 99th percentile of both, or of each, in [0, 1]."""
     flow, images = Flow(), (pair(d)[0], pair(d)[1] / 2)
-    vrnet.register(*images, Trained(card(d=d, normalisation=normalisation), flow, ""))
+    vrnet.register(*images, Trained.of(card(d=d, normalisation=normalisation), flow, "w.safetensors"))
     sources = images if normalisation == "each" else [np.stack(images)] * 2
     for seen, image, source in zip(flow.seen[0], images, sources, strict=False):
         low, high = np.percentile(source, (1, 99))
@@ -467,7 +436,7 @@ def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
     field = vrnet.register(*pair(3), model, spacing=tuple(spacing), slice_axis=axis, progress=seen.append).field
     within = [i for i in range(3) if i != axis]
     with torch.inference_mode():
-        expected = model.build(2)(*(I.select(axis, 7)[None, None] for I in scaled(3)), (1.3, 2.0))[0]
+        expected = model.build(2)(*(I.select(axis, 7)[None, None] for I in rescaled_pair(3)), (1.3, 2.0))[0]
     assert_allclose(field.take(7, 1 + axis)[within], expected, atol=1e-4)
     assert not field[axis].any()
     assert_allclose(seen, np.arange(1, SIZES[3][axis] + 1) / SIZES[3][axis])
@@ -486,7 +455,7 @@ def test_slices_side_by_side_are_what_they_are_in_turn():
 
 def test_a_network_sees_one_slice_at_a_time():
     flow = Flow()
-    vrnet.register(*pair(3), Trained(card(), flow, ""), slice_axis=0)
+    vrnet.register(*pair(3), Trained.of(card(), flow, "w.safetensors"), slice_axis=0)
     assert [tuple(I0.shape) for I0, _, _ in flow.seen] == [(1, 1, *SIZES[3][1:])] * SIZES[3][0]
 
 
@@ -501,16 +470,6 @@ def test_a_model_of_another_dimension_is_refused_in_one_line(d):
 def test_a_learned_method_without_weights_is_refused():
     with pytest.raises(BadInput, match="VoxelMorph is learned and needs weights"):
         vrnet.register(*pair(2), "voxelmorph")
-
-
-def test_a_network_shares_its_work_among_all_threads_and_a_small_solver_does_not():
-    before, seen = torch.get_num_threads(), {}
-    torch.set_num_threads(2)
-    for find in (parse("TV-L1").build(2), trained().build(2)):
-        with threads_for(find, 64 * 64):
-            seen[type(find).__name__] = torch.get_num_threads()
-    torch.set_num_threads(before)
-    assert seen == {"Solver": 1, "AtSpacing": 2}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

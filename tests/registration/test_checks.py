@@ -1,40 +1,68 @@
-from pathlib import Path
-
+import numpy as np
 import pytest
+import torch
 
-from tests.models import saved, trained
-from vrnet import BadInput, parse
-from vrnet.registration.checks import chosen, named
-
-
-@pytest.mark.parametrize("name", ["R-L1-3x2", "C-L2-2x1-w2", "VoxelMorph", "Siamese-w8", "4xRC-Net"])
-def test_a_learned_method_without_weights_says_what_to_do(name):
-    for method in (name, parse(name)):
-        with pytest.raises(BadInput, match=rf"^{name} is learned .*--weights FILE.*vrnet\.load_method") as raised:
-            named(method)
-        assert len(str(raised.value).splitlines()) == 1
+from vrnet.errors import BadInput
+from vrnet.registration.checks import as_tensors, check_axes, check_spacing
 
 
-def test_a_trained_method_is_as_good_as_a_name():
-    model = trained()
-    assert named(model) is model
+def image(shape=(12, 12), dtype=np.float32, **voxel):
+    """Random noise; value=x puts x at one voxel."""
+    noise = (100 * np.random.default_rng(0).random(shape)).astype(dtype)
+    noise.flat[0] = voxel.get("value", noise.flat[0])
+    return noise
 
 
-@pytest.mark.parametrize("name", ["default", "DEFAULT", "R-L2-2x1-Θ1-w2", "r-l2-2x1-w2-t1"])
-def test_weights_are_of_the_method_named_however_it_is_spelled(name, tmp_path):
-    path = saved(tmp_path, "R-L2-2x1-Θ1-w2")
-    assert str(chosen(name, path)) == "R-L2-2x1-Θ1-w2"
+BAD = {
+    "shapes that differ": (image((12, 12)), image((12, 13)), "one grid"),
+    "dimensions that differ": (image((12, 12)), image((12, 12, 12)), "one grid"),
+    "NaN": (image(value=np.nan), image(), "fixed contains NaN"),
+    "infinity": (image(), image(value=np.inf), "moving contains NaN or infinite"),
+    "minus infinity in a tensor": (torch.from_numpy(image(value=-np.inf)), torch.from_numpy(image()), "infinite"),
+    "constant": (image(), np.full((12, 12), 3.5, np.float32), r"moving is constant \(3.5\)"),
+    "1D": (image((12,)), image((12,)), "1 dimensions"),
+    "4D": (image((1, 1, 12, 12)), image((1, 1, 12, 12)), "4 dimensions"),
+    "0D": (np.float32(1)[None].reshape(()), image(), "0 dimensions"),
+    "integer tensor": (torch.from_numpy(image()).int(), torch.from_numpy(image()), "int32.*floating point"),
+    "integer array": (image(), image(dtype=np.int16), "int16.*floating point"),
+    "bool": (image() > 50, image(), "bool.*floating point"),
+    "complex": (image(), image(dtype=np.complex64), "complex64.*floating point"),
+    "a list": (image().tolist(), image(), "fixed is a list"),
+    "nothing": (image(), None, "moving is a NoneType"),
+    "an empty axis": (image((12, 12))[:0], image((12, 12))[:0], "no voxels"),
+}
 
 
-@pytest.mark.parametrize("name", ["R-L2-2x1-w2", "VoxelMorph", "TV-L1", "identity"])
-def test_weights_of_another_method_are_refused(name, tmp_path):
-    path = saved(tmp_path, "R-L2-2x1-Θ1-w2")
-    with pytest.raises(BadInput, match=f"m.safetensors holds R-L2-2x1-Θ1-w2, not {name}") as raised:
-        chosen(name, path)
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_answered_in_one_line(case):
+    fixed, moving, words = BAD[case]
+    with pytest.raises(BadInput, match=words) as raised:
+        as_tensors(fixed, moving)
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_without_weights_a_name_is_a_name():
-    assert chosen("TV-L1", None) == parse("TV-L1")
-    with pytest.raises(BadInput, match="there is no"):
-        chosen("default", Path("absent.safetensors"))
+def test_a_good_pair_becomes_tensors_of_its_values(d):
+    fixed, moving = image((12,) * d), image((12,) * d, np.float64)
+    I0, I1 = as_tensors(fixed, moving)
+    assert (I0.dtype, I1.dtype) == (torch.float32, torch.float64)
+    np.testing.assert_array_equal(I0, fixed)
+    np.testing.assert_array_equal(I1, moving)
+
+
+@pytest.mark.parametrize("spacing", [(1.0,), (1.0, 0.0), (1.0, -2.0), (1.0, np.nan), (1.0, np.inf), (1.0, 1.0, 1.0)])
+def test_a_spacing_is_one_positive_number_per_axis(spacing):
+    with pytest.raises(BadInput, match="give 2 numbers above zero, one per axis"):
+        check_spacing(spacing, 2)
+    check_spacing((1.0, 2.0), 2)
+    check_spacing(None, 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "slice_axis", "words"),
+    [((12, 12), 0, "only volumes have slices"), ((4, 4, 4), 3, "only volumes have slices"),
+     ((12, 1), None, "at least 2 voxels"), ((1, 4, 4), None, "at least 2 voxels"), ((4, 1, 4), 2, "at least 2 voxels")],
+)  # fmt: skip
+def test_every_axis_but_the_one_across_slices_has_two_voxels(shape, slice_axis, words):
+    with pytest.raises(BadInput, match=words):
+        check_axes(shape, slice_axis)
+    check_axes((1, 4, 4), 0)

@@ -1,10 +1,22 @@
+"""Small splits of phantoms, short trainings, and ways to stop them."""
+
+from contextlib import nullcontext
+
 import pytest
 import torch
+from scipy import ndimage
+from torch import nn
+from torch.optim import Adam
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.phantom import phantom
+from vrnet.training.augmentation import Augmentation
+from vrnet.training.settings import Training
 
+QUICK = Training(steps=6, batch=2, rate=1e-3, validate_every=3, augmentation=Augmentation(tilt=5.0))
+NAMES = {2: "C-L2-1x1-w4", 3: "R-L1-1x1-w2"}
+"""A small network of each dimension."""
 SHAPES = {2: ((48, 48), 5.0), 3: ((16, 16, 16), 9.0)}
 
 
@@ -34,3 +46,44 @@ def hearts():
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """A watch that asks for a stop, as Ctrl-C does, once a step is done: watch=stop_at(4)."""
+    asked = []
+    caught = nullcontext(lambda: bool(asked and asked.pop()))
+    monkeypatch.setattr("vrnet.training.fit.catch_stop_signals", lambda: caught)
+    return lambda step: lambda status: asked.append(step) if status.step == step else None
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Whoever watches hears of every step."""
+    monkeypatch.setattr("vrnet.training.loop.REPORT_EVERY_SECONDS", -1.0)
+
+
+@pytest.fixture
+def turned(d, smooth_image):
+    """An image, and the same turned by 25 degrees: too far for one data step."""
+    shape, sigma = {2: ((32, 32), 3.0), 3: ((16, 16, 16), 2.0)}[d]
+    fixed = smooth_image(shape, sigma, dtype=torch.float32)
+    moving = ndimage.rotate(fixed[0, 0].numpy(), 25, reshape=False, order=1, mode="nearest")
+    sample = Sample("texture", fixed, torch.from_numpy(moving)[None, None], (1.0,) * d)
+    return PreparedSplit("textures", "train", (sample,), {}, False)
+
+
+@pytest.fixture
+def convolutions():
+    """A small model and its optimiser, some steps into their training: convolutions(steps=3)."""
+
+    def make(steps=3):
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+        optimizer = Adam(model.parameters(), lr=torch.tensor(0.1))
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.rand(2, 1, 6, 6)).square().mean().backward()
+            optimizer.step()
+        return model, optimizer
+
+    return make

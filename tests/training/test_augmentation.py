@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.training.augmentation import Augmentation, Change, changed
+from vrnet.training.augmentation import Augmentation, RandomTransform, augment
 
 NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=False)
 SHAPES = {2: (21, 17), 3: (15, 13, 11)}
@@ -17,7 +17,7 @@ def pair(d, smooth_image):
 
 def test_nothing_allowed_is_nothing_done(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    J0, J1 = changed(I0, I1, NONE.draw(3, SHAPES[d], (1.0,) * d))
+    J0, J1 = augment(I0, I1, NONE.draw(3, SHAPES[d], (1.0,) * d))
     torch.testing.assert_close(J0, I0.clamp(min=1e-6), rtol=0, atol=1e-5)
     torch.testing.assert_close(J1, I1.clamp(min=1e-6), rtol=0, atol=1e-5)
 
@@ -25,11 +25,13 @@ def test_nothing_allowed_is_nothing_done(d, smooth_image):
 def test_the_affine_map_is_scipy_s(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     spacing = (1.0, 2.0, 3.0)[:d]
-    change = replace(NONE, rotation=40.0, tilt=20.0, scale=0.2, translation=0.1, flip=True).draw(3, SHAPES[d], spacing)
-    J0, _ = changed(I0, I1, change)
+    transform = replace(NONE, rotation=40.0, tilt=20.0, scale=0.2, translation=0.1, flip=True).draw(
+        3, SHAPES[d], spacing
+    )
+    J0, _ = augment(I0, I1, transform)
     half = (np.array(SHAPES[d]) - 1) / 2
     for k in range(3):
-        A, t = change.affine[k, :, :-1].double().numpy(), change.affine[k, :, -1].double().numpy()
+        A, t = transform.affine[k, :, :-1].double().numpy(), transform.affine[k, :, -1].double().numpy()
         in_voxels = np.diag(half) @ A @ np.diag(1 / half)
         offset = half - in_voxels @ half + half * t
         expected = ndimage.affine_transform(I0[k, 0].double().numpy(), in_voxels, offset, order=1, mode="nearest")
@@ -38,9 +40,9 @@ def test_the_affine_map_is_scipy_s(d, smooth_image):
 
 def test_a_turn_is_a_turn_in_space_whatever_the_voxels(d):
     spacing = (1.0, 2.0, 3.0)[:d]
-    change = replace(NONE, rotation=90.0, tilt=30.0, flip=True).draw(8, SHAPES[d], spacing)
+    transform = replace(NONE, rotation=90.0, tilt=30.0, flip=True).draw(8, SHAPES[d], spacing)
     extent = torch.tensor([h * (n - 1) for h, n in zip(spacing, SHAPES[d], strict=True)])
-    in_mm = change.affine[..., :-1] * extent[:, None] / extent
+    in_mm = transform.affine[..., :-1] * extent[:, None] / extent
     identity = torch.eye(d).expand(8, d, d)
     torch.testing.assert_close(in_mm @ in_mm.mT, identity, rtol=0, atol=1e-5)
     assert len({round(float(det)) for det in torch.linalg.det(in_mm)}) == 2  # some are mirrored, some are not
@@ -48,7 +50,7 @@ def test_a_turn_is_a_turn_in_space_whatever_the_voxels(d):
 
 def test_both_images_of_a_pair_are_changed_alike(d, smooth_image):
     I0, _ = pair(d, smooth_image)
-    J0, J1 = changed(I0, I0, Augmentation(tilt=20.0).draw(3, SHAPES[d], (1.0,) * d))
+    J0, J1 = augment(I0, I0, Augmentation(tilt=20.0).draw(3, SHAPES[d], (1.0,) * d))
     assert torch.equal(J0, J1)
     assert not torch.allclose(J0[0], J0[1], atol=1e-2)  # but each pair in its own way
 
@@ -56,7 +58,7 @@ def test_both_images_of_a_pair_are_changed_alike(d, smooth_image):
 def test_exchanged_images_are_the_other_way_round(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     affine = NONE.draw(3, SHAPES[d], (1.0,) * d).affine
-    J0, J1 = changed(I0, I1, Change(affine, torch.ones(3), torch.tensor([True, False, True])))
+    J0, J1 = augment(I0, I1, RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True])))
     assert torch.allclose(J0[0], I1[0], atol=1e-5)
     assert torch.allclose(J0[1], I0[1], atol=1e-5)
     assert torch.allclose(J1[2], I0[2], atol=1e-5)
@@ -65,7 +67,7 @@ def test_exchanged_images_are_the_other_way_round(d, smooth_image):
 def test_gamma_is_a_power_of_the_intensities(smooth_image):
     I0, I1 = pair(2, smooth_image)
     affine = NONE.draw(3, SHAPES[2], (1.0, 1.0)).affine
-    J0, _ = changed(I0, I1, Change(affine, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.bool)))
+    J0, _ = augment(I0, I1, RandomTransform(affine, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.bool)))
     torch.testing.assert_close(J0[0], I0[0].clamp(min=1e-6).sqrt(), rtol=0, atol=1e-4)
     torch.testing.assert_close(J0[2], I0[2].square(), rtol=0, atol=1e-4)
 
@@ -73,20 +75,20 @@ def test_gamma_is_a_power_of_the_intensities(smooth_image):
 @pytest.mark.parametrize("rows", [slice(0, None, 2), slice(1, None, 2)])
 def test_parts_of_a_draw_make_the_whole(rows, smooth_image):
     I0, I1 = pair(2, smooth_image)
-    change = Augmentation().draw(3, SHAPES[2], (1.0, 1.0))
-    whole = changed(I0, I1, change)
-    part = changed(I0[rows], I1[rows], change.part(rows, torch.device("cpu")))
+    transform = Augmentation().draw(3, SHAPES[2], (1.0, 1.0))
+    whole = augment(I0, I1, transform)
+    part = augment(I0[rows], I1[rows], transform.select(rows, torch.device("cpu")))
     assert torch.equal(part[0], whole[0][rows])
     assert torch.equal(part[1], whole[1][rows])
 
 
 def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
     allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=True)
-    change = allowed.draw(2000, SHAPES[d], (1.0,) * d)
-    t, g = change.affine[..., -1], change.gamma.log()
-    for found, most in ((t, 0.2), (g, 0.5)):
-        assert 0.98 * most < found.abs().max() <= most
-        assert found.mean().abs() < 0.05 * most
-    assert 0.45 < change.swap.float().mean() < 0.55
-    mirrored = change.affine[..., :-1].diagonal(dim1=1, dim2=2) < 0
+    transform = allowed.draw(2000, SHAPES[d], (1.0,) * d)
+    t, g = transform.affine[..., -1], transform.gamma.log()
+    for found, largest in ((t, 0.2), (g, 0.5)):
+        assert 0.98 * largest < found.abs().max() <= largest
+        assert found.mean().abs() < 0.05 * largest
+    assert 0.45 < transform.swap.float().mean() < 0.55
+    mirrored = transform.affine[..., :-1].diagonal(dim1=1, dim2=2) < 0
     assert ((0.45 < mirrored.float().mean(0)) & (mirrored.float().mean(0) < 0.55)).all()

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from vrnet.errors import BadInput
 from vrnet.methods.learned import learned
 from vrnet.training.augmentation import Augmentation
-from vrnet.training.concurrent import TrainingJob, fit_concurrently
-from vrnet.training.fit import fit
+from vrnet.training.concurrent import fit_concurrently
+from vrnet.training.fit import TrainingJob, fit
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
 
@@ -30,8 +30,8 @@ def jobs(folder, *seeds, names=NAMES):
     ]
 
 
-def alike(a, b):
-    """Whether two runs are the same to the bit, and measured the same."""
+def are_alike(a, b):
+    """Whether two runs are equal to the bit, weights and measurements."""
     parts = [(load_file(a / name), load_file(b / name)) for name in FILES]
     equal = all(one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one) for one, other in parts)
     return equal and (a / "metrics.csv").read_text() == (b / "metrics.csv").read_text()
@@ -43,7 +43,7 @@ def test_runs_trained_together_are_those_trained_alone(seeds, split, tmp_path):
     for job, result in zip(jobs(tmp_path / "alone", *seeds), found, strict=True):
         assert fit(job.method, *split, job.settings, job.folder, device="cpu") == result
         assert result.is_finished
-        assert alike(job.folder, tmp_path / "together" / job.folder.name)
+        assert are_alike(job.folder, tmp_path / "together" / job.folder.name)
 
 
 def test_pairs_are_drawn_once_for_a_seed_and_apart_for_others(split, tmp_path, monkeypatch):
@@ -56,15 +56,17 @@ def test_pairs_are_drawn_once_for_a_seed_and_apart_for_others(split, tmp_path, m
 
 
 def test_runs_that_differ_in_what_they_see_draw_apart(split, tmp_path, monkeypatch):
-    seen, learn = {}, Trainer.learn
+    seen, update = {}, Trainer.update
     monkeypatch.setattr(
-        Trainer, "learn", lambda self, number, *I: seen.setdefault(self, []).append(I[0]) or learn(self, number, *I)
+        Trainer, "update", lambda self, number, *I: seen.setdefault(self, []).append(I[0]) or update(self, number, *I)
     )
     plain, bare = jobs(tmp_path, 0, names=NAMES[:1])[0], replace(QUICK, augmentation=None)
     fit_concurrently([plain, TrainingJob(plain.method, bare, tmp_path / "bare")], *split, device="cpu")
-    changed, still = (torch.cat(images) for images in seen.values())
-    assert not torch.equal(changed, still)
-    assert all(any(torch.equal(image, fixed[0]) for fixed in (s.fixed for s in split[0].samples)) for image in still)
+    augmented, bare_images = (torch.cat(images) for images in seen.values())
+    assert not torch.equal(augmented, bare_images)
+    assert all(
+        any(torch.equal(image, fixed[0]) for fixed in (s.fixed for s in split[0].samples)) for image in bare_images
+    )
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -77,7 +79,7 @@ def test_runs_that_were_stopped_go_on_as_if_they_had_not_been(rounds, split, tmp
     rest = fit_concurrently(jobs(tmp_path / "parts", 0), *split, device="cpu")
     assert all(one.is_finished for one in rest)
     for job in jobs(tmp_path / "parts", 0):
-        assert alike(job.folder, tmp_path / "whole" / job.folder.name)
+        assert are_alike(job.folder, tmp_path / "whole" / job.folder.name)
 
 
 def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_path, stop_after):
@@ -89,7 +91,7 @@ def test_a_run_that_joins_others_on_their_way_draws_its_own_steps(split, tmp_pat
     stop_after(QUICK.steps + 1)
     fit_concurrently([early, late], *split, device="cpu")
     for job in (early, late):
-        assert alike(job.folder, tmp_path / "whole" / job.folder.name)
+        assert are_alike(job.folder, tmp_path / "whole" / job.folder.name)
 
 
 def test_a_run_begun_otherwise_is_refused(split, tmp_path, stop_after):
@@ -102,7 +104,7 @@ def test_a_run_begun_otherwise_is_refused(split, tmp_path, stop_after):
 
 
 def test_who_watches_hears_which_part_of_all_steps_is_done(split, tmp_path, monkeypatch):
-    monkeypatch.setattr("vrnet.training.concurrent.LOOK_EVERY", -1.0)
+    monkeypatch.setattr("vrnet.training.concurrent.REPORT_EVERY_SECONDS", -1.0)
     heard = []
     fit_concurrently(jobs(tmp_path, 0), *split, device="cpu", watch=heard.append)
     assert heard == [0.25, 0.5, 0.75, 1.0]
@@ -115,13 +117,13 @@ def test_a_stop_in_the_last_round_is_not_forgotten(split, tmp_path, stop_after):
 
 
 def test_a_run_that_diverges_lets_the_others_finish(split, tmp_path, monkeypatch):
-    learn = Trainer.learn
+    update = Trainer.update
 
     def nan_in_one(self, number, *I):
-        loss = learn(self, number, *I)
+        loss = update(self, number, *I)
         return loss * torch.nan if len(self.model.steps) else loss
 
-    monkeypatch.setattr(Trainer, "learn", nan_in_one)
+    monkeypatch.setattr(Trainer, "update", nan_in_one)
     plain, cascade = jobs(tmp_path, 0)
     with pytest.raises(BadInput, match=rf"{cascade.folder.name}: the loss is nan"):
         fit_concurrently([cascade, plain], *split, device="cpu")
@@ -130,9 +132,9 @@ def test_a_run_that_diverges_lets_the_others_finish(split, tmp_path, monkeypatch
 
 
 def test_a_run_that_diverges_stops_no_other_of_its_method(split, tmp_path, monkeypatch):
-    learn = Trainer.learn
+    update = Trainer.update
     monkeypatch.setattr(
-        Trainer, "learn", lambda self, k, *I: learn(self, k, *I) * (torch.nan if self.settings.seed else 1.0)
+        Trainer, "update", lambda self, k, *I: update(self, k, *I) * (torch.nan if self.settings.seed else 1.0)
     )
     good, bad = jobs(tmp_path, 0, 1, names=NAMES[:1])
     with pytest.raises(BadInput, match=rf"{bad.folder.name}: the loss is nan"):

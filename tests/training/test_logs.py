@@ -3,9 +3,9 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from vrnet.fields import warp, zeros
 from vrnet.methods.learned import learned
-from vrnet.training.logs import Logs, thetas
-from vrnet.training.pictures import TILES
+from vrnet.training.logs import GAP_PIXELS, TILES, Logs, draw_grid, draw_strip, thetas
 
 ROW = {"step": 4, "loss": 0.25, "rate": 1e-4, "val_loss": 0.5, "val_dice": 0.75}
 
@@ -23,7 +23,7 @@ def test_every_theta_is_listed_in_the_order_of_the_steps():
     model = learned("R-L1-2x2-w1").build(2)
     with torch.no_grad():
         for number, step in enumerate(step for inner in model.steps for step in inner):
-            step.data.log_theta.fill_(np.log(0.1 * (number + 1)))
+            step.first.log_theta.fill_(np.log(0.1 * (number + 1)))
     assert thetas(model) == pytest.approx([0.1, 0.2, 0.3, 0.4])
     assert thetas(learned("R-L2-3x1-Θ1-w1").build(2)) == pytest.approx([0.1])
     assert thetas(learned("VoxelMorph-w1").build(2)) == []
@@ -54,3 +54,44 @@ def test_drawing_a_picture_teaches_the_model_nothing(hearts, tmp_path):
     Logs(tmp_path, 0).write(ROW, model, hearts(2, [3]).samples[0])
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training
+
+
+def tiles(picture, width):
+    return picture.split(width + GAP_PIXELS, dim=2)
+
+
+def test_the_tiles_are_the_images_the_first_axis_to_the_right(d, smooth_image):
+    shape = (20, 12, 6)[:d]
+    I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
+    u = zeros(I0)
+    u[:, 0] = 2.0  # along the first axis
+    picture = draw_strip(I0, I1, u)
+    assert picture.shape == (1, 12, 7 * 20 + 6 * GAP_PIXELS)
+    found = [tile[0, :, :20] for tile in tiles(picture, 20)]
+    middle = [I[0, 0].T if d == 2 else I[0, 0, :, :, 3].T for I in (I0, I1, warp(I1, u))]
+    assert len(found) == len(TILES.split(", "))
+    for tile, image in zip(found[:3], middle, strict=True):
+        assert torch.equal(tile, image)
+    assert torch.equal(found[2][:, :-2], middle[1][:, 2:])  # brought two voxels to the left
+    assert torch.equal(found[3], (middle[1] - middle[0]).abs())
+    assert torch.equal(found[4], (middle[2] - middle[0]).abs())
+    assert torch.equal(found[6][1:-1, 1:-1], torch.full((10, 18), 0.5))  # det = 1, from 0 to 2
+
+
+def test_a_fold_is_black_and_growth_is_bright(smooth_image):
+    I = smooth_image((16, 16), 2, 0, torch.float32)
+    x = torch.arange(16.0).view(1, 1, 16, 1).expand(1, 1, 16, 16)
+    for slope, shade in ((-1.5, 0.0), (0.5, 0.75), (3.0, 1.0)):
+        u = torch.cat([slope * x, 0 * x], dim=1)
+        det = tiles(draw_strip(I, I, u), 16)[6][0]
+        assert torch.allclose(det[2:-2, 2:-2], torch.tensor(shade))
+
+
+def test_the_grid_has_a_line_every_eight_voxels(d):
+    grid = draw_grid(torch.zeros(1, 1, *(20, 18, 5)[:d]))
+    assert grid.shape == (1, 1, *(20, 18, 5)[:d])
+    plane = grid[0, 0] if d == 2 else grid[0, 0, :, :, 2]
+    bright = plane > 0.99
+    assert bright.any(1).all()
+    assert bright.all(1).nonzero()[:, 0].tolist() == bright.all(0).nonzero()[:, 0].tolist() == [0, 8, 16]
+    assert plane[4, 4] == 0

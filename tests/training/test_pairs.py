@@ -9,8 +9,8 @@ from vrnet.training.pairs import Pairs
 
 def test_within_subjects_each_fixed_image_goes_with_its_moving_one(d, hearts):
     prepared = hearts(d, [0, 1, 2])
-    pairs = Pairs.of(prepared)
-    I0, I1 = pairs.take(torch.tensor([2, 0]))
+    pairs = Pairs.from_split(prepared)
+    I0, I1 = pairs.batch(torch.tensor([2, 0]))
     assert torch.equal(I0[0], prepared.samples[2].fixed[0])
     assert torch.equal(I1[0], prepared.samples[2].moving[0])
     assert torch.equal(I1[1], prepared.samples[0].moving[0])
@@ -23,16 +23,16 @@ def test_an_image_that_many_go_with_is_held_once(hearts):
     one, other = hearts(2, [0, 1], labels=False).samples
     cine = replace(one, fixed=one.fixed.expand(3, -1, -1, -1), moving=torch.cat([other.fixed, one.moving, one.fixed]))
     prepared = replace(hearts(2, [0]), samples=(cine, other))
-    pairs = Pairs.of(prepared)
+    pairs = Pairs.from_split(prepared)
     assert len(pairs.images) == 2 + 4
-    I0, I1 = pairs.take(torch.arange(4))
+    I0, I1 = pairs.batch(torch.arange(4))
     assert torch.equal(I0, torch.cat([cine.fixed, other.fixed]))
     assert torch.equal(I1, torch.cat([cine.moving, other.moving]))
 
 
 def test_between_subjects_every_image_goes_with_every_other(hearts):
     prepared = hearts(2, [0, 1, 2, 3], pairs_across_subjects=True)
-    pairs = Pairs.of(prepared)
+    pairs = Pairs.from_split(prepared)
     assert len(pairs.images) == 4
     assert sorted(map(tuple, pairs.index.tolist())) == [(i, j) for i in range(4) for j in range(4) if i != j]
 
@@ -41,4 +41,4 @@ def test_images_of_different_grids_are_refused(hearts):
     mixed = hearts(2, [0])
     other = hearts(3, [1])
     with pytest.raises(BadInput, match="differ in shape"):
-        Pairs.of(type(mixed)("phantom", "train", (*mixed.samples, *other.samples), {}, False))
+        Pairs.from_split(type(mixed)("phantom", "train", (*mixed.samples, *other.samples), {}, False))

@@ -3,7 +3,7 @@ import torch
 
 from tests.models import trained
 from vrnet.methods.learned import learned
-from vrnet.training.recompute import Recomputed
+from vrnet.training.recompute import RecomputedCascade
 
 
 @pytest.mark.parametrize("name", ["R-L1-2x2-w4", "C-L2-2x1-w4", "R-L2-2x1-Θ1-zeros-w4", "2xRC-Net-w4", "VoxelMorph-w4"])
@@ -12,7 +12,7 @@ def test_fields_and_gradients_are_those_of_the_cascade(d, name, smooth_image):
     I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
     model = trained(name, d).model  # whose heads are not near zero, which would hide what is behind them
     found = []
-    for network in (model, Recomputed(model)):
+    for network in (model, RecomputedCascade(model)):
         model.zero_grad()
         u = network(I0, I1, (1.0, 1.5, 2.0)[:d])
         u.square().mean().backward()
@@ -34,5 +34,5 @@ def test_what_lies_between_the_rows_is_not_kept(smooth_image):
         return sum(sizes)
 
     short, long = (learned(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
-    assert kept(Recomputed(short)) < kept(short) / 5
-    assert kept(Recomputed(long)) == kept(Recomputed(short))
+    assert kept(RecomputedCascade(short)) < kept(short) / 5
+    assert kept(RecomputedCascade(long)) == kept(RecomputedCascade(short))

@@ -7,7 +7,7 @@ from vrnet.data.sample import Sample
 from vrnet.evaluation.metrics import dice
 from vrnet.fields import warp_labels, zeros
 from vrnet.training.loss import Loss
-from vrnet.training.validation import dices, in_use, validated
+from vrnet.training.validation import dice_of_labels, evaluation_mode, validate
 
 
 class Still(nn.Module):
@@ -17,7 +17,7 @@ class Still(nn.Module):
 
 def test_dice_on_tensors_is_that_of_the_metrics(d, hearts):
     sample = hearts(d, [3]).samples[0]
-    found = dices(sample.fixed_labels, sample.moving_labels, [1, 2, 3, 7])[0]
+    found = dice_of_labels(sample.fixed_labels, sample.moving_labels, [1, 2, 3, 7])[0]
     masks = sample.fixed_labels[0, 0].numpy(), sample.moving_labels[0, 0].numpy()
     expected = [dice(masks[0] == label, masks[1] == label) for label in (1, 2, 3, 7)]
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
@@ -26,8 +26,8 @@ def test_dice_on_tensors_is_that_of_the_metrics(d, hearts):
 
 def test_validation_is_the_mean_over_subjects(d, hearts):
     prepared = hearts(d, [0, 1])
-    scores = validated(Still().train(), prepared, Loss(0.1), torch.device("cpu"))
-    each = [validated(Still(), hearts(d, [seed]), Loss(0.1), torch.device("cpu")) for seed in (0, 1)]
+    scores = validate(Still().train(), prepared, Loss(0.1), torch.device("cpu"))
+    each = [validate(Still(), hearts(d, [seed]), Loss(0.1), torch.device("cpu")) for seed in (0, 1)]
     for name in ("val_loss", "val_dice"):
         np.testing.assert_allclose(scores[name], np.mean([one[name] for one in each]), rtol=1e-6)
     assert (prepared.samples[0].fixed - prepared.samples[0].moving).abs().mean() > 0
@@ -36,7 +36,7 @@ def test_validation_is_the_mean_over_subjects(d, hearts):
 
 
 def squares(*rows):
-    """Label maps of 8x8, a slice a row: the value of each quarter."""
+    """Label maps of 8x8, one slice per row of values: that of each quarter."""
     corners = [torch.tensor(row, dtype=torch.uint8).view(2, 2) for row in rows]
     return torch.stack(corners)[:, None].repeat_interleave(4, 2).repeat_interleave(4, 3)
 
@@ -48,19 +48,19 @@ def test_dice_is_the_mean_over_pairs_then_over_structures_then_over_subjects():
     a = Sample("a", images, images, h, squares((1, 0, 2, 0), (1, 0, 0, 0)), squares((1, 0, 2, 0), (0, 1, 0, 0)))
     b = Sample("b", images[:1], images[:1], h, squares((1, 0, 0, 0)), squares((0, 0, 0, 1)))
     prepared = PreparedSplit("x", "val", (a, b), {"one": 1, "two": 2}, False)
-    scores = validated(Still(), prepared, Loss(0.1), torch.device("cpu"))
+    scores = validate(Still(), prepared, Loss(0.1), torch.device("cpu"))
     assert scores["val_dice"] == 0.375
 
 
 def test_without_labels_there_is_only_the_loss(hearts):
-    assert set(validated(Still(), hearts(2, [0], labels=False), Loss(0.1), torch.device("cpu"))) == {"val_loss"}
+    assert set(validate(Still(), hearts(2, [0], labels=False), Loss(0.1), torch.device("cpu"))) == {"val_loss"}
 
 
 def test_a_model_in_use_learns_nothing_and_goes_on_learning_afterwards(random):
     """By gradients, or by averages that a normalisation keeps."""
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).double()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with in_use(model):
+    with evaluation_mode(model):
         assert not model(random(1, 1, 8, 8)).requires_grad
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training

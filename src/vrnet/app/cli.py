@@ -28,6 +28,7 @@ from vrnet.images.points import Space
 from vrnet.images.transform import Interpolation
 from vrnet.provenance import __version__
 from vrnet.registration.images import Slices
+from vrnet.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from vrnet.data.source import Source
@@ -44,14 +45,8 @@ Maybe = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint=
 MaybeFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")]
 Root = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE", help_behavior_hint="")]
 DataName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
-PRESET_S = "(default: the preset's)"
 Flag = Annotated[bool, tyro.conf.arg(help_behavior_hint="")]
-Count = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint=PRESET_S)]
-Value = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=PRESET_S)]
-Precision = Annotated[
-    Literal["bf16", "float32"] | None, tyro.conf.arg(metavar="{bf16,float32}", help_behavior_hint=PRESET_S)
-]
-YesOrNo = Annotated[Literal["yes", "no"] | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=PRESET_S)]
+NOTHING_CHANGED = TrainingOptions()
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -175,10 +170,10 @@ def apply(
         interpolation: For an image.
     """
     from vrnet.files import check_file
-    from vrnet.images.io import WRITTEN, read_image, write_image
+    from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
     from vrnet.images.transform import Transform
 
-    check_file(out, WRITTEN)
+    check_file(out, IMAGE_SUFFIXES)
     if smooth and not labels:
         raise BadInput("--smooth is for label maps: add --labels")
     if labels and interpolation != "linear":
@@ -209,9 +204,9 @@ def invert(
 
     from vrnet.files import check_file
     from vrnet.images.io import read_image
-    from vrnet.images.transform import TRANSFORMS_WRITTEN, Transform
+    from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
-    check_file(out, TRANSFORMS_WRITTEN)
+    check_file(out, TRANSFORM_SUFFIXES)
     grid = None if reference is None else read_image(reference).grid
     with stages() as stage:
         stage("inverting")
@@ -242,12 +237,12 @@ def points(
     """
     from vrnet.files import check_file
     from vrnet.images.points import read_points, write_points
-    from vrnet.images.transform import moved_points, read_point_map
+    from vrnet.images.transform import map_points, read_point_map
 
     check_file(out, (".csv",))
     table = read_points(points, space)
-    moved = moved_points(read_point_map(transform), table.lps)
-    write_points(table.moved(moved), out, space)
+    moved = map_points(read_point_map(transform), table.lps)
+    write_points(table.with_lps(moved), out, space)
     say(f"Wrote {out}: {len(moved)} points in {space} millimetres.")
     unmoved = int((moved == table.lps).all(1).sum())
     if unmoved:
@@ -339,7 +334,7 @@ def evaluate_cohort(
     method: str, weights: Path | None, source: "Source", split: str, out: Path | None, device: str
 ) -> None:
     """A method on every subject of a split."""
-    from vrnet.evaluation.cohort import run_cohort
+    from vrnet.evaluation.cohort import evaluate_split
     from vrnet.methods.names import choose
 
     if out is None:
@@ -347,7 +342,7 @@ def evaluate_cohort(
     ready = choose(method, weights)
     with stages() as stage:
         pairs = source.split(split, "evaluation", stage, say)
-        summary = run_cohort(stage, ready, pairs, out, device)
+        summary = evaluate_split(stage, ready, pairs, out, device)
     screen.print(summary_table(summary))
     say(f"Wrote metrics.csv and summary.json in {out}.")
 
@@ -392,15 +387,7 @@ def train(
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")],
     root: Root = None,
     preset: Literal["auto", "acdc", "ukbb", "cmr3d", "hippocampus", "short", "phantom"] = "auto",
-    steps: Count = None,
-    batch: Count = None,
-    rate: Value = None,
-    alpha: Value = None,
-    augment: Flag = True,
-    precision: Precision = None,
-    recompute: YesOrNo = None,
-    validate_every: Count = None,
-    seed: int = 0,
+    options: Annotated[TrainingOptions, tyro.conf.arg(name="")] = NOTHING_CHANGED,
     resume: Flag = False,
     device: Device = "auto",
     devices: int = 1,
@@ -423,16 +410,7 @@ def train(
         root: The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none.
         preset: Steps, batch, rate and α: the paper's for acdc, ukbb and cmr3d; ours for the rest. auto goes by the
             data. What follows changes it.
-        steps: How often the weights are changed.
-        batch: Pairs in a step, over all devices together.
-        rate: The learning rate of Adam, at the start.
-        alpha: The weight of smoothness in the loss.
-        augment: Train on the images as they are, as the paper does. Otherwise they are turned, flipped, scaled, shifted
-            and brightened, and fixed and moving exchanged, at random.
-        precision: The numbers that networks compute with on a GPU; all else is float32.
-        recompute: Gradient checkpointing: half the memory or less, for about a third more time.
-        validate_every: Steps between two looks at the validation subjects.
-        seed: Decides on the first weights, the batches and the changes of images.
+        options: What is to be changed of the preset.
         resume: Go on with the run in RUN, as if it had not been interrupted.
         device: Where to compute; auto takes CUDA where there is one.
         devices: GPUs (on a CPU, processes) of each machine.
@@ -444,11 +422,12 @@ def train(
     from vrnet.data.source import USES, Source, splits
     from vrnet.devices import find_device
     from vrnet.methods.names import trainable
-    from vrnet.training.fit import fit, is_first_process
+    from vrnet.training.fit import fit
+    from vrnet.training.processes import is_first_process
     from vrnet.training.run import Run
     from vrnet.training.settings import settings
     from vrnet.training.trainer import loss_of
-    from vrnet.training.validation import unregistered
+    from vrnet.training.validation import validate_identity
 
     chosen, source, _ = trainable(method), Source(data, root, split_file, cache, skip_broken), find_device(device)
     Run(out).check(resume)
@@ -457,18 +436,7 @@ def train(
         silence()
     with stages() as stage:
         pairs, val = splits(source, USES[:2], stage, say).values()
-    given = {
-        "steps": steps,
-        "batch": batch,
-        "rate": rate,
-        "alpha": alpha,
-        "precision": precision,
-        "recompute": None if recompute is None else recompute == "yes",
-        "validate_every": validate_every,
-        "seed": seed,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    how = settings(chosen, preset, pairs, augment, changes)
+    how = settings(chosen, preset, pairs, options)
     with training_bar(str(chosen)) as watch:
         done = fit(
             chosen, pairs, val, how, out, device=device, devices=devices, nodes=nodes, resume=resume, watch=watch
@@ -476,7 +444,7 @@ def train(
     if not done.is_finished:
         say(f"Stopped after {done.step} of {how.steps} steps. Go on with the same command and --resume.")
         sys.exit(130 if is_first else 0)  # Lightning kills all when one that it started fails
-    say(f"Best on validation {best_score(done.best, unregistered(val, loss_of(chosen, how.alpha)))}.")
+    say(f"Best on validation {best_score(done.best, validate_identity(val, loss_of(chosen, how)))}.")
     say(f"Wrote weights.safetensors, metrics.csv and config.json in {out}.")
 
 

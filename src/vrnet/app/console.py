@@ -15,7 +15,7 @@ from vrnet.report.measures import Row, by_structure, number, summary
 
 if TYPE_CHECKING:
     from vrnet.paper import table as paper
-    from vrnet.training.fit import TrainingStatus
+    from vrnet.training.loop import TrainingStatus
 
 screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
 MANY = 8

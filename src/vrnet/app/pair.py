@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
@@ -20,7 +21,8 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
-from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, suited
+from vrnet.provenance import __version__, provenance, versions
+from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -62,7 +64,7 @@ def run(
 ) -> tuple["Outcome", list[Path]]:
     """Register a case and write what became of it in the folder; `stage` is told what is being done."""
     check_folder(folder, OUTPUTS)
-    ready = suited(method, case.fixed.grid, slices)
+    ready = resolve_on_grid(method, case.fixed.grid, slices)
     found = register_images(
         case.fixed,
         case.moving,
@@ -90,7 +92,7 @@ def transform_of(
             raise BadInput(f"{method} is a transform, which has no weights: leave out --weights, or name a method")
         check_pair(case.fixed, case.moving)
         return Transform.load(method, case.fixed.grid), None
-    ready = suited(choose(method, weights), case.fixed.grid, slices)
+    ready = resolve_on_grid(choose(method, weights), case.fixed.grid, slices)
     tick = stage(f"registering with {ready}")
     found = register_images(case.fixed, case.moving, ready, slices=slices, device=device, progress=tick)
     return found.transform, found
@@ -129,9 +131,16 @@ def outcome(case: Case, transform: Transform, found: ImageRegistration | None = 
 def how(found: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform given by file took no time here."""
     if found is None:
-        return {"method": name, "weights": None, "device": None, "seconds": None, "slice_by_slice": None}
-    ran = {"method": found.method, "weights": found.weights, "device": found.device, "seconds": found.seconds}
-    return {**ran, "slice_by_slice": found.slice_axis is not None}
+        nothing = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice"))
+        return {"method": name, **nothing, "provenance": {**versions(), "device": None}}
+    return {
+        "method": found.method,
+        "weights": found.weights,
+        "device": found.device,
+        "seconds": found.seconds,
+        "slice_by_slice": found.slice_axis is not None,
+        "provenance": provenance(torch.device(found.device)),
+    }
 
 
 def measured(pair: Pair, slice_axis: int | None) -> dict[str, Any]:
@@ -203,10 +212,6 @@ def write_pages(done: Outcome, folder: Path, energies: Sequence[float], run: Map
 
 def described(case: Case, method: Method, found: ImageRegistration, match_intensities: bool) -> dict[str, str]:
     """What was run, for the page."""
-    import torch
-
-    from vrnet.provenance import __version__
-
     slices = "each by itself" if found.slice_axis is not None else "together"
     return {
         "fixed": case.fixed.name,

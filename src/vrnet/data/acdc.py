@@ -1,45 +1,58 @@
-"""ACDC in its official folders, under the paper's 2D protocol: end-systole (moving) to end-diastole (fixed)."""
+"""ACDC in its official folders: end-systole (moving) to end-diastole (fixed), by the paper's 2D protocol or in 3D."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from vrnet.data.grids import centred_grid, forward_axes
+from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
-from vrnet.data.short_axis import SIZE, SPACING, STRUCTURES, Plane, all_slices, three_slices
-from vrnet.data.splits import listed
+from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.image import Image
 
-__all__ = ["ACDC", "SIZE", "STRUCTURES", "prepare", "subjects"]
+
+@dataclass(frozen=True)
+class PatientFolder(SubjectFolder):
+    """One folder per patient: Info.cfg, which names two frames, and these frames with their masks."""
+
+    structures = STRUCTURES
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """Info.cfg, both frames and both masks, whatever the purpose: a folder that lacks one is a damaged copy."""
+        folder = self.root / subject
+        frames = [folder / f"{subject}_frame{number:02d}" for number in frame_numbers(folder)]
+        return [folder / "Info.cfg", *(Path(f"{frame}{end}.nii.gz") for frame in frames for end in ("", "_gt"))]
+
+    def read(self, subject: str) -> "Patient":
+        """Both phases of a patient, with their masks."""
+        _, ed, ed_mask, es, es_mask = self.sources(subject, "evaluation")
+        images = read_phases([ed, es])
+        return Patient(images, [read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)])
+
+
+class Patient(NamedTuple):
+    """Images and masks of a patient, end-diastole first."""
+
+    images: list[Image]
+    masks: list[Image]
 
 
 @dataclass(frozen=True)
-class ACDC:
+class ACDC(PatientFolder):
     """2D pairs: of three slices to be measured on, of all to be trained on."""
 
-    root: Path
-    split_file: Path | None = None
     slices: Literal["all", "three"] = "all"
-    """Those that are trained on."""
-    spacing: float = SPACING
+    """The slices that are trained on."""
+    spacing: float = SPACING_MM
     size: int = SIZE
 
     name = "acdc"
-    structures = STRUCTURES
-    pairs_across_subjects = False
-
-    def subjects(self, split: str) -> list[str]:
-        """The patients of a split."""
-        return listed(self.split_file or self.root / "split.csv", split)
-
-    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The masks too, whatever the purpose: the official folders have them, so one that lacks is a damaged copy."""
-        return official(self.root / subject)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One patient: read, resample, choose slices, scale."""
-        images, masks = read_patient(self.root / subject)
+        images, masks = self.read(subject)
         plane = Plane(self.spacing, self.size)
         if purpose == "training" and self.slices == "all":
             return all_slices(subject, images, plane)
@@ -47,42 +60,28 @@ class ACDC:
         return chosen if purpose == "evaluation" else Sample(subject, chosen.fixed, chosen.moving, chosen.spacing)
 
 
-class Patient(NamedTuple):
-    """End-diastole first."""
+@dataclass(frozen=True)
+class ACDC3D(PatientFolder):
+    """One 3D pair per patient, about the centre of the stack."""
 
-    images: list[Image]
-    masks: list[Image]
+    spacing: tuple[float, ...] = (1.5, 1.5, 3.15)
+    shape: tuple[int, ...] = (128, 128, 32)
 
+    name = "acdc3d"
 
-def read_patient(folder: Path) -> Patient:
-    """Both phases of a patient, with their masks."""
-    frames = [folder / f"{folder.name}_frame{number:02d}" for number in phases(folder)]
-    images = read_phases([Path(f"{frame}.nii.gz") for frame in frames])
-    pairs = zip(frames, images, strict=True)
-    return Patient(images, [read_labels(Path(f"{frame}_gt.nii.gz"), image) for frame, image in pairs])
-
-
-def official(folder: Path) -> list[Path]:
-    """The files of a patient's folder that are used."""
-    frames = [folder / f"{folder.name}_frame{number:02d}" for number in phases(folder)]
-    return [folder / "Info.cfg", *(Path(f"{frame}{end}.nii.gz") for frame in frames for end in ("", "_gt"))]
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """One patient: read, scale, resample."""
+        images, masks = self.read(subject)
+        own = images[0].grid
+        grid = centred_grid(own, self.shape, self.spacing, forward_axes(own))
+        return volume_pair(subject, images, masks if purpose == "evaluation" else [], grid)
 
 
-def phases(folder: Path) -> tuple[int, int]:
-    """The numbers of the end-diastolic and of the end-systolic frame."""
+def frame_numbers(folder: Path) -> tuple[int, int]:
+    """The numbers of the end-diastolic and of the end-systolic frame of a patient."""
     try:
         lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
         info = dict(line.split(":", 1) for line in lines if ":" in line)
         return int(info["ED"]), int(info["ES"])
     except (OSError, KeyError, ValueError) as error:
         raise BadInput(f"{folder} has no Info.cfg that names the frames ED and ES: is it a patient of ACDC?") from error
-
-
-def subjects(root: Path, split: str) -> list[Path]:
-    """The folders of the patients of a split."""
-    return [root / name for name in ACDC(root).subjects(split)]
-
-
-def prepare(folder: Path) -> Sample:
-    """One patient, to be measured on."""
-    return ACDC(folder.parent).prepare(folder.name, "evaluation")

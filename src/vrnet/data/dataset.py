@@ -4,29 +4,26 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from vrnet.data.acdc import ACDC
-from vrnet.data.acdc3d import ACDC3D
-from vrnet.data.cmr3d import CMR3D
+from vrnet.data.acdc import ACDC, ACDC3D
 from vrnet.data.hippocampus import Hippocampus
 from vrnet.data.manifest import Manifest
 from vrnet.data.phantoms import Phantoms, phantoms3d
 from vrnet.data.sample import Purpose, Sample
-from vrnet.data.ukbb import UKBB
+from vrnet.data.ukbb import CMR3D, UKBB
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
-
-__all__ = ["DATASETS", "Dataset", "Entry", "Purpose", "dataset"]
 
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Implemented by frozen dataclasses, one a file: their fields but the paths are the protocol's parameters."""
+    """Implemented by frozen dataclasses. Their fields but the paths are the protocol's parameters, on which the cache
+    depends; a data set that finds its parameters in its files says them in a property `parameters`."""
 
     @property
     def name(self) -> str: ...
     @property
-    def structures(self) -> Mapping[str, int]:
-        """{"LV": 3, ...}: what the labels mean."""
+    def structures(self) -> Mapping[str, int] | None:
+        """{"LV": 3, ...}: what the labels mean; None if they are called by their numbers, as these are met."""
         ...
 
     @property
@@ -35,7 +32,7 @@ class Dataset(Protocol):
         ...
 
     def subjects(self, split: str) -> list[str]:
-        """Those of a split, in order; BadInput if there is no such split."""
+        """The subjects of a split, in order; BadInput if there is no such split."""
         ...
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
@@ -50,29 +47,29 @@ class Dataset(Protocol):
 class Entry(NamedTuple):
     """A data set that can be asked for."""
 
-    about: str
+    summary: str
     reads: Literal["folder", "file"] | None
     """What its root is, if it has any."""
     build: Callable[..., Dataset]
-    """From the root and, in a folder, the file of splits if it is another than the folder's split.csv."""
+    """Called with the root and, if that is a folder, the file of splits or None."""
 
 
 DATASETS = {
     "acdc": Entry("ACDC in its official folders: 2D (1.8 mm, 160x160)", "folder", ACDC),
-    "acdc3d": Entry("the same in 3D (1.5x1.5x3.15 mm, 128x128x32)", "folder", ACDC3D),
+    "acdc3d": Entry("ACDC in its official folders: 3D (1.5x1.5x3.15 mm, 128x128x32)", "folder", ACDC3D),
     "ukbb": Entry("short-axis cines in the UK Biobank's folders: 2D (1.8 mm, 160x160)", "folder", UKBB),
-    "cmr3d": Entry("high-resolution 3D cardiac MR in such folders (1.2 mm, 128x128x96)", "folder", CMR3D),
-    "hippocampus": Entry("MSD hippocampi, between subjects: 3D (1 mm, 48x64x48)", "folder", Hippocampus),
+    "cmr3d": Entry("cardiac MR in the UK Biobank's folders: 3D (1.2 mm, 128x128x96)", "folder", CMR3D),
+    "hippocampus": Entry("MSD hippocampi, across subjects: 3D (1 mm, 48x64x48)", "folder", Hippocampus),
     "phantom": Entry("beating hearts made on the spot, motion known: 2D (1.8 mm, 160x160)", None, Phantoms),
-    "phantom3d": Entry("the same in 3D (1.2 mm, 128x128x96)", None, phantoms3d),
+    "phantom3d": Entry("beating hearts made on the spot, motion known: 3D (1.2 mm, 128x128x96)", None, phantoms3d),
     "manifest": Entry("your own pairs, listed in a CSV file: 2D images, stacks or volumes", "file", Manifest.read),
 }
 
 
-def dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dataset:
+def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dataset:
     """The data set of a name, in the folder (or, of a manifest, the file) where it needs one; or BadInput."""
     if name not in DATASETS:
-        raise BadInput(f'there is no data set "{name}": {hint(name)}')
+        raise BadInput(f'there is no data set "{name}": {suggest(name)}')
     _, reads, build = DATASETS[name]
     check_root(name, root, reads)
     if split_file is not None and reads != "folder":
@@ -81,8 +78,8 @@ def dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dat
     return build(*given)
 
 
-def hint(name: str) -> str:
-    """What may have been meant by a name that is none."""
+def suggest(name: str) -> str:
+    """What may have been meant by a name that no data set has."""
     if name.endswith(".csv"):
         return f"if it lists your own pairs, give --data manifest --root {name}"
     if is_folder(Path(name)):

@@ -1,87 +1,143 @@
-"""A split of a data set, prepared: each subject is made once and kept, and all that cannot be used are told at once."""
+"""A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from vrnet.data import stored
-from vrnet.data.cache import cache_folder, kept_as
+import numpy as np
+
+from vrnet.data import store
 from vrnet.data.dataset import Dataset
-from vrnet.data.pack import PreparedSplit, load_pack, save_pack
 from vrnet.data.sample import Purpose, Sample
+from vrnet.data.store import StoredSamples, cache_folder, cache_name, load_sample, save_sample
 from vrnet.errors import BadInput
-from vrnet.files import check_folder
+from vrnet.files import check_folder, exists, write_json
+from vrnet.progress import Progress
 
-MANY = 20
-"""Subjects that are named at once."""
-__all__ = ["PreparedSplit", "load_pack", "prepared", "save_pack"]
+MAX_NAMED_SUBJECTS = 20
+"""Broken subjects that one message names."""
 
 
-def prepared(
+@dataclass(frozen=True, eq=False)
+class PreparedSplit:
+    """A split of a data set, ready to be trained on or measured on."""
+
+    data: str
+    split: str
+    samples: StoredSamples | tuple[Sample, ...]
+    """Read from disk one by one, each time they are asked for, unless `load` put them in memory."""
+    structures: Mapping[str, int]
+    """{"LV": 3, ...}: what the labels mean."""
+    pairs_across_subjects: bool
+    """Whether images of any two subjects make a pair to train on."""
+
+    @property
+    def names(self) -> list[str]:
+        """The subjects; no image is read to know them."""
+        if isinstance(self.samples, StoredSamples):
+            return list(self.samples.names)
+        return [sample.name for sample in self.samples]
+
+    def load(self) -> "PreparedSplit":
+        """The split with all its samples in memory, for those who go through it many times."""
+        return replace(self, samples=tuple(self.samples))
+
+
+def prepare_split(
     dataset: Dataset,
     split: str,
     purpose: Purpose,
     cache: Path | None = None,
     *,
     skip_broken: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
     say: Callable[[str], None] = print,
 ) -> PreparedSplit:
     """The subjects of a split, each made unless the cache has it; BadInput names all that cannot be used.
 
     With `skip_broken` those are left out, and `say` is told of each. `progress` hears which part is done."""
-    folder, names = (cache or cache_folder()) / dataset.name, dataset.subjects(split)
-    check_folder(folder)
-    samples: list[Sample] = []
+    subjects, kept = dataset.subjects(split), SampleCache(dataset, purpose, (cache or cache_folder()) / dataset.name)
+    check_folder(kept.folder)
     broken: dict[str, str] = {}
-    for done, subject in enumerate(names, start=1):
+    for done, subject in enumerate(subjects, start=1):
         try:
-            found = recalled_or_made(dataset, subject, purpose, folder)
+            made = kept.find_or_make(subject)
         except BadInput as error:
             broken[subject] = str(error)
         else:
-            samples.append(found.kept())
+            kept.save(subject, made)
         if progress is not None:
-            progress(done / len(names))
-    account(broken, dataset.name, len(names), say if skip_broken else None)
-    return PreparedSplit(dataset.name, split, tuple(samples), dataset.structures, dataset.pairs_across_subjects)
+            progress(done / len(subjects))
+    report_broken(broken, dataset.name, len(subjects), say if skip_broken else None)
+    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read)
+    structures = kept.structures(samples) if dataset.structures is None else dataset.structures
+    return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
 
 
-class Found(NamedTuple):
-    """A sample, and its place in the cache."""
+@dataclass(frozen=True)
+class SampleCache:
+    """The samples of a data set that a folder keeps; what it does not keep is made."""
 
-    sample: Sample
-    place: Path
-    is_new: bool
+    dataset: Dataset
+    purpose: Purpose
+    folder: Path
+    files: dict[str, str] = field(default_factory=dict)
+    """{subject: the name of its file}, of those looked for."""
 
-    def kept(self) -> Sample:
-        """The sample, which is in its place from now on."""
-        if self.is_new:
-            stored.save(self.sample, self.place)
-        return self.sample
+    def find_or_make(self, subject: str) -> Sample | None:
+        """None if the folder has the sample, else the sample, made; or BadInput. No file of the folder is opened."""
+        sources = self.dataset.sources(subject, self.purpose)
+        self.files[subject] = cache_name(self.dataset, subject, self.purpose, sources)
+        return None if exists(self.folder / self.files[subject]) else self.make(subject)
+
+    def make(self, subject: str) -> Sample:
+        """The sample out of its sources, to the bit as it will be read; or BadInput, with files by their names."""
+        try:
+            made = self.dataset.prepare(subject, self.purpose)
+        except BadInput as error:
+            message = str(error)
+            for path in self.dataset.sources(subject, self.purpose):
+                message = message.replace(str(path), path.name)
+            raise BadInput(message) from error
+        return store.sample_of(store.arrays_of(made))
+
+    def save(self, subject: str, made: Sample | None) -> None:
+        """Keep a sample, if it was made."""
+        if made is not None:
+            save_sample(made, self.folder / self.files[subject])
+
+    def read(self, subject: str) -> Sample:
+        """The sample that the folder has; made and kept again if its file is damaged or gone."""
+        if (found := load_sample(self.folder / self.files[subject])) is None:
+            self.save(subject, found := self.make(subject))
+        return found
+
+    def structures(self, samples: StoredSamples) -> dict[str, int]:
+        """{"7": 7, ...}: every label but 0 that any sample has; kept in a file, since finding them reads every sample.
+
+        Samples to be trained on have none."""
+        if self.purpose == "training":
+            return {}
+        names = "\n".join(self.files[subject] for subject in samples.names)
+        place = self.folder / f"structures-{hashlib.sha256(names.encode()).hexdigest()[: store.HASH_DIGITS]}.json"
+        with suppress(OSError, ValueError):  # not there yet, or damaged
+            return json.loads(place.read_text(encoding="utf-8"))
+        values = sorted(set().union(*(label_values(sample) for sample in samples)) - {0})
+        write_json(found := {str(value): value for value in values}, place)
+        return found
 
 
-def recalled_or_made(dataset: Dataset, subject: str, purpose: Purpose, folder: Path) -> Found:
-    """The sample of a subject, out of the folder if it is there, the same to the bit either way; or BadInput."""
-    sources = dataset.sources(subject, purpose)
-    place = folder / kept_as(dataset, subject, purpose, sources)
-    if (recalled := stored.load(place)) is not None:
-        return Found(recalled, place, is_new=False)
-    try:
-        made = dataset.prepare(subject, purpose)
-    except BadInput as error:
-        raise BadInput(shortened(str(error), sources)) from error
-    return Found(stored.sample_of(stored.arrays_of(made)), place, is_new=True)
+def label_values(sample: Sample) -> set[int]:
+    """The values of both label maps of a sample; none if it has no labels."""
+    masks = (mask for mask in (sample.fixed_labels, sample.moving_labels) if mask is not None)
+    return {value for mask in masks for value in np.unique(mask.numpy()).tolist()}
 
 
-def shortened(message: str, sources: list[Path]) -> str:
-    """The message with files by their names alone."""
-    for path in sources:
-        message = message.replace(str(path), path.name)
-    return message
-
-
-def account(broken: Mapping[str, str], data: str, count: int, say: Callable[[str], None] | None) -> None:
+def report_broken(broken: Mapping[str, str], data: str, count: int, say: Callable[[str], None] | None) -> None:
     """Say who is left out, and why; BadInput if nobody listens, or nobody is left."""
     reasons = [f"{subject}: {reason}" for subject, reason in broken.items()]
     if broken and (say is None or len(broken) == count):
@@ -91,8 +147,33 @@ def account(broken: Mapping[str, str], data: str, count: int, say: Callable[[str
             else "mend them, or go on without them: --skip-broken"
         )
         head = f"{len(broken)} of {count} subjects of {data} cannot be used:"
-        rest = [f"and {len(broken) - MANY} more"] if len(broken) > MANY else []
-        raise BadInput("\n  ".join([head, *reasons[:MANY], *rest]) + f"\n{way}")
+        rest = [f"and {len(broken) - MAX_NAMED_SUBJECTS} more"] if len(broken) > MAX_NAMED_SUBJECTS else []
+        raise BadInput("\n  ".join([head, *reasons[:MAX_NAMED_SUBJECTS], *rest]) + f"\n{way}")
     if say is not None:
         for reason in reasons:
             say(f"left out {reason}")
+
+
+def save_pack(parts: Mapping[tuple[str, str], PreparedSplit], path: Path) -> None:
+    """Write {(split, purpose): a prepared split} in one file, for a machine without the images or their readers."""
+    store.save_pack([(describe(purpose, part), part.samples) for (_, purpose), part in parts.items()], path)
+
+
+def describe(purpose: str, part: PreparedSplit) -> dict[str, Any]:
+    """What a pack says of a split: everything but its samples."""
+    kept = {
+        "data": part.data,
+        "split": part.split,
+        "structures": dict(part.structures),
+        "pairs_across_subjects": part.pairs_across_subjects,
+    }
+    return {"purpose": purpose, "prepared": kept}
+
+
+def load_pack(path: Path) -> dict[tuple[str, str], PreparedSplit]:
+    """{(split, purpose): a prepared split} of a file, to the bit as they were."""
+    found = {}
+    for about, samples in store.load_pack(path):
+        part = PreparedSplit(samples=samples, **about["prepared"])
+        found[part.split, about["purpose"]] = part
+    return found

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import grid_of, read_image, read_sitk
+from vrnet.images.io import IMAGE_SUFFIXES, grid_of, read_image, read_sitk, silence_warnings
 
 LARGEST_LABEL = 255
 
@@ -21,7 +22,7 @@ def read_shown(path: Path) -> Image:
 
 
 def read_volume(path: Path) -> Image:
-    """The same with three axes: a stack of slices, or a volume."""
+    """An image with three axes in which there is something to see: a stack of slices, or a volume."""
     image = read_shown(path)
     if len(image.grid.shape) != 3:
         raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")
@@ -32,11 +33,12 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
     """The volumes of one subject at several times, all of one shape and in one place."""
     first, *others = images = [read_volume(path) for path in paths]
     for image in others:
-        check_alike(first, image)
+        check_series(first, image)
     return images
 
 
-def check_alike(first: Image, other: Image) -> None:
+def check_series(first: Image, other: Image) -> None:
+    """BadInput unless both images have one shape and overlap in space."""
     if first.grid.shape != other.grid.shape:
         shapes = " and ".join("x".join(map(str, image.grid.shape)) for image in (first, other))
         raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
@@ -44,6 +46,7 @@ def check_alike(first: Image, other: Image) -> None:
 
 
 def check_overlap(first: Image, other: Image) -> None:
+    """BadInput unless some voxels of both images are in one place."""
     if not first.grid.overlaps(other.grid):
         raise BadInput(f"{first.name} and {other.name} do not overlap in space: check their headers")
 
@@ -70,3 +73,20 @@ def read_labels(path: Path, image: Image) -> Image:
     if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
         raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")
     return labels.with_array(labels.array.astype(np.uint8))
+
+
+def read_grid(path: Path) -> Grid:
+    """Where the voxels of an image are; their values are not read where the format allows."""
+    import SimpleITK as sitk
+
+    if not (path.is_file() and path.name.endswith(IMAGE_SUFFIXES)):
+        return read_image(path).grid
+    reader = sitk.ImageFileReader()
+    reader.SetFileName(str(path))
+    try:
+        with silence_warnings():
+            reader.ReadImageInformation()
+    except RuntimeError as error:
+        raise BadInput(f"cannot read {path}") from error
+    grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
+    return grid if len(grid.shape) in (2, 3) else read_image(path).grid

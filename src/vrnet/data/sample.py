@@ -7,19 +7,20 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 Purpose = Literal["training", "evaluation"]
+"""What a subject is prepared for: training sees more slices and frames, evaluation sees labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole in 3D.
+    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D.
 
-    Images are in [0, 1], by one scaling."""
+    Images are in [0, 1], both of a pair by one scaling unless pairs are made across subjects."""
 
     name: str
     fixed: Float[Tensor, "b 1 *s"]
     moving: Float[Tensor, "b 1 *s"]
     spacing: tuple[float, ...]
-    """In mm."""
+    """Edges of a voxel in mm."""
     fixed_labels: UInt8[Tensor, "b 1 *s"] | None = None
     moving_labels: UInt8[Tensor, "b 1 *s"] | None = None
     field: Float[Tensor, "b d *s"] | None = None

@@ -1,43 +1,75 @@
-"""Who is trained on and who is measured: a file with a line a subject."""
+"""Who is trained on and who is measured: split.csv, one row per subject."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from vrnet.errors import BadInput
 from vrnet.files import read_rows
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
-SUBJECT = "subject", "patient"
+SUBJECT_COLUMNS = "subject", "patient"
+Splits = Mapping[str, list[str]]
+"""{split: its subjects, in the order of the file}."""
 
 
-def listed(path: Path, split: str) -> list[str]:
-    """The subjects of a split, in the order of the file."""
-    return members(read_splits(path), split, path)
+@dataclass(frozen=True)
+class SubjectFolder:
+    """What data sets in a folder share: the folder, and the file that lists the subjects of each split."""
+
+    root: Path
+    split_file: Path | None = None
+    """split.csv in the folder if None."""
+
+    pairs_across_subjects = False
+
+    def subjects(self, split: str) -> list[str]:
+        """The subjects of a split, in the order of the file."""
+        return choose_split(self.splits, split, self.listing)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """All splits of the file, which is read once."""
+        return read_splits(self.listing)
+
+    @property
+    def listing(self) -> Path:
+        """The file that lists the subjects."""
+        return self.split_file or self.root / "split.csv"
 
 
-def members(splits: dict[str, str], split: str, path: Path) -> list[str]:
-    """Those of a split, out of {subject: split}; BadInput, which names the splits there are, if there are none."""
-    if lost := [subject for subject, own in splits.items() if not own]:
-        raise BadInput(f"{path} does not say in which split {lost[0]} is: fill the column in")
-    found = [subject for subject, own in splits.items() if own == split]
-    if not found:
-        known = ", ".join(sorted(set(splits.values()))) or "none"
-        raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')
-    return found
-
-
-def read_splits(path: Path) -> dict[str, str]:
-    """{subject: split}, in the order of the file."""
+def read_splits(path: Path) -> Splits:
+    """The splits of a CSV file; BadInput unless it says of every subject, once, in which split it is."""
     rows = read_rows(path, FORMAT)
-    column = next((name for name in SUBJECT if rows and name in rows[0]), None)
+    column = next((name for name in SUBJECT_COLUMNS if rows and name in rows[0]), None)
     if column is None or "split" not in rows[0]:
         raise BadInput(f"{path} does not say who is in which split: give it {FORMAT}")
     check_unique([row[column] for row in rows], path)
-    return {row[column]: row["split"] for row in rows}
+    return group_by_split(((row[column], row["split"]) for row in rows), path)
 
 
-def check_unique(names: list[str], path: Path) -> None:
-    """BadInput if a name comes twice: it would be counted twice, or be trained on and measured."""
-    name, count = Counter(names).most_common(1)[0]
-    if count > 1:
+def group_by_split(members: Iterable[tuple[str, str]], path: Path) -> Splits:
+    """Collect (subject, split) by split; BadInput if the split of a subject is empty."""
+    splits: dict[str, list[str]] = {}
+    for subject, split in members:
+        splits.setdefault(split, []).append(subject)
+    if "" in splits:
+        raise BadInput(f"{path} does not say in which split {splits[''][0]} is: fill the column in")
+    return splits
+
+
+def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
+    """The subjects of a split; BadInput, which names the splits there are, if there is no such split."""
+    if split not in splits:
+        known = ", ".join(sorted(splits)) or "none"
+        raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')
+    return splits[split]
+
+
+def check_unique(names: Sequence[str], path: Path) -> None:
+    """BadInput if a name comes twice: it would be counted twice, or be both trained on and measured."""
+    if len(set(names)) < len(names):
+        name, count = Counter(names).most_common(1)[0]
         raise BadInput(f'{path} lists "{name}" {count} times: list each once')

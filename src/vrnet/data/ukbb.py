@@ -1,8 +1,8 @@
-"""Short-axis cines in the UK Biobank's folders, one a subject, under the paper's 2D protocol.
+"""Cardiac MR in the UK Biobank's folders, one per subject: end-systole (moving) to end-diastole (fixed).
 
-sa_ED, sa_ES, label_sa_ED and label_sa_ES (.nii.gz) to be measured on; to be trained on, every frame of sa.nii.gz to its
-first, which is end-diastole, or where there is no such file end-systole to end-diastole. Training needs no labels.
-Labels are 1 RV, 2 Myo, 3 LV, or 1 LV, 2 Myo, 3 RV.
+sa_ED, sa_ES, label_sa_ED and label_sa_ES (.nii.gz) to be measured on; training needs no labels. In 2D it takes every
+frame of sa.nii.gz to the first, which is end-diastole, or without that file end-systole to end-diastole.
+Labels are 1 RV, 2 Myo, 3 LV; those with LV and RV exchanged (1 LV, 2 Myo, 3 RV) are recognised and renumbered.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
+from vrnet.data.grids import centred_grid, forward_axes, snap_to_voxels
+from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import LARGEST_LABEL, read_frames, read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
-from vrnet.data.short_axis import SIZE, SPACING, STRUCTURES, Plane, all_slices, three_slices
-from vrnet.data.splits import listed
+from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
 from vrnet.images.image import Image
 
@@ -24,60 +25,72 @@ PHASES = "ED", "ES"
 
 
 @dataclass(frozen=True)
-class UKBB:
+class PhaseFolder(SubjectFolder):
+    """One folder per subject: the images of both phases and, to be measured on, their labels."""
+
+    structures = STRUCTURES
+
+    def sources(self, subject: str, purpose: Purpose) -> list[Path]:
+        """The images of both phases; to be measured on, their labels too."""
+        kinds = ("sa", "label_sa") if purpose == "evaluation" else ("sa",)
+        return [self.root / subject / f"{kind}_{phase}.nii.gz" for kind in kinds for phase in PHASES]
+
+    def read(self, subject: str) -> tuple[list[Image], list[Image]]:
+        """The images of both phases, and their labels, numbered as STRUCTURES says."""
+        files = self.sources(subject, "evaluation")
+        images = read_phases(files[:2])
+        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=True)]
+        return images, [exchange_lv_rv(mask) for mask in masks] if has_lv_rv_exchanged(masks) else masks
+
+
+@dataclass(frozen=True)
+class UKBB(PhaseFolder):
     """2D pairs: of three slices to be measured on, of all slices and frames to be trained on."""
 
-    root: Path
-    split_file: Path | None = None
-    spacing: float = SPACING
+    spacing: float = SPACING_MM
     size: int = SIZE
 
     name = "ukbb"
-    structures = STRUCTURES
-    pairs_across_subjects = False
-
-    def subjects(self, split: str) -> list[str]:
-        """The subjects of a split."""
-        return listed(self.split_file or self.root / "split.csv", split)
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The cine, or both phases; and their labels, to be measured on."""
-        folder = self.root / subject
-        if purpose == "evaluation":
-            return [*image_files(folder), *label_files(folder)]
-        return [cine] if exists(cine := folder / "sa.nii.gz") else image_files(folder)
+        """The cine to be trained on, where there is one; else both phases, with labels to be measured on."""
+        cine = self.root / subject / "sa.nii.gz"
+        return [cine] if purpose == "training" and exists(cine) else super().sources(subject, purpose)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One subject: read, resample, choose slices, scale."""
-        plane, files = Plane(self.spacing, self.size), self.sources(subject, purpose)
+        plane = Plane(self.spacing, self.size)
         if purpose == "evaluation":
-            images, masks = read_both(self.root / subject)
-            return three_slices(subject, images, masks, plane)
+            return three_slices(subject, *self.read(subject), plane)
+        files = self.sources(subject, purpose)
         return all_slices(subject, read_frames(files[0]) if len(files) == 1 else read_phases(files), plane)
 
 
-def image_files(folder: Path) -> list[Path]:
-    return [folder / f"sa_{phase}.nii.gz" for phase in PHASES]
+@dataclass(frozen=True)
+class CMR3D(PhaseFolder):
+    """One 3D pair of high resolution per subject, cropped or padded about its centre."""
+
+    spacing: tuple[float, ...] = (1.2, 1.2, 1.2)
+    shape: tuple[int, ...] = (128, 128, 96)
+
+    name = "cmr3d"
+
+    def prepare(self, subject: str, purpose: Purpose) -> Sample:
+        """One subject: read, scale, resample."""
+        labelled = purpose == "evaluation"
+        images, masks = self.read(subject) if labelled else (read_phases(self.sources(subject, purpose)), [])
+        own = images[0].grid
+        grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, forward_axes(own)), own)
+        return volume_pair(subject, images, masks, grid)
 
 
-def label_files(folder: Path) -> list[Path]:
-    return [folder / f"label_sa_{phase}.nii.gz" for phase in PHASES]
-
-
-def read_both(folder: Path) -> tuple[list[Image], list[Image]]:
-    """The images of both phases, and their labels, numbered as STRUCTURES says."""
-    images = read_phases(image_files(folder))
-    masks = [read_labels(path, image) for path, image in zip(label_files(folder), images, strict=True)]
-    return images, [exchanged(mask) for mask in masks] if are_exchanged(masks) else masks
-
-
-def are_exchanged(masks: Sequence[Image]) -> bool:
+def has_lv_rv_exchanged(masks: Sequence[Image]) -> bool:
     """Whether LV and RV have each other's numbers, as in some segmentations: what Myo encloses is the LV."""
-    inside = np.concatenate([enclosed(mask) for mask in masks])
+    inside = np.concatenate([enclosed_labels(mask) for mask in masks])
     return bool((inside == STRUCTURES["RV"]).sum() > (inside == STRUCTURES["LV"]).sum())
 
 
-def enclosed(mask: Image) -> UInt8[ndarray, " n"]:
+def enclosed_labels(mask: Image) -> UInt8[ndarray, " n"]:
     """The labels of the voxels that Myo goes all round, slice by slice."""
     from scipy.ndimage import binary_fill_holes
 
@@ -86,8 +99,8 @@ def enclosed(mask: Image) -> UInt8[ndarray, " n"]:
     return mask.array[filled & ~wall]
 
 
-def exchanged(mask: Image) -> Image:
-    """LV for RV, and RV for LV."""
+def exchange_lv_rv(mask: Image) -> Image:
+    """The mask with LV for RV, and RV for LV."""
     lv, rv, numbers = STRUCTURES["LV"], STRUCTURES["RV"], np.arange(LARGEST_LABEL + 1, dtype=np.uint8)
     numbers[[lv, rv]] = rv, lv
     return mask.with_array(numbers[mask.array])

@@ -1,4 +1,4 @@
-"""A method on a cohort: a row a subject, then the mean and standard deviation of every column."""
+"""A method on the subjects of a split: one row per subject, then the mean and standard deviation of every column."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,18 +12,65 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
-from vrnet.devices import capture_graph, find_device, threads_for
+from vrnet.devices import CPU, capture_graph, find_device, threads_for
 from vrnet.evaluation.metrics import contour_hausdorff, dice
-from vrnet.evaluation.pair import regularity_of
+from vrnet.evaluation.pair import batch_regularity
 from vrnet.fields import warp_labels, zeros
 from vrnet.files import Row, check_folder, columns_of, write_json, write_rows
 from vrnet.methods.method import Method
 from vrnet.progress import Stage
+from vrnet.provenance import provenance
 from vrnet.variational.cascade import Initializer
 
+METRICS, SUMMARY = "metrics.csv", "summary.json"
 
-def measured(sample: Sample, find: Initializer, structures: Mapping[str, int], device: str = "cpu") -> Row:
-    """The scores of one subject: the mean over its pairs; the mean of its structures; seconds a pair, one at a time.
+
+def evaluate_split(
+    stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu"
+) -> dict[str, Any]:
+    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
+    check_folder(folder, (METRICS, SUMMARY))
+    place, first, rows, before = find_device(device), pairs.samples[0], [], []
+    ready = method.resolve(len(first.spacing), first.spacing)
+    find = build_for_shape(ready, first, place)
+    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
+    for done, sample in enumerate(pairs.samples, start=1):
+        with threads_for(ready.is_network, sample.fixed[0].numel()):
+            rows.append(measure_subject(sample, find, pairs.structures, place))
+            before.append(measure_unregistered(sample, pairs.structures))
+        tick(done / len(pairs.samples))
+    summary = {
+        "method": str(ready),
+        "weights": ready.weights,
+        "data": pairs.data,
+        "split": pairs.split,
+        "subjects": len(rows),
+        "metrics": summarise(rows),
+        "before": summarise(before),
+        "provenance": provenance(place),
+    }
+    write_rows(rows, folder / METRICS)
+    write_json(summary, folder / SUMMARY)
+    return summary
+
+
+def build_for_shape(method: Method, sample: Sample, device: torch.device) -> Initializer:
+    """What finds the field of a pair that has the shape and spacing of this sample's.
+
+    A network on a GPU is recorded as a CUDA graph, which works for one shape alone."""
+    find = method.build(len(sample.spacing), device)
+    if device.type != "cuda" or not method.is_network or method.is_random:
+        return find
+    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
+    with torch.inference_mode():
+        replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
+    return lambda I0, I1, spacing: replay(I0, I1).clone()
+
+
+def measure_subject(
+    sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU
+) -> Row:
+    """The scores of one subject, each the mean over its pairs, and the seconds per pair, one pair at a time.
 
     Overlaps where both images have labels, the end-point error where the motion is known."""
     start = perf_counter()
@@ -31,35 +78,27 @@ def measured(sample: Sample, find: Initializer, structures: Mapping[str, int], d
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
         u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs]).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
-    scores = overlaps_of(sample, u, structures) | regularity_of(u) | end_point_error_of(sample, u)
+    scores = subject_overlaps(sample, u, structures) | batch_regularity(u) | end_point_error(sample, u)
     return {"subject": sample.name, **scores, "seconds": seconds}
 
 
-def unregistered(sample: Sample, structures: Mapping[str, int]) -> Row:
-    """The overlaps of one subject as it is."""
-    return {"subject": sample.name, **overlaps_of(sample, zeros(sample.fixed), structures)}
+def measure_unregistered(sample: Sample, structures: Mapping[str, int]) -> Row:
+    """The overlaps of one subject before registration."""
+    return {"subject": sample.name, **subject_overlaps(sample, zeros(sample.fixed), structures)}
 
 
-def overlaps_of(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:
-    """The overlaps that fields leave; none without labels."""
+def subject_overlaps(sample: Sample, u: Float[Tensor, "b d *s"], structures: Mapping[str, int]) -> dict[str, float]:
+    """The overlaps of one subject once its moving labels are warped by the fields u; none without labels."""
     if sample.fixed_labels is None or sample.moving_labels is None:
         return {}
     masks = sample.fixed_labels[:, 0].numpy(), warp_labels(sample.moving_labels, u)[:, 0].numpy()
-    return overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
+    return mean_overlaps(list(zip(*masks, strict=True)), sample.spacing, structures)
 
 
-def end_point_error_of(sample: Sample, u: Float[Tensor, "b d *s"]) -> dict[str, float]:
-    """Mean |u − field| in mm where fixed has a label, or everywhere if it has none; nothing without a true field."""
-    if sample.field is None:
-        return {}
-    h = u.new_tensor(sample.spacing).view(1, -1, *[1] * len(sample.spacing))
-    errors = ((u - sample.field) * h).norm(dim=1, keepdim=True)
-    inside = torch.ones_like(errors, dtype=torch.bool) if sample.fixed_labels is None else sample.fixed_labels > 0
-    return {"end_point_error_mm": errors[inside].mean().item()}
+def mean_overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[str, int]) -> dict[str, float]:
+    """dice_NAME and hd_NAME of each structure, each the mean over pairs of label maps, and the means over structures.
 
-
-def overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[str, int]) -> dict[str, float]:
-    """dice_NAME and hd_NAME of each structure, and their means; pairs where a structure is absent do not count."""
+    Pairs where a structure is absent do not count."""
     found = {}
     for kind, measure in (("dice", dice), ("hd", lambda a, b: contour_hausdorff(a, b, spacing))):
         for name, label in structures.items():
@@ -69,49 +108,28 @@ def overlaps(pairs: list[Any], spacing: tuple[float, ...], structures: Mapping[s
     return found
 
 
-def nan_mean(values: Iterable[float]) -> float:
-    found = present(values)
-    return float(np.mean(found)) if found else np.nan
+def end_point_error(sample: Sample, u: Float[Tensor, "b d *s"]) -> dict[str, float]:
+    """Mean |u − field| in mm where fixed has a label, or everywhere if it has none; nothing without a true field."""
+    if sample.field is None:
+        return {}
+    h = u.new_tensor(sample.spacing).view(1, -1, *[1] * len(sample.spacing))
+    errors = ((u - sample.field) * h).norm(dim=1, keepdim=True)
+    inside = torch.ones_like(errors, dtype=torch.bool) if sample.fixed_labels is None else sample.fixed_labels > 0
+    return {"end_point_error_mm": errors[inside].mean().item()}
 
 
-def present(values: Iterable[float]) -> list[float]:
-    """Those that could be measured."""
-    return [value for value in values if not np.isnan(value)]
-
-
-def summarise(found: list[Row]) -> dict[str, dict[str, float]]:
+def summarise(rows: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
-    rows = [{key: value for key, value in row.items() if key != "subject"} for row in found]
-    values = {key: present(row.get(key, np.nan) for row in rows) or [np.nan] for key in columns_of(rows)}
+    scores = [{key: value for key, value in row.items() if key != "subject"} for row in rows]
+    values = {key: without_nan(row.get(key, np.nan) for row in scores) or [np.nan] for key in columns_of(scores)}
     return {key: {"mean": float(np.mean(column)), "std": float(np.std(column))} for key, column in values.items()}
 
 
-def run_cohort(stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu") -> dict[str, Any]:
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
-    check_folder(folder, ("metrics.csv", "summary.json"))
-    there, first, found, before = find_device(device), pairs.samples[0], [], []
-    ready = method.resolve(len(first.spacing), first.spacing)
-    find = quick(ready, first, there)
-    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
-    for done, sample in enumerate(pairs.samples, start=1):
-        with threads_for(ready.is_network, sample.fixed[0].numel()):
-            found.append(measured(sample, find, pairs.structures, there.type))
-            before.append(unregistered(sample, pairs.structures))
-        tick(done / len(pairs.samples))
-    what = {"method": str(ready), "weights": ready.weights, "data": pairs.data, "split": pairs.split}
-    summary: dict[str, Any] = {**what, "subjects": len(found), "metrics": summarise(found)}
-    summary["before"] = summarise(before)
-    write_rows(found, folder / "metrics.csv")
-    write_json(summary, folder / "summary.json")
-    return summary
+def nan_mean(values: Iterable[float]) -> float:
+    """The mean of the values that are not NaN; NaN if there are none."""
+    found = without_nan(values)
+    return float(np.mean(found)) if found else np.nan
 
 
-def quick(method: Method, sample: Sample, device: torch.device) -> Initializer:
-    """What finds the field of a pair; a network on a GPU is recorded once, since all pairs have one shape."""
-    find = method.build(len(sample.spacing), device)
-    if device.type != "cuda" or not method.is_network or method.is_random:
-        return find
-    I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
-    with torch.inference_mode():
-        replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
-    return lambda I0, I1, spacing: replay(I0, I1).clone()
+def without_nan(values: Iterable[float]) -> list[float]:
+    return [value for value in values if not np.isnan(value)]

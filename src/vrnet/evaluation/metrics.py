@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.evaluation.surfaces import distances, outer_contours, points
+from vrnet.evaluation.surfaces import nearest_distances, outer_contours, voxel_positions
 from vrnet.fields import determinant, jacobian, stencil_determinants
 
 Box = tuple[slice, ...]
@@ -43,20 +43,20 @@ def contour_hausdorff(
 ) -> float:
     """The paper's Hausdorff distance, in mm: max over both outer contours of the distance to the other.
 
-    A volume is measured slice by slice across one axis (`slice_axis` names it, where none is given), and gives the mean
-    over the slices that show the structure in both masks; NaN if none does."""
+    A volume is measured slice by slice across one axis, that of `slice_axis` unless given, and has the mean over the
+    slices that show the structure in both masks; NaN if none does."""
     if a.ndim == 2:
         return contour_hausdorff(a[None], b[None], (1.0, *spacing), 0)
     across = slice_axis(a.shape, spacing) if across is None else across
     within = tuple(h for i, h in enumerate(spacing) if i != across)
     contours = [outer_contours(np.moveaxis(mask, across, 0)) for mask in (a, b)]
     pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
-    found = [distances(points(x, within), points(y, within)).hausdorff for x, y in pairs]
+    found = [nearest_distances(voxel_positions(x, within), voxel_positions(y, within)).hausdorff for x, y in pairs]
     return float(np.mean(found)) if found else np.nan
 
 
 def slice_axis(shape: tuple[int, ...], spacing: tuple[float, ...]) -> int:
-    """The axis that counts the slices of a volume: one of length 1, else that of widest spacing; the last, if equal."""
+    """The axis that counts the slices of a volume: one of length 1; else of widest spacing, the last of several."""
     return max(range(len(shape)), key=lambda i: (shape[i] == 1, spacing[i], i))
 
 
@@ -66,9 +66,9 @@ def by_label(
     b: Integer[ndarray, "*s"],
     labels: Iterable[int],
 ) -> dict[str, T]:
-    """measure of each label's two masks, by the label's number.
+    """{label: measure(mask in a, mask in b)}, with the label's number as text.
 
-    The masks are cut to a box about the label, since a structure is small and the image is not."""
+    The masks are cut to a box around the label, since a structure is small and the image is not."""
     in_a, in_b = bounding_boxes(a), bounding_boxes(b)
     found = {}
     for label in labels:
@@ -78,7 +78,7 @@ def by_label(
 
 
 def bounding_boxes(labels: Integer[ndarray, "*s"]) -> dict[int, Box]:
-    """The smallest box about each value of a label map."""
+    """The smallest box around each value of a label map."""
     from scipy import ndimage
 
     values = np.unique(labels)
@@ -87,7 +87,7 @@ def bounding_boxes(labels: Integer[ndarray, "*s"]) -> dict[int, Box]:
 
 
 def joint_box(boxes: list[Box]) -> Box:
-    """The smallest box about all boxes, and a voxel more on each side; everything if there are none.
+    """The smallest box around all boxes, one voxel larger on each side; everything if there are none.
 
     With that margin an axis has length 1 in the box only if it has in the image, where it means a single slice."""
     return tuple(

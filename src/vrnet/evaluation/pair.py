@@ -37,19 +37,19 @@ def similarity(
 
 
 def regularity(field: Float[ndarray, "d *s"], slice_axis: int | None = None) -> dict[str, float]:
-    """Foldings and smoothness of a field in voxels; slices that were registered each by itself are measured so too."""
+    """Folds and smoothness of a field in voxels; across a slice axis, of the slices as fields of their own."""
     u = torch.from_numpy(field)[None]
-    return regularity_of(u if slice_axis is None else slices_of(u, slice_axis))
+    return batch_regularity(u if slice_axis is None else slice_fields(u, slice_axis))
 
 
-def slices_of(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:
+def slice_fields(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:
     """The motion within each slice across an axis."""
     within = [i for i in range(3) if i != axis]
     return u[0, within].movedim(1 + axis, 0)
 
 
-def regularity_of(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
-    """The same of a batch of fields, over all of them."""
+def batch_regularity(u: Float[Tensor, "b d *s"]) -> dict[str, float]:
+    """Folds and smoothness of a batch of fields in voxels, over all of them together."""
     return {
         "folding_percent": folding_percent(u),
         "folding_strict_percent": folding_strict_percent(u),
@@ -62,7 +62,7 @@ class Overlap(NamedTuple):
 
     dice: float
     hausdorff_mm: float
-    """The paper's: between outer contours, mean over slices."""
+    """The paper's distance: between outer contours, mean over slices."""
     surface_hausdorff_mm: float
     hausdorff95_mm: float
     mean_surface_distance_mm: float
@@ -83,14 +83,15 @@ def overlap(
     spacing: tuple[float, ...],
     across: int | None = None,
 ) -> dict[str, Any]:
-    """{measure: {"before" and "after": {label: x, "mean": x}}} of every label of fixed or moving but 0, the background;
-    the mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
+    """{measure: {"before": {label: x, "mean": x}, "after": {...}}} of every label but 0 in fixed or moving.
+
+    The mean is over the labels that could be measured. Contours are compared in slices across the axis `across`."""
     labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
     measure = partial(structure_overlap, spacing=spacing, across=across)
     found = {"before": by_label(measure, fixed, moving, labels), "after": by_label(measure, fixed, warped, labels)}
     return {
         name: {
-            when: with_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
+            when: add_mean({label: getattr(row, name) for label, row in rows.items()}) for when, rows in found.items()
         }
         for name in Overlap._fields
     }
@@ -99,17 +100,18 @@ def overlap(
 def target_registration_error(
     fixed: Float[ndarray, "n d"], moving: Float[ndarray, "n d"], mapped: Float[ndarray, "n d"]
 ) -> dict[str, float]:
-    """Mean |x − y| and mean |φ(x) − y| over landmarks x of fixed, the same landmarks y of moving and where the
-    registration puts them, φ(x); in mm, for points in mm."""
+    """Mean |x − y| before and |φ(x) − y| after, over landmarks x of fixed and y of moving; in mm, for points in mm.
+
+    φ(x) is where the registration puts x."""
     return {"before": mean(point_errors(fixed, moving)), "after": mean(point_errors(mapped, moving))}
 
 
-def with_mean(values: dict[str, float]) -> dict[str, float]:
-    """The values, and the "mean" of those that are not NaN."""
+def add_mean(values: dict[str, float]) -> dict[str, float]:
+    """The values, and as "mean" the mean of those that are not NaN."""
     return values | {"mean": mean(value for value in values.values() if not np.isnan(value))}
 
 
 def mean(values: Iterable[float]) -> float:
-    """Their mean; NaN if there are none."""
+    """The mean of the values; NaN if there are none."""
     listed = list(values)
     return float(np.mean(listed)) if listed else np.nan

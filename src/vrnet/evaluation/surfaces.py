@@ -37,8 +37,7 @@ class SurfaceDistances(NamedTuple):
 
 
 def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s"]:
-    """The voxels of a mask with a neighbour along one of the axes outside it; past the border of the image all is
-    outside.
+    """The voxels of a mask with a neighbour along one of the axes outside it; beyond the image all is outside.
 
     An axis of length 1 has no neighbours: a slice stored as a volume has the contour of the slice."""
     edge = np.zeros_like(mask)
@@ -49,9 +48,10 @@ def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s
     return edge & mask
 
 
-def filled(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """2D masks and their holes: whatever cannot be left through sides of voxels. (Labelling the background takes
-    half the time of scipy.ndimage.binary_fill_holes, which spreads voxel by voxel.)"""
+def fill_holes(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
+    """2D masks and their holes: whatever cannot be left through sides of voxels.
+
+    Labelling the background is faster than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
     from scipy import ndimage
 
     in_plane = np.zeros((3, 3, 3), bool)
@@ -61,13 +61,13 @@ def filled(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
     return (parts != parts[:, :1, :1])[:, 1:-1, 1:-1]
 
 
-def points(mask: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:
+def voxel_positions(mask: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:
     """Positions of a mask's voxels, in mm from the first voxel of the image."""
     return np.argwhere(mask) * np.asarray(spacing, float)
 
 
-def distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> SurfaceDistances:
-    """Distances between two sets of points, in their unit."""
+def nearest_distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> SurfaceDistances:
+    """Distances of the points of each set to the nearest of the other, in their unit."""
     if not (len(A) and len(B)):
         return SurfaceDistances(np.array([np.nan]), np.array([np.nan]))
     from scipy.spatial import cKDTree
@@ -79,10 +79,10 @@ def distances(A: Float[ndarray, "n d"], B: Float[ndarray, "m d"]) -> SurfaceDist
 
 def surface_distances(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> SurfaceDistances:
     """Distances between the surfaces of two masks, in mm."""
-    A, B = (points(surface(mask, range(mask.ndim)), spacing) for mask in (a, b))
-    return distances(A, B)
+    A, B = (voxel_positions(surface(mask, range(mask.ndim)), spacing) for mask in (a, b))
+    return nearest_distances(A, B)
 
 
 def outer_contours(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
     """The surface of each 2D mask whose holes are filled."""
-    return surface(filled(slices), (1, 2))
+    return surface(fill_holes(slices), (1, 2))

@@ -10,17 +10,18 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 
-LARGEST = 2.0**53
+MAX_WHOLE_FLOAT = 2.0**53
+"""Below this, every whole number is a float64 of its own."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Image:
-    """2D or 3D. Axis i of the array is axis i of the grid, as in nibabel (SimpleITK's arrays have them reversed)."""
+    """A 2D or 3D image. Axis i of the array is axis i of the grid, as in nibabel (in SimpleITK they are reversed)."""
 
     array: Shaped[ndarray, "*s"]
     grid: Grid
     name: str = "the image"
-    """How messages call it: the file it came from."""
+    """What messages call the image: the file it came from."""
 
     def __post_init__(self) -> None:
         if self.array.shape != self.grid.shape:
@@ -31,7 +32,7 @@ class Image:
         return f"Image({self.name}: {self.array.shape} {self.array.dtype}, {spacing} mm)"
 
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
-        """Other values at the same place."""
+        """An image of other values on the same grid, under the same name."""
         return replace(self, array=array)
 
 
@@ -41,7 +42,7 @@ def as_labels(image: Image) -> Image:
     if array.dtype.kind in "iu":
         return image
     wide = array.astype(np.float64)
-    is_whole = (np.abs(wide) < LARGEST).all() and (wide == np.round(wide)).all()
+    is_whole = (np.abs(wide) < MAX_WHOLE_FLOAT).all() and (wide == np.round(wide)).all()
     if not is_whole:
         raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
     return image.with_array(array.astype(np.int64))

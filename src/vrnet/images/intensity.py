@@ -1,11 +1,13 @@
-"""Intensities: one scaling for both images of a pair, or brightness constancy is gone.
+"""Intensities in [0, 1]: one scaling for both images of a pair, or the same tissue would no longer be equally bright.
 
-Between subjects or scanners there is no such constancy: there, each image has its own."""
+Between subjects or scanners it is not equally bright to begin with: there, each image has its own scaling."""
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from vrnet.images.image import Image
 
 PERCENTILES = (1, 99)
 
@@ -22,5 +24,13 @@ def rescale_jointly(*images: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."]
 
 
 def rescale_each(*images: Float[Tensor, "..."]) -> tuple[Float[Tensor, "..."], ...]:
-    """The same of each image alone."""
-    return tuple(scaled for image in images for scaled in rescale_jointly(image))
+    """Map the 1st to 99th percentile of each image by itself to [0, 1] and clip; as float32."""
+    return tuple(rescaled for image in images for rescaled in rescale_jointly(image))
+
+
+def rescale_images_jointly(*images: Image) -> list[Image]:
+    """Images whose 1st to 99th percentile, of all together, is mapped to [0, 1] and clipped; as float32.
+
+    To be done before an image is padded, or its border would count more than once."""
+    arrays = rescale_jointly(*(torch.from_numpy(image.array.astype(np.float64)) for image in images))
+    return [image.with_array(array.numpy()) for image, array in zip(images, arrays, strict=True)]

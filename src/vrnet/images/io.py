@@ -22,10 +22,12 @@ from vrnet.images.image import Image
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-NIFTI = (".nii", ".nii.gz")
-WRITTEN = (*NIFTI, ".mha", ".nrrd")
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
-PLAIN = {"?": np.uint8, "e": np.float32, "g": np.float64}
+NIFTI_SUFFIXES = (".nii", ".nii.gz")
+IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")
+"""The formats that images are written in."""
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
+ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
+"""What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
 NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
 REASONS = {
     "orthonormal": "its header's axes are sheared or coincide",
@@ -33,6 +35,7 @@ REASONS = {
     "spacing": "its header has a spacing that is not positive",
     "Unable to determine": "it is not an image, or of a kind that is not known",
 }
+"""Words in a message of ITK, and what they mean to the reader."""
 
 
 def read_image(path: str | Path) -> Image:
@@ -40,7 +43,7 @@ def read_image(path: str | Path) -> Image:
     path = Path(path)
     image = read_sitk(path)
     if image.GetNumberOfComponentsPerPixel() > 1:
-        image = grey(image, path)
+        image = select_grey_channel(image, path)
     if image.GetDimension() == 4 and image.GetSize()[3] == 1:
         image = image[..., 0]
     if image.GetDimension() not in (2, 3):
@@ -59,10 +62,10 @@ def read_image(path: str | Path) -> Image:
 
 
 def read_sitk(path: Path) -> "sitk.Image":
-    """Whatever image is there, as SimpleITK reads it, or BadInput."""
+    """The image in a file or in a folder of DICOM, as SimpleITK reads it; or BadInput."""
     check_name(path)
     try:
-        with locale_kept(), quiet():
+        with keep_locale(), silence_warnings():
             return read_series(path) if path.is_dir() else read_file(path)
     except (RuntimeError, OSError) as error:
         said = str(error).replace(str(path), "")
@@ -71,7 +74,7 @@ def read_sitk(path: Path) -> "sitk.Image":
 
 
 def check_name(path: Path) -> None:
-    """BadInput unless something is there, by a name that ITK can be told."""
+    """BadInput unless something is there, under a name that can be passed to ITK."""
     if not str(path).isprintable():
         raise BadInput(f"the name {str(path)!a} has characters that cannot be written: rename the file")
     if not exists(path):
@@ -79,11 +82,12 @@ def check_name(path: Path) -> None:
 
 
 def read_file(path: Path) -> "sitk.Image":
+    """An image file of any format, as SimpleITK reads it."""
     import SimpleITK as sitk
 
-    if path.suffix.lower() in PICTURES:
-        return without_place(sitk.ReadImage(str(path)))
-    if not path.name.endswith(NIFTI):
+    if path.suffix.lower() in PICTURE_SUFFIXES:
+        return with_unit_spacing(sitk.ReadImage(str(path)))
+    if not path.name.endswith(NIFTI_SUFFIXES):
         return sitk.ReadImage(str(path))
     check_nifti(path)
     if not (path.name.endswith(".gz") and path.with_suffix("").exists()):
@@ -94,7 +98,7 @@ def read_file(path: Path) -> "sitk.Image":
         return sitk.ReadImage(str(alone))
 
 
-def without_place(image: "sitk.Image") -> "sitk.Image":
+def with_unit_spacing(image: "sitk.Image") -> "sitk.Image":
     """A picture with pixels of 1 mm: the dots per inch in its header are those of a screen or a printer."""
     image.SetSpacing([1.0] * image.GetDimension())
     return image
@@ -118,8 +122,8 @@ def check_nifti(path: Path) -> None:
 
 
 @contextmanager
-def locale_kept() -> Iterator[None]:
-    """Undo what ITK's DICOM reader does to the process: it sets the locale to C, and text files would be ASCII."""
+def keep_locale() -> Iterator[None]:
+    """Restore the locale afterwards: ITK's DICOM reader sets it to C, in which text files are read as ASCII."""
     kept = locale.setlocale(locale.LC_ALL)
     try:
         yield
@@ -128,8 +132,8 @@ def locale_kept() -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """The warnings of ITK and nibabel are not shown: what they are about ends in BadInput."""
+def silence_warnings() -> Iterator[None]:
+    """Show no warnings of ITK and nibabel: what they are about ends in BadInput."""
     import nibabel
     import SimpleITK as sitk
 
@@ -143,28 +147,29 @@ def quiet() -> Iterator[None]:
         nibabel.imageglobals.logger.disabled = disabled
 
 
-def grey(image: "sitk.Image", path: Path) -> "sitk.Image":
+def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":
     """The one channel of a picture whose channels are alike, as in a grey JPEG saved in colour; else BadInput."""
     import SimpleITK as sitk
 
     channels = np.moveaxis(sitk.GetArrayViewFromImage(image), -1, 0)
     if image.GetDimension() == 2 and len(channels) >= 3 and (channels[1:3] == channels[0]).all():
         return sitk.VectorIndexSelectionCast(image, 0)
-    raise BadInput(f"{path} holds {len(channels)} values a voxel (colours, or a transform): give a grey image")
+    raise BadInput(f"{path} holds {len(channels)} values per voxel (colours, or a transform): give a grey image")
 
 
 def grid_of(image: "sitk.Image") -> Grid:
+    """Where the voxels of a SimpleITK image are."""
     return Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
 
 
 def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
-    """A SimpleITK image of an array whose axes are the grid's; a vector image has its components first.
+    """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
 
-    Numbers of a kind that ITK does not know become the nearest kind that it does."""
+    Numbers of a type that ITK does not have become the nearest type that it has."""
     import SimpleITK as sitk
 
-    kind: Any = PLAIN.get(array.dtype.char, array.dtype.newbyteorder("="))
-    image = sitk.GetImageFromArray(array.astype(kind, copy=False).T, isVector=is_vector)
+    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
+    image = sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector)
     image.SetSpacing(grid.spacing)
     image.SetOrigin(grid.origin)
     image.SetDirection(grid.direction)
@@ -173,25 +178,26 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
 
 def write_image(image: Image, path: str | Path) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
-    check_file(Path(path), WRITTEN)
-    write(to_sitk(image.array, image.grid), Path(path))
+    check_file(Path(path), IMAGE_SUFFIXES)
+    write_sitk(to_sitk(image.array, image.grid), Path(path))
 
 
-def write(image: "sitk.Image", path: Path) -> None:
+def write_sitk(image: "sitk.Image", path: Path) -> None:
+    """Write a SimpleITK image in the format of the file's ending, whole or not at all."""
     import SimpleITK as sitk
 
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):
-                write_zipped(image, temporary)
+                write_zipped_nifti(image, temporary)
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
 
 
-def write_zipped(image: "sitk.Image", path: Path) -> None:
-    """As ITK would, with the quickest compression: a third of its time for a tenth more room."""
+def write_zipped_nifti(image: "sitk.Image", path: Path) -> None:
+    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one."""
     import SimpleITK as sitk
 
     bare = path.with_suffix("")

@@ -1,6 +1,5 @@
-"""Points in the world, as CSV files: a header with x, y (and z), a row a point, millimetres."""
+"""Points in the world, as CSV files: a header with x, y (and z), one row per point, in millimetres."""
 
-import csv
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,9 +9,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write
+from vrnet.files import read_table, write_table
 
 Space = Literal["LPS", "RAS"]
+FORM = "a header x,y,z and one row per point"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +23,16 @@ class Points:
     header: list[str]
     rows: list[list[str]]
     columns: list[int]
-    """Where x, y (and z) are."""
+    """The positions of x, y (and z) in a row."""
 
-    def moved(self, lps: Float[ndarray, "n d"]) -> "Points":
+    def with_lps(self, lps: Float[ndarray, "n d"]) -> "Points":
+        """Other positions in the same table."""
         return replace(self, lps=lps)
 
 
 def read_points(path: Path, space: Space) -> Points:
-    """The points of a table, whose numbers are in this space; BadInput if it has no x and y."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header, *rows = [row for row in csv.reader(file) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise BadInput(f"cannot read {path}: give a CSV file with a header x,y,z and a row a point") from error
+    """The points of a table whose numbers are in this space; BadInput if it has no x and y."""
+    header, rows = read_table(path, FORM)
     names = [name.strip().lower() for name in header]
     columns = [names.index(axis) for axis in "xyz" if axis in names]
     if names.count("x") != 1 or names.count("y") != 1 or names.count("z") > 1:
@@ -46,19 +43,18 @@ def read_points(path: Path, space: Space) -> Points:
         raise BadInput(f"{path} has a row whose x, y or z is not a number: correct it") from error
     if not np.isfinite(numbers).all():
         raise BadInput(f"{path} has a point that is NaN or infinite: correct it")
-    return Points(numbers * signs(space, len(columns)), header, rows, columns)
+    return Points(numbers * axis_signs(space, len(columns)), header, rows, columns)
 
 
 def write_points(points: Points, path: Path, space: Space) -> None:
-    """The same table with the points where they are now, to a millionth of a millimetre."""
+    """Write the table of the points with their positions in this space, to a millionth of a millimetre."""
     rows = [list(row) for row in points.rows]
-    for row, numbers in zip(rows, points.lps * signs(space, points.lps.shape[1]), strict=True):
+    for row, numbers in zip(rows, points.lps * axis_signs(space, points.lps.shape[1]), strict=True):
         for column, number in zip(points.columns, numbers, strict=True):
             row[column] = f"{number:.6f}"
-    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([points.header, *rows])
+    write_table(points.header, rows, path)
 
 
-def signs(space: Space, d: int) -> Float[ndarray, " d"]:
-    """What takes this space to LPS and back: RAS runs the other way along x and y."""
+def axis_signs(space: Space, d: int) -> Float[ndarray, " d"]:
+    """The factors that take positions in this space to LPS, and back: RAS runs the other way along x and y."""
     return np.array([-1.0, -1.0, 1.0][:d]) if space == "RAS" else np.ones(d)

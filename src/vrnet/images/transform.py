@@ -18,16 +18,18 @@ from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI, check_name, grid_of, read_sitk, to_sitk, write
+from vrnet.images.io import NIFTI_SUFFIXES, check_name, grid_of, read_sitk, to_sitk, write_sitk
 from vrnet.images.resample import resample, resample_labels
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
 Interpolation = Literal["linear", "bspline"]
-ITK_TRANSFORMS = (".h5", ".tfm", ".txt", ".mat", ".xfm")
-TRANSFORMS_WRITTEN = (*NIFTI, ".mha", ".nrrd", ".h5", ".tfm")
-GRAIN = 2.0**13
+ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
+TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
+"""The formats that transforms are written in."""
+STEPS_PER_MM = 2.0**13
+"""Displacements in files are multiples of 1/8192 mm."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -48,7 +50,7 @@ class Transform:
 
     @classmethod
     def from_voxels(cls, u: Float[ndarray, "d *s"], grid: Grid) -> "Transform":
-        """Of a field in voxels, u[i] along axis i."""
+        """The transform of a field in voxels of a grid, u[i] along axis i."""
         return cls(np.einsum("ij,j...->i...", grid.to_world, u.astype(np.float64)), grid)
 
     def in_voxels(self) -> Float[ndarray, "d *s"]:
@@ -57,19 +59,19 @@ class Transform:
 
     @cached_property
     def itk(self) -> "sitk.Transform":
-        """As SimpleITK has it."""
+        """The transform as an object of SimpleITK."""
         import SimpleITK as sitk
 
         return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
 
-    def check(self, d: int, what: str) -> None:
-        """BadInput unless what it is applied to has its dimension."""
+    def check_dimension(self, d: int, name: str) -> None:
+        """BadInput unless what the transform is applied to has its dimension."""
         if d != len(self.grid.shape):
-            raise BadInput(f"the transform is {len(self.grid.shape)}D and {what} {d}D: they do not belong together")
+            raise BadInput(f"the transform is {len(self.grid.shape)}D and {name} {d}D: they do not belong together")
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving, in LPS millimetres."""
-        return moved_points(self.itk, x)
+        return map_points(self.itk, x)
 
     def apply(self, image: Image, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
         """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
@@ -77,7 +79,7 @@ class Transform:
         Outside the image it has the image's least value."""
         import SimpleITK as sitk
 
-        self.check(image.array.ndim, image.name)
+        self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
         source = to_sitk(image.array.astype(np.float32), image.grid)
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
@@ -86,23 +88,23 @@ class Transform:
         """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
 
         Outside the map it is 0; every value and type is kept."""
-        self.check(labels.array.ndim, labels.name)
+        self.check_dimension(labels.array.ndim, labels.name)
         return resample_labels(as_labels(labels), reference or self.grid, self.itk, smooth)
 
     def on(self, grid: Grid) -> "Transform":
-        """The same displacements at the voxels of another grid."""
-        self.check(len(grid.shape), "the reference")
-        return self if grid == self.grid else sampled(self.itk, grid)
+        """The transform at the voxels of another grid."""
+        self.check_dimension(len(grid.shape), "the reference")
+        return self if grid == self.grid else sample_transform(self.itk, grid)
 
     def compose(self, first: "Transform") -> "Transform":
         """x ↦ self(first(x)), on the grid of `first`."""
         import SimpleITK as sitk
 
-        self.check(len(first.grid.shape), "the first")
-        return sampled(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
+        self.check_dimension(len(first.grid.shape), "the first")
+        return sample_transform(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, on the grid given (that of moving, say) or on this one."""
+        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one."""
         here = self.on(grid or self.grid)
         with torch.inference_mode():
             w = invert(torch.from_numpy(here.in_voxels())[None]).field[0].numpy()
@@ -116,21 +118,22 @@ class Transform:
     def save(self, path: str | Path) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
-        Displacements are rounded to 1/8192 mm, which makes files a third as large."""
+        Displacements are rounded to 1/8192 mm, which makes files much smaller."""
         path = Path(path)
-        check_file(path, TRANSFORMS_WRITTEN)
-        rounded = Transform(np.round(self.displacement.astype(np.float64) * GRAIN) / GRAIN, self.grid)
-        if path.suffix in ITK_TRANSFORMS:
+        check_file(path, TRANSFORM_SUFFIXES)
+        rounded = Transform(np.round(self.displacement.astype(np.float64) * STEPS_PER_MM) / STEPS_PER_MM, self.grid)
+        if path.suffix in ITK_SUFFIXES:
             write_itk(rounded.itk, path)
         else:
-            written = doubled(rounded) if path.name.endswith(NIFTI) and self.grid.shape[2:] == (1,) else rounded
-            write(to_sitk(written.displacement, written.grid, is_vector=True), path)
+            is_lone_slice = path.name.endswith(NIFTI_SUFFIXES) and self.grid.shape[2:] == (1,)
+            whole = repeat_slice(rounded) if is_lone_slice else rounded
+            write_sitk(to_sitk(whole.displacement, whole.grid, is_vector=True), path)
 
     @classmethod
     def load(cls, path: str | Path, reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
-        transform = load_itk(path, reference) if path.suffix in ITK_TRANSFORMS else load_field(path)
+        transform = load_itk(path, reference) if path.suffix in ITK_SUFFIXES else load_field(path)
         if not np.isfinite(transform.displacement).all():
             raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
         return transform
@@ -143,13 +146,16 @@ class Inverse(NamedTuple):
     residual: Float[ndarray, "*s"]
 
 
-def doubled(transform: Transform) -> Transform:
-    """One slice twice: ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
+def repeat_slice(transform: Transform) -> Transform:
+    """A transform of one slice as one of two equal slices.
+
+    ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
     shape = (*transform.grid.shape[:2], 2)
     return Transform(np.repeat(transform.displacement, 2, axis=3), replace(transform.grid, shape=shape))
 
 
 def write_itk(transform: "sitk.Transform", path: Path) -> None:
+    """Write an ITK transform in the format of the file's ending, whole or not at all."""
     import SimpleITK as sitk
 
     with atomic_write(path) as temporary:
@@ -160,18 +166,19 @@ def write_itk(transform: "sitk.Transform", path: Path) -> None:
 
 
 def load_field(path: Path) -> Transform:
-    """A vector image, one component an axis."""
+    """The transform in a vector image, which has one component per axis."""
     image = read_sitk(path)
     components, d = image.GetNumberOfComponentsPerPixel(), image.GetDimension()
     if components != d:
         raise BadInput(
-            f"{path} is not a transform: it has {components} value(s) a voxel in {d} dimensions; give a displacement "
+            f"{path} is not a transform: it has {components} value(s) per voxel in {d} dimensions; give a displacement "
             "field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
         )
-    return of_vectors(image)
+    return from_vector_image(image)
 
 
 def read_itk(path: Path) -> "sitk.Transform":
+    """The transform in an ITK transform file, as SimpleITK reads it; or BadInput."""
     import SimpleITK as sitk
 
     check_name(path)
@@ -182,12 +189,12 @@ def read_itk(path: Path) -> "sitk.Transform":
 
 
 def read_point_map(path: Path) -> "sitk.Transform":
-    """Any transform, as what takes points along; ITK's need no grid for that."""
-    return read_itk(path) if path.suffix in ITK_TRANSFORMS else load_field(path).itk
+    """The transform of any file, to map points: an ITK transform needs no grid for that."""
+    return read_itk(path) if path.suffix in ITK_SUFFIXES else load_field(path).itk
 
 
-def moved_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
-    """Where points of fixed are in moving, in LPS millimetres."""
+def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
     if transform.GetDimension() != x.shape[1]:
         raise BadInput(
             f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
@@ -201,24 +208,24 @@ def load_itk(path: Path, reference: Grid | None) -> Transform:
 
     transform = read_itk(path)
     if transform.GetTransformEnum() == sitk.sitkDisplacementField:
-        return of_vectors(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+        return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
     if reference is None or len(reference.shape) != transform.GetDimension():
         raise BadInput(
             f"{path} is {transform.GetDimension()}D and has no grid of its own: give a reference of its kind"
         )
-    return sampled(transform, reference)
+    return sample_transform(transform, reference)
 
 
-def sampled(transform: "sitk.Transform", grid: Grid) -> Transform:
-    """Any ITK transform as displacements on a grid."""
+def sample_transform(transform: "sitk.Transform", grid: Grid) -> Transform:
+    """A SimpleITK transform of any kind, as displacements on a grid."""
     import SimpleITK as sitk
 
     place = grid.shape, grid.origin, grid.spacing, grid.direction
-    return of_vectors(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
+    return from_vector_image(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
 
 
-def of_vectors(image: "sitk.Image") -> Transform:
-    """A vector image as a transform; SimpleITK's arrays have their axes reversed and components last."""
+def from_vector_image(image: "sitk.Image") -> Transform:
+    """The transform whose displacements are a vector image; SimpleITK's arrays have axes reversed, components last."""
     import SimpleITK as sitk
 
     return Transform(sitk.GetArrayFromImage(image).T.astype(np.float64), grid_of(image))

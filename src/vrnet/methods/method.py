@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from vrnet.devices import CPU as CPU
 from vrnet.variational.cascade import Initializer, Spacing
 
 Scaling = Literal["jointly", "each"]
 """Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, goes to [0, 1]."""
-CPU = torch.device("cpu")
 
 
 class LossTerms(NamedTuple):

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrnet.data.prepared import prepared
-from vrnet.data.source import PACK, Source
+from vrnet.data.prepared import prepare_split
+from vrnet.data.source import Source
+from vrnet.data.store import PACK_SUFFIX
 from vrnet.errors import BadInput
 from vrnet.files import write_rows
 from vrnet.paper.budget import BUDGETS, DIMENSIONS, Budget
@@ -83,8 +84,8 @@ def find_data(
     """The name of the data set to be used, and what prepares its splits."""
     if budget.phantoms is not None:
         phantoms = budget.phantoms(DIMENSIONS[own])
-        return phantoms.name, lambda split, purpose: prepared(phantoms, split, purpose, source.cache, say=say)
-    if source.data.endswith(PACK):
+        return phantoms.name, lambda split, purpose: prepare_split(phantoms, split, purpose, source.cache, say=say)
+    if source.data.endswith(PACK_SUFFIX):
         name = source.split("test", "evaluation", stage, say).data
     else:
         name = source.data or (fallback if fallback and source.root is None else own)

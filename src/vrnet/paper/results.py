@@ -15,11 +15,11 @@ from typing import Any, cast
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import Row, read_rows
+from vrnet.files import Row, json_ready, read_rows
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Run, as_json
+from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Run
 from vrnet.training.run import Row as ValidationRow
 from vrnet.training.settings import Training
 
@@ -143,7 +143,7 @@ class Results:
             raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose --out")
         if entry.training is None:
             return
-        asked = as_json(asdict(entry.training))
+        asked = json_ready(asdict(entry.training))
         for folder in (self.folder(entry), self.run_folder(entry)):
             with self._reading(entry):
                 kept = Run(folder).config()["training"] if (folder / CONFIG).is_file() else asked
@@ -164,4 +164,4 @@ class Results:
 
 def method_settings(method: Method, d: int) -> dict[str, Any]:
     """The parameters of a method in d dimensions, as config.json has them."""
-    return as_json({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
+    return json_ready({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})

@@ -1,6 +1,5 @@
 """Seconds per pair, one pair at a time: networks need no trained weights for that."""
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import cast
 import torch
 from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, few_threads, synchronise
-from vrnet.files import write_json
+from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
+from vrnet.files import read_json, write_json
 from vrnet.methods.method import Method
 from vrnet.paper.results import file_name
 from vrnet.phantom import phantom
-from vrnet.provenance import hardware, versions
+from vrnet.provenance import versions
 from vrnet.variational.cascade import Initializer
 
 FOLDER = "runtime"
@@ -31,11 +30,12 @@ def seconds_per_pair(
     has no use for it."""
     path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
     if path.is_file():
-        return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
-    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
+        return float(read_json(path)["seconds"])
+    if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
-    seconds = measure_seconds(method, shape, spacing, torch.device(device), timing_seconds)
-    write_json({"seconds": seconds, "hardware": hardware(torch.device(device)), "versions": versions()}, path)
+    place = torch.device(device)
+    seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
+    write_json({"seconds": seconds, "hardware": describe_device(place), "versions": versions()}, path)
     return seconds
 
 
@@ -47,7 +47,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     """What images of these shapes were timed on."""
     paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
-    return sorted({json.loads(path.read_text(encoding="utf-8"))["hardware"] for path in paths})
+    return sorted({read_json(path)["hardware"] for path in paths})
 
 
 def measure_seconds(

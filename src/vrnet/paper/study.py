@@ -7,16 +7,16 @@ from typing import Any, cast
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
-from vrnet.devices import find_device
+from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import run_cohort
+from vrnet.evaluation.cohort import evaluate_split
 from vrnet.files import write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing, parse
 from vrnet.methods.trained import load_method
 from vrnet.paper.results import Entry, Results, method_settings
 from vrnet.progress import Stage
-from vrnet.provenance import hardware, versions
+from vrnet.provenance import versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
@@ -85,9 +85,8 @@ class Study:
 
     def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
         """BadInput at once, not after hours, where results are of other subjects or a package is missing."""
-        names = [sample.name for sample in self.test.samples]
         for entry in entries:
-            self.results.check_subjects(entry, names)
+            self.results.check_subjects(entry, self.test.names)
         for entry in wanted:
             package = missing(entry.method)
             if package:
@@ -120,7 +119,7 @@ class Study:
     def _measure(self, entry: Entry, method: Method) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured."""
         folder, device = self.results.folder(entry), "cpu" if entry.training is None else self.device
-        means = run_cohort(self.stage, method, self.test, folder, device)["metrics"]
+        means = evaluate_split(self.stage, method, self.test, folder, device)["metrics"]
         write_json(self._config(entry, method, device), folder / CONFIG)
         dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]
         self.say(f"{entry.folder_name}: Dice {dice:.3f}, Hausdorff {hd:.2f} mm")
@@ -128,10 +127,10 @@ class Study:
     def _config(self, entry: Entry, method: Method, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
-        config["subjects"] = [sample.name for sample in self.test.samples]
+        config["subjects"] = self.test.names
         config["settings"] = method_settings(entry.method, self.d)
         if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
             config["training"] = asdict(entry.training)
             config["validation"] = best_row(self.results.validations(entry))
-        return config | {"hardware": hardware(find_device(device)), "versions": versions()}
+        return config | {"hardware": describe_device(find_device(device)), "versions": versions()}

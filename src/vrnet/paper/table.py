@@ -1,14 +1,12 @@
 """A table as it is printed: rows of cells, in Markdown, LaTeX and CSV."""
 
-import csv
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
-from vrnet.files import atomic_write
+from vrnet.files import atomic_write, csv_text
 from vrnet.paper.values import Value
 
 Cell = str | Value | None
@@ -65,11 +63,7 @@ class Table:
     def comma_separated(self) -> str:
         """All columns as CSV, to six digits; standard deviations have columns of their own."""
         with_std = [has_deviation([row[j] for row in self.rows]) for j in range(len(self.header))]
-        out = StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        for line in (csv_header(self.header, with_std), *(csv_line(row, with_std) for row in self.rows)):
-            writer.writerow(line)
-        return out.getvalue()
+        return csv_text([csv_header(self.header, with_std), *(csv_line(row, with_std) for row in self.rows)])
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """Write NAME.md, NAME.csv and NAME.tex."""

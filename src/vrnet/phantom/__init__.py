@@ -1,5 +1,5 @@
 """Hearts whose motion is known: made on the spot, in 2D and 3D."""
 
-from vrnet.phantom.motion import Phantom, phantom
+from vrnet.phantom.pair import Phantom, phantom
 
 __all__ = ["Phantom", "phantom"]

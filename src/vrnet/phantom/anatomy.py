@@ -16,26 +16,31 @@ from torch.nn import functional
 from vrnet.fields import smooth
 
 BACKGROUND, RV, MYO, LV = 0, 1, 2, 3
-EDGE = 1.5  # over which one tissue gives way to the next, in mm
-GRAIN = 3.0  # between the nodes of the texture, in mm
-NODES = 40  # of the texture along each axis
+EDGE_MM = 1.5
+"""Over which one tissue gives way to the next."""
+TEXTURE_STEP_MM = 3.0
+"""Between the nodes of the texture."""
+TEXTURE_NODES = 40
+"""Along each axis."""
 
 
 @dataclass(frozen=True)
-class Chance:
-    """Where every number of a patient comes from, in order."""
+class RandomSource:
+    """The numbers that a patient is made of, drawn in a fixed order: one seed is one patient."""
 
     generator: torch.Generator
 
     def uniform(self, low: float, high: float) -> float:
+        """A number between two limits."""
         return low + (high - low) * torch.rand((), generator=self.generator).item()
 
     def normal(self, *shape: int) -> Tensor:
+        """Independent normal numbers of unit variance."""
         return torch.randn(shape, generator=self.generator)
 
 
 def norm(*components: Tensor) -> Tensor:
-    """√(Σ x²). (Several times faster than torch.hypot.)"""
+    """√(Σ x²), by multiply-adds: torch.hypot is slower, and takes two components only."""
     return reduce(lambda total, x: torch.addcmul(total, x, x), components[1:], components[0].square()).sqrt()
 
 
@@ -46,7 +51,7 @@ def ellipse(x: Tensor, y: Tensor, radii: tuple[float, float]) -> Tensor:
 
 def paint(canvas: Tensor, value: Tensor | float, distance: Tensor) -> Tensor:
     """The canvas with a value where the distance is negative, across a soft edge."""
-    return canvas + (value - canvas) * (0.5 - distance / EDGE).clamp(0, 1)
+    return canvas + (value - canvas) * (0.5 - distance / EDGE_MM).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -68,32 +73,32 @@ class Heart:
     rv_height: float  # half the RV across
 
     @classmethod
-    def draw(cls, chance: Chance) -> "Heart":
+    def draw(cls, random: RandomSource) -> "Heart":
         """A heart between hypertrophied (small cavity, thick wall) and dilated (large cavity, thin wall)."""
-        dilation, size, septum = chance.uniform(0.0, 1.0), chance.uniform(0.92, 1.06), chance.uniform(2.65, 3.75)
+        dilation, size, septum = random.uniform(0.0, 1.0), random.uniform(0.92, 1.06), random.uniform(2.65, 3.75)
         endo = size * (20 + 11 * dilation)
-        wall = size * (12.5 - 5 * dilation + chance.uniform(-1.0, 1.0))
+        wall = size * (12.5 - 5 * dilation + random.uniform(-1.0, 1.0))
         return cls(
-            axis=(-16 * cos(septum) + chance.uniform(-4.0, 4.0), -10 * sin(septum) + chance.uniform(-4.0, 4.0)),
+            axis=(-16 * cos(septum) + random.uniform(-4.0, 4.0), -10 * sin(septum) + random.uniform(-4.0, 4.0)),
             septum=septum,
             endo=endo,
-            oval=chance.uniform(-0.05, 0.05),
+            oval=random.uniform(-0.05, 0.05),
             wall=wall,
-            asymmetry=chance.uniform(-0.1, 0.2),
-            base=chance.uniform(-40.0, -36.0),
-            belly=chance.uniform(-17.0, -9.0),
-            length=chance.uniform(43.0, 48.0),
-            rv_width=chance.uniform(21.0, 29.0),
-            rv_height=(endo + wall) * chance.uniform(0.9, 1.15),
+            asymmetry=random.uniform(-0.1, 0.2),
+            base=random.uniform(-40.0, -36.0),
+            belly=random.uniform(-17.0, -9.0),
+            length=random.uniform(43.0, 48.0),
+            rv_width=random.uniform(21.0, 29.0),
+            rv_height=(endo + wall) * random.uniform(0.9, 1.15),
         )
 
-    def local(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
-        """(x, y, z) in the frame of the heart."""
+    def to_heart(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
+        """A point (x, y, z) of the picture in the frame (a, b, z) of the heart."""
         x, y, c, s = p[0] - self.axis[0], p[1] - self.axis[1], cos(self.septum), sin(self.septum)
         return torch.stack([c * x + s * y, c * y - s * x, p[2]])
 
-    def world(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
-        """(a, b, z) back in the picture."""
+    def to_picture(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
+        """A point (a, b, z) of the heart in the frame (x, y, z) of the picture."""
         a, b, c, s = p[0], p[1], cos(self.septum), sin(self.septum)
         return torch.stack([c * a - s * b + self.axis[0], s * a + c * b + self.axis[1], p[2]])
 
@@ -110,7 +115,7 @@ class Heart:
         """Area of the cut at level z, as a share of that at the belly; 0 past the apex."""
         return (1 - self.depth(z, length).square()).clamp(min=0)
 
-    def left(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor]:
+    def left_ventricle(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor]:
         """Distances to the endocardium and to the epicardium of the LV."""
         a, b, z = p
         r = norm(a, b)
@@ -120,7 +125,7 @@ class Heart:
             (norm(r / epi, self.depth(z, self.length + self.wall)) - 1) * epi,
         )
 
-    def right(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+    def right_ventricle(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Distance to the RV cavity, as if the LV did not dent it."""
         a, b, z = p
         epi = self.endo + self.wall
@@ -131,12 +136,12 @@ class Heart:
 
     def outline(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Distance to both ventricles and the 3 mm wall of the RV, the groove between them filled by up to 4 mm."""
-        epi, rv = self.left(p)[1], self.right(p) - 3
+        epi, rv = self.left_ventricle(p)[1], self.right_ventricle(p) - 3
         return (epi + rv - ((epi - rv).square() + 8**2).sqrt()) / 2
 
     def labels(self, p: Float[Tensor, "3 *s"]) -> UInt8[Tensor, "*s"]:
         """RV, Myo and LV below the valves; trabeculae and papillary muscles count as cavity."""
-        (endo, epi), rv = self.left(p), self.right(p)
+        (endo, epi), rv = self.left_ventricle(p), self.right_ventricle(p)
         label = torch.where(rv < 0, RV, BACKGROUND)
         label = torch.where(epi < 0, MYO, label)
         label = torch.where(endo < 0, LV, label)
@@ -148,7 +153,7 @@ class Chest:
     """A heart and what lies around it, with the signal of each tissue; mm and radians."""
 
     heart: Heart
-    noise: Float[Tensor, "3 n n n"]  # three smooth textures of unit variance, a node every GRAIN mm
+    textures: Float[Tensor, "3 n n n"]  # three smooth ones of unit variance, a node every TEXTURE_STEP_MM
     blood: float
     muscle: float
     fat: float
@@ -162,29 +167,29 @@ class Chest:
     papillary: tuple[float, float]  # angles from a at which the two papillary muscles stand
 
     @classmethod
-    def draw(cls, chance: Chance) -> "Chest":
-        """Any patient, in any shape."""
-        noise = smooth(chance.normal(1, 3, NODES, NODES, NODES), 1.0)[0]
+    def draw(cls, random: RandomSource) -> "Chest":
+        """A patient of any build, with a heart between hypertrophied and dilated."""
+        noise = smooth(random.normal(1, 3, *[TEXTURE_NODES] * 3), 1.0)[0]
         return cls(
-            heart=Heart.draw(chance),
-            noise=noise / noise.std(),
-            blood=chance.uniform(0.8, 1.0),
-            muscle=chance.uniform(0.2, 0.3),
-            fat=chance.uniform(0.75, 1.0),
-            liver=chance.uniform(0.22, 0.4),
-            lung=chance.uniform(0.03, 0.08),
-            tilt=chance.uniform(-0.5, 0.3),
-            middle=(chance.uniform(0.0, 40.0), chance.uniform(32.0, 50.0)),
-            girth=(chance.uniform(150.0, 190.0), chance.uniform(118.0, 142.0)),
-            rind=chance.uniform(5.0, 16.0),
-            diaphragm=(chance.uniform(-45.0, -5.0), chance.uniform(34.0, 44.0)),
-            papillary=(chance.uniform(1.7, 2.3), chance.uniform(-2.3, -1.7)),
+            heart=Heart.draw(random),
+            textures=noise / noise.std(),
+            blood=random.uniform(0.8, 1.0),
+            muscle=random.uniform(0.2, 0.3),
+            fat=random.uniform(0.75, 1.0),
+            liver=random.uniform(0.22, 0.4),
+            lung=random.uniform(0.03, 0.08),
+            tilt=random.uniform(-0.5, 0.3),
+            middle=(random.uniform(0.0, 40.0), random.uniform(32.0, 50.0)),
+            girth=(random.uniform(150.0, 190.0), random.uniform(118.0, 142.0)),
+            rind=random.uniform(5.0, 16.0),
+            diaphragm=(random.uniform(-45.0, -5.0), random.uniform(34.0, 44.0)),
+            papillary=(random.uniform(1.7, 2.3), random.uniform(-2.3, -1.7)),
         )
 
     def texture(self, p: Float[Tensor, "3 *s"], scale: float) -> Float[Tensor, "3 *s"]:
-        """The textures at p, drawn out by a scale and mirrored where they end."""
-        grid = (p / (scale * GRAIN * NODES / 2)).flatten(1).T.reshape(1, 1, 1, -1, 3)
-        values = functional.grid_sample(self.noise[None], grid, padding_mode="reflection", align_corners=True)
+        """The three textures at p, drawn out by a scale and mirrored where they end."""
+        grid = (p / (scale * TEXTURE_STEP_MM * TEXTURE_NODES / 2)).flatten(1).T.reshape(1, 1, 1, -1, 3)
+        values = functional.grid_sample(self.textures[None], grid, padding_mode="reflection", align_corners=True)
         return values.view(3, *p.shape[1:])
 
     def brightness(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
@@ -195,7 +200,7 @@ class Chest:
         skin = self.skin(p) + 1.5 * coarse[2]
         canvas = self.chest_wall(p, skin, coarse[2])
         canvas = paint(canvas, self.thorax(p, fine[0], coarse[2], vessels), skin + self.rind + 16)
-        return self.ventricles(self.heart.local(p), canvas, fine, coarse[2])
+        return self.ventricles(self.heart.to_heart(p), canvas, fine, coarse[2])
 
     def skin(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
         """Distance to the outline of the body, a tilted ellipse."""
@@ -227,7 +232,7 @@ class Chest:
     def ventricles(self, p: Tensor, canvas: Tensor, fine: Tensor, coarse: Tensor) -> Tensor:
         """Pericardial fat, then the RV and the LV; above the valves the wall thins into that of the atrium."""
         heart = self.heart
-        (endo, epi), rv = heart.left(p), heart.right(p)
+        (endo, epi), rv = heart.left_ventricle(p), heart.right_ventricle(p)
         muscle, blood = self.muscle * (1 + 0.2 * fine[0]), self.blood * (1 + 0.06 * fine[0] + 0.06 * coarse)
         atrium = (heart.wall - 2) * torch.sigmoid((heart.base - p[2]) / 1.5)
         trabeculae = 2.5 * (fine[1:] - 0.3).clamp(min=0)

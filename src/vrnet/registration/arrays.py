@@ -1,4 +1,4 @@
-"""Two images in, the deformation between them out: the main job, start to end."""
+"""Two arrays in, the displacement field between them out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.devices import find_device, side_by_side, threads_for
+from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp, warp_labels
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
-from vrnet.registration.checks import check_axes, check_spacing, checked, tensor
+from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.solver import Solver, watch
 
@@ -25,7 +25,7 @@ Array = TypeVar("Array", NDArray[Any], Tensor)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Registration(Generic[Array]):
-    """What was found. Arrays in, arrays out; tensors in, tensors out, on their device."""
+    """The result of `register`: of arrays, arrays; of tensors, tensors on their device."""
 
     field: Array
     """(d, *s), in voxels: the point at x in fixed is at x + field(x) in moving."""
@@ -34,7 +34,7 @@ class Registration(Generic[Array]):
     energies: Array
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     method: str
-    """What was used; never `default`."""
+    """The name of the method that was used; never `default`."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -53,10 +53,10 @@ class Registration(Generic[Array]):
         return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
-        """function of an image and the field as batches of one, its result as arrays or tensors again."""
+        """function(image, field), both as batches of one, its result as an array or a tensor again."""
         if tuple(image.shape) != tuple(self.field.shape[1:]):
             raise BadInput(f"the image is {tuple(image.shape)}: give one of moving's shape, {tuple(self.warped.shape)}")
-        result = function(tensor(image)[None, None], tensor(self.field)[None])[0, 0]
+        result = function(as_tensor(image)[None, None], as_tensor(self.field)[None])[0, 0]
         return result if isinstance(self.field, Tensor) else result.numpy()
 
 
@@ -72,16 +72,16 @@ def register(
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are floating-point arrays or tensors of one shape, 2D or 3D. The same change of brightness or contrast in both
-    does not matter; a different one does, since the same tissue is expected to be equally bright. Where no method is
-    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 volumes; the result's `method` says
-    which. `spacing` is the distance between voxels along each axis, in mm; without it they are as the model knows them,
-    and cubes to a method without one. With a `slice_axis` each slice across it moves within itself alone. The work is
-    done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
-    part done, from 0 to 1.
+    Both are floating-point arrays or tensors of one shape, 2D or 3D. A change of brightness or contrast that is common
+    to both does not matter; another does, since the same tissue is expected to be equally bright. Where no method is
+    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 registers volumes; the result's
+    `method` says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model
+    takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
+    registered by itself, and nothing moves across slices. The work is done in float32, on the device of the images
+    unless one is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
     """
     start = perf_counter()
-    I0, I1 = checked(fixed, moving)
+    I0, I1 = as_tensors(fixed, moving)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
     home, within = I0.device, spacing_within(spacing, slice_axis)
@@ -104,52 +104,53 @@ def solve(
     slice_axis: int | None,
     progress: Progress | None,
 ) -> tuple[Tensor, Tensor]:
-    """(field, energies) of a pair, (*s). Slices are a batch of 2D pairs; of their energies the mean is given. The
-    spacing is that of the axes along which there is motion."""
+    """(field, energies) of a pair of images (*s), of which slices are a batch of 2D pairs, their energies averaged.
+
+    The spacing is that of the axes along which there is motion."""
     find = method.build(I0.dim() - (slice_axis is not None), I0.device)
+    in_threads = method.is_network and I0.device == CPU
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly
-        pairs = [batch(I, slice_axis) for I in rescale(I0, I1)]
+        I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1))
         if not isinstance(find, Solver):
-            spread = side_by_side if method.is_network and I0.device.type == "cpu" else map
-            field = each_alone(find, pairs[0], pairs[1], spacing, spread, progress)
-            return unbatch(field, slice_axis), I0.new_zeros(0)
-        with watch(find, tuple(pairs[0].shape[2:]), spacing, progress):
-            descent = find.descend(pairs[0], pairs[1], spacing)
+            u = find_each(find, I0, I1, spacing, in_threads, progress)
+            return unbatch(u, slice_axis), u.new_zeros(0)
+        with watch(find, tuple(I0.shape[2:]), spacing, progress):
+            descent = find.descend(I0, I1, spacing)
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 
 
 def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
-    """Along the axes of a slice, or all axes of an image without slices."""
+    """The spacing of the axes within a slice; of all axes, where there are no slices."""
     return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
 
 
-def each_alone(
-    find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, spread: Any, progress: Progress | None
+def find_each(
+    find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, in_threads: bool, progress: Progress | None
 ) -> Tensor:
-    """find(I0, I1) of each pair: a network on a whole stack at once would need the memory of all its slices."""
+    """find(I0, I1) of each pair of a batch by itself: all at once would need the memory of the whole stack."""
 
-    @torch.inference_mode()
-    def one(k: int) -> Tensor:
+    @torch.inference_mode()  # which holds for the thread that enters it alone
+    def find_one(k: int) -> Tensor:
         return find(I0[k : k + 1], I1[k : k + 1], spacing)
 
-    found = []
-    for u in spread(one, range(len(I0))):
-        found.append(u)
+    numbers, fields = range(len(I0)), []
+    for u in side_by_side(find_one, numbers) if in_threads else map(find_one, numbers):
+        fields.append(u)
         if progress:
-            progress(len(found) / len(I0))
-    return torch.cat(found)
+            progress(len(fields) / len(numbers))
+    return torch.cat(fields)
 
 
 def batch(I: Tensor, slice_axis: int | None) -> Tensor:
-    """(*s) as a batch of one, or (n, 1, h, w), a slice each."""
+    """An image (*s) as a batch of one, or its slices as a batch (n, 1, h, w)."""
     return I[None, None] if slice_axis is None else I.movedim(slice_axis, 0)[:, None].contiguous()
 
 
 def unbatch(u: Tensor, slice_axis: int | None) -> Tensor:
-    """(d, *s) again; motion across slices is zero."""
+    """The field (d, *s) of a batch of one, or of a batch of slices; motion across slices is zero."""
     if slice_axis is None:
         return u[0]
     within = u.movedim(0, 1 + slice_axis)
-    still = torch.zeros_like(within[:1])
-    return torch.cat([within[:slice_axis], still, within[slice_axis:]])
+    across = torch.zeros_like(within[:1])
+    return torch.cat([within[:slice_axis], across, within[slice_axis:]])

@@ -1,4 +1,4 @@
-"""What can be registered, asked at the border, once."""
+"""What can be registered: checked once, where images come in."""
 
 from math import isfinite
 from typing import Any
@@ -11,17 +11,17 @@ from torch import Tensor
 from vrnet.errors import BadInput
 
 
-def tensor(array: NDArray[Any] | Tensor) -> Tensor:
-    """A tensor of the same values, whatever the layout and byte order of the array."""
+def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
+    """A tensor with the values of an array of any layout and byte order."""
     if isinstance(array, Tensor):
         return array
     wide = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
     return torch.from_numpy(array.astype(wide, order="C"))
 
 
-def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
+def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
     """The pair as tensors of one shape on one device, or BadInput."""
-    I0, I1 = check_image("fixed", fixed), check_image("moving", moving)
+    I0, I1 = image_tensor("fixed", fixed), image_tensor("moving", moving)
     if I0.shape != I1.shape:
         raise BadInput(f"fixed is {tuple(I0.shape)} and moving {tuple(I1.shape)}: bring them to one grid first")
     if I0.device != I1.device:
@@ -29,7 +29,7 @@ def checked(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
     return I0, I1
 
 
-def check_image(name: str, given: object) -> Tensor:
+def image_tensor(name: str, given: object) -> Tensor:
     """The image as a tensor of float32 or float64, or BadInput if it cannot be registered."""
     if not isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
@@ -37,14 +37,14 @@ def check_image(name: str, given: object) -> Tensor:
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
     if not (given.is_floating_point() if isinstance(given, Tensor) else np.issubdtype(given.dtype, np.floating)):
         raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
-    image = tensor(given)
+    image = as_tensor(given)
     image = image.to(torch.promote_types(image.dtype, torch.float32))
     check_values(name, image.detach())
     return image
 
 
 def check_values(name: str, image: NDArray[Any] | Tensor) -> None:
-    """BadInput if nothing can be seen in the image."""
+    """BadInput if the image has no voxels, is not finite or is constant."""
     if 0 in image.shape:
         raise BadInput(f"{name} is {tuple(image.shape)}: it has no voxels")
     low, high = float(image.min()), float(image.max())  # either is NaN where any voxel is
@@ -55,13 +55,14 @@ def check_values(name: str, image: NDArray[Any] | Tensor) -> None:
 
 
 def check_spacing(spacing: tuple[float, ...] | None, d: int) -> None:
+    """BadInput unless the spacing, if there is one, is a positive number per axis."""
     if spacing is not None and not (len(spacing) == d and all(0 < h < float("inf") for h in spacing)):
-        raise BadInput(f"the spacing is {spacing}: give {d} numbers above zero, one an axis")
+        raise BadInput(f"the spacing is {spacing}: give {d} numbers above zero, one per axis")
 
 
 def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
-    """BadInput unless every axis along which motion is sought has two voxels at least."""
+    """BadInput unless every axis along which motion is sought has at least two voxels."""
     if slice_axis is not None and not (len(shape) == 3 and 0 <= slice_axis < 3):
         raise BadInput(f"slice_axis is {slice_axis} for an image of shape {shape}: only volumes have slices")
     if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
-        raise BadInput(f"the images are {shape}: every axis needs at least 2 voxels, but the one across slices")
+        raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")

@@ -1,4 +1,4 @@
-"""Two images in the world, each on its own grid, in; the transform between them out."""
+"""Two images in the world in, each on its own grid; the transform between them out."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrnet.data.volumes import scaled
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_image
 from vrnet.images.resample import coverage, match_histogram, resample_image
 from vrnet.images.transform import Transform
@@ -28,19 +28,21 @@ Slices = Literal["auto", "each", "together"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ImageRegistration:
-    """What was found between two images in the world."""
+    """The result of `register_images`."""
 
     transform: Transform
     """From fixed to moving, on the grid of fixed."""
     warped: Image
-    """Moving, as it was given, resampled on the grid of fixed through the transform."""
+    """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
     energies: NDArray[np.floating[Any]]
+    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
     method: str
+    """The name of the method that was used; never `default`."""
     weights: str | None
     """The file that the weights of a trained model came from."""
     device: str
     slice_axis: int | None
-    """Across which axis slices were registered one by one, if they were."""
+    """The axis across which slices were registered one by one, if they were."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -59,71 +61,79 @@ def register_images(
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, images or files, each on its own grid in the world.
 
-    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. `slices`: "each"
-    registers the slices across the widest spacing one by one, "together" as a volume; "auto" takes them one by one
-    where they are at least two and a half times as far apart as the voxels within them (a trained model that is named
-    decides for itself: one in 2D takes them one by one, one in 3D together). `match_intensities` gives moving the
-    histogram of fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no
-    voxels nothing pulls at the field."""
+    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. With `slices`
+    "each", the slices across the widest spacing are registered one by one, with "together" as a volume; "auto" takes
+    them one by one where they are at least two and a half times as far apart as the voxels within them (a trained model
+    decides by its dimension: in 2D one by one, in 3D together). `match_intensities` gives moving the histogram of
+    fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels, nothing
+    pulls at the field."""
     start = perf_counter()
-    fixed, given = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
-    moving = given
-    chosen = suited(ready(method), fixed.grid, slices)
-    there, axis = planned(fixed, moving, chosen, slices, device)
-    if match_intensities:
-        moving = match_histogram(moving, fixed)
-    if chosen.scaling == "each":
-        fixed, moving = (scaled(image)[0] for image in (fixed, moving))  # before either fills the other's gaps
+    fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
+    chosen = resolve_on_grid(ready(method), fixed.grid, slices)
+    place, axis = plan(fixed, moving, chosen, slices, device)
+    source = match_histogram(moving, fixed) if match_intensities else moving
+    field, energies = find_field(fixed, source, chosen, axis, place, progress)
+    transform = Transform.from_voxels(field, fixed.grid)
+    warped = transform.apply(moving)
+    seconds = perf_counter() - start
+    return ImageRegistration(transform, warped, energies, str(chosen), chosen.weights, place.type, axis, seconds)
+
+
+def find_field(
+    fixed: Image,
+    moving: Image,
+    method: Method,
+    slice_axis: int | None,
+    device: torch.device,
+    progress: Progress | None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do."""
+    if method.scaling == "each":  # before fixed fills the gaps of moving
+        fixed, moving = (rescale_images_jointly(image)[0] for image in (fixed, moving))
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
+    I1 = fill_gaps(resample_image(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0)
     found = register(
         np.flip(I0, backward),
-        np.flip(filled(resample_image(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0), backward),
-        chosen,
+        np.flip(I1, backward),
+        method,
         spacing=fixed.grid.spacing,
-        slice_axis=axis,
-        device=there.type,
+        slice_axis=slice_axis,
+        device=device.type,
         progress=progress,
     )
-    transform = Transform.from_voxels(mirrored(found.field, backward), fixed.grid)
-    warped = transform.apply(given)
-    seconds = perf_counter() - start
-    how = found.method, chosen.weights, there.type, axis
-    return ImageRegistration(transform, warped, found.energies, *how, seconds)
+    return mirror_field(found.field, backward), found.energies
 
 
-def suited(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
-    """The method itself, or what the default comes to on a grid."""
-    axis = slice_axis_of(grid, slices, method.dimensions)
+def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
+    """The method itself; of a choice such as `default`, what it comes to for images on this grid."""
+    axis = choose_slice_axis(grid, slices, method.dimensions)
     return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
 
 
-def planned(
-    fixed: Image, moving: Image, method: Method, slices: Slices, device: str
-) -> tuple[torch.device, int | None]:
-    """Where to compute, and across which axis slices are registered one by one; BadInput if anything is in the way."""
+def plan(fixed: Image, moving: Image, method: Method, slices: Slices, device: str) -> tuple[torch.device, int | None]:
+    """The device, and the axis across which slices are registered one by one; BadInput if anything is in the way."""
     check_pair(fixed, moving)
-    there, axis = find_device(device), slice_axis_of(fixed.grid, slices, method.dimensions)
+    place, axis = find_device(device), choose_slice_axis(fixed.grid, slices, method.dimensions)
     check_axes(fixed.grid.shape, axis)
-    method.build(
-        len(fixed.grid.shape) - (axis is not None), there
-    )  # which fails where a package is missing, or a model unfit
-    return there, axis
+    d = len(fixed.grid.shape) - (axis is not None)
+    method.build(d, place)  # BadInput where a package is missing, or the model has another dimension
+    return place, axis
 
 
-def filled(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
-    """Moving where there is such a thing, and elsewhere fixed itself, which asks for no motion."""
+def fill_gaps(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
+    """Moving where it has voxels, and elsewhere fixed itself, which asks for no motion."""
     return moving if covered.all() else np.where(covered, moving, fixed)
 
 
-def mirrored(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-    """The field that mirror images along these axes have."""
+def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    """The field of the images mirrored along these axes, given that of the images."""
     out = np.flip(u, [1 + axis for axis in axes]).copy()
     out[list(axes)] *= -1
     return out
 
 
 def check_pair(fixed: Image, moving: Image) -> None:
-    """BadInput if there is nothing to see in one of them, or nothing of one in the other."""
+    """BadInput if one of the images shows nothing, or they have no dimension or no place in common."""
     if len(fixed.grid.shape) != len(moving.grid.shape):
         d = [len(image.grid.shape) for image in (fixed, moving)]
         raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
@@ -135,8 +145,8 @@ def check_pair(fixed: Image, moving: Image) -> None:
         raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
 
 
-def slice_axis_of(grid: Grid, slices: str, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
-    """The axis across which slices are to be registered one by one, if they are; a trained model has a dimension."""
+def choose_slice_axis(grid: Grid, slices: str, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
+    """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
     if len(grid.shape) == 2:
         if slices == "each":
             raise BadInput("a 2D image has no slices to register each: leave --slices out")

@@ -1,65 +1,49 @@
 """Several runs at once on one device: one network alone leaves most of a large GPU idle.
 
 Each has a stream of its own. Runs of one seed, batch and augmentation see the same pairs at the same step: these are
-drawn once."""
+drawn once. benchmarks/concurrent.py compares this with one process per run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import Stream, own_stream, synchronise
+from vrnet.devices import Stream, hand_over, on_stream, own_stream, synchronise
 from vrnet.errors import BadInput
-from vrnet.methods.method import Trainable
-from vrnet.training.fit import LOOK_EVERY, TrainingLoop, TrainingResult, asked_to_stop, card_of, described, launched
+from vrnet.progress import Progress
+from vrnet.training.fit import TrainingJob, begin_loop, check_job
+from vrnet.training.loop import REPORT_EVERY_SECONDS, TrainingLoop, TrainingResult
 from vrnet.training.pairs import Pairs
-from vrnet.training.run import Run
-from vrnet.training.settings import Training
-from vrnet.training.trainer import Trainer
+from vrnet.training.processes import catch_stop_signals, launch_fabric
 
-if TYPE_CHECKING:
-    from lightning.fabric import Fabric
+__all__ = ["TrainingJob", "fit_concurrently"]
 
 
-@dataclass(frozen=True)
-class TrainingJob:
-    """A run to be made: as `fit` would, in this folder."""
-
-    method: Trainable
-    settings: Training
-    folder: Path
-
-
-class Draws:
-    """The pairs of a step, for all who ask for the same."""
+class SharedDraws:
+    """The pairs of the latest step of each seed, batch and augmentation, for all runs that need the same."""
 
     def __init__(self) -> None:
-        self.last: dict[object, tuple[int, Stream | None, tuple[Tensor, Tensor]]] = {}
+        self.latest: dict[object, tuple[int, Stream | None, tuple[Tensor, Tensor]]] = {}
 
-    def of(self, course: TrainingLoop, stream: Stream | None) -> tuple[Tensor, Tensor]:
-        """Those of the course's next step, safe to use on the current stream."""
-        settings = course.settings
-        key = settings.seed, settings.batch, settings.augmentation
-        step, home, pairs = self.last.get(key, (-1, None, None))
-        if pairs is None or step != course.done:
-            pairs = course.trainer.draw(course.done)
-            self.last[key] = course.done, stream, pairs
-        elif stream is not None and home is not None:
-            stream.wait_stream(home)
-            for images in pairs:
-                images.record_stream(stream)
+    def draw(self, loop: TrainingLoop, stream: Stream | None) -> tuple[Tensor, Tensor]:
+        """The pairs of the next step of a loop, safe to use on its stream, which is the current one."""
+        key = loop.settings.seed, loop.settings.batch, loop.settings.augmentation
+        step, drawn_on, pairs = self.latest.get(key, (-1, None, None))
+        if pairs is None or step != loop.step:
+            pairs = loop.trainer.draw(loop.step)
+            self.latest[key] = loop.step, stream, pairs
+        else:
+            hand_over(pairs, drawn_on, stream)
         return pairs
 
 
 class ConcurrentRun(NamedTuple):
-    """A run, and the stream that it goes on."""
+    """A run, and the stream that its work is queued on."""
 
-    course: TrainingLoop
+    loop: TrainingLoop
     stream: Stream | None
 
 
@@ -69,62 +53,54 @@ def fit_concurrently(
     val: PreparedSplit,
     *,
     device: str = "auto",
-    watch: Callable[[float], None] = lambda part: None,
+    watch: Progress = lambda part: None,
 ) -> list[TrainingResult]:
-    """Train each as `fit` would, a step of each in turn; a run that was begun goes on.
+    """Train each job as `fit` would, one step of each in turn; a run that was begun goes on.
 
-    Ctrl-C and SIGTERM leave all of them to be gone on with, and raise KeyboardInterrupt. A run that diverges leaves the
-    others to finish; then BadInput names it. `watch` hears which part of all steps is done."""
-    fabric = launched(device, 1, 1, jobs[0].settings)
-    pairs = Pairs.of(train).near(fabric.device)
-    lanes = [begun(job, fabric, pairs, train, val) for job in jobs]
+    Ctrl-C and SIGTERM leave all runs so that they can go on, and raise KeyboardInterrupt. A run that diverges leaves
+    the others to finish; then BadInput names it. `watch` hears which part of all steps is done."""
+    for job in jobs:
+        check_job(job, train, val, resume=True)
+    fabric = launch_fabric(device, 1, 1, jobs[0].settings)
+    pairs = Pairs.from_split(train).move_to(fabric.device)
+    val = val.load()  # once for all runs
+    runs: list[ConcurrentRun] = []
+    for job in jobs:
+        with own_stream(fabric.device) as stream:
+            runs.append(ConcurrentRun(begin_loop(job, fabric, pairs, train, val), stream))
     failed: dict[Path, str] = {}
-    with asked_to_stop() as is_asked:
+    with catch_stop_signals() as stop_requested:
         try:
-            taken_in_turn(lanes, failed, is_asked, watch)
+            run_in_turn(runs, failed, stop_requested, watch)
         finally:
-            for course, stream in unfinished(lanes, failed):
-                with torch.cuda.stream(stream):
-                    course.keep()
-        if is_asked():
+            for loop, stream in unfinished(runs, failed):
+                with on_stream(stream):
+                    loop.checkpoint()
+        if stop_requested():
             raise KeyboardInterrupt
     if failed:
-        raise BadInput("\n".join(f"{folder}: {why}" for folder, why in failed.items()))
-    return [course.fitted for course, _ in lanes]
+        raise BadInput("\n".join(f"{folder}: {reason}" for folder, reason in failed.items()))
+    return [loop.result for loop, _ in runs]
 
 
-def begun(job: TrainingJob, fabric: "Fabric", pairs: Pairs, train: PreparedSplit, val: PreparedSplit) -> ConcurrentRun:
-    """The run of a job, ready for its next step."""
-    run, config = Run(job.folder), described(job.method, train, val, job.settings)
-    run.check(resume=True)
-    run.check_same(config)
-    run.begin(config)
-    with own_stream(fabric.device) as stream:
-        trainer = Trainer(fabric, job.method, pairs, job.settings)
-        return ConcurrentRun(TrainingLoop(trainer, val, run, card_of(job.method, train, job.settings)), stream)
-
-
-def taken_in_turn(
-    lanes: Sequence[ConcurrentRun],
-    failed: dict[Path, str],
-    is_asked: Callable[[], bool],
-    watch: Callable[[float], None],
+def run_in_turn(
+    runs: Sequence[ConcurrentRun], failed: dict[Path, str], stop_requested: Callable[[], bool], watch: Progress
 ) -> None:
-    """Every step that is left, unless asked to stop."""
-    draws, looked = Draws(), perf_counter()
-    while (left := unfinished(lanes, failed)) and not is_asked():
-        for course, stream in left:
-            with torch.cuda.stream(stream):
+    """Take every step that is left, unless asked to stop; `failed` gets the folders of the runs that diverge."""
+    draws, reported = SharedDraws(), perf_counter()
+    while (left := unfinished(runs, failed)) and not stop_requested():
+        for loop, stream in left:
+            with on_stream(stream):
                 try:
-                    course.advance(*draws.of(course, stream))
+                    loop.advance(*draws.draw(loop, stream))
                 except BadInput as error:
-                    failed[course.run.folder] = str(error)
-        if perf_counter() - looked > LOOK_EVERY:
-            synchronise(lanes[0].course.fabric.device)
-            watch(sum(lane.course.done for lane in lanes) / sum(lane.course.settings.steps for lane in lanes))
-            looked = perf_counter()
+                    failed[loop.folder] = str(error)
+        if perf_counter() - reported > REPORT_EVERY_SECONDS:
+            synchronise(runs[0].loop.fabric.device)
+            watch(sum(loop.step for loop, _ in runs) / sum(loop.settings.steps for loop, _ in runs))
+            reported = perf_counter()
 
 
-def unfinished(lanes: Sequence[ConcurrentRun], failed: Mapping[Path, str]) -> list[ConcurrentRun]:
-    """Those that have steps left to take."""
-    return [lane for lane in lanes if not lane.course.is_finished and lane.course.run.folder not in failed]
+def unfinished(runs: Sequence[ConcurrentRun], failed: Mapping[Path, str]) -> list[ConcurrentRun]:
+    """The runs that have steps left to take, and have not failed."""
+    return [run for run in runs if not run.loop.is_finished and run.loop.folder not in failed]

@@ -1,4 +1,4 @@
-"""What is trained on: images held together on one device, and which two of them make a pair."""
+"""The pairs to train on: images held together on one device, and which two of them make a pair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +10,10 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
+from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 
-PART_OF_MEMORY = 0.25
+MAX_PART_OF_GPU_MEMORY = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +25,12 @@ class Pairs:
     spacing: tuple[float, ...]
 
     @classmethod
-    def of(cls, prepared: PreparedSplit) -> "Pairs":
-        """Those of a split: within each subject or, where subjects are compared, of every image with every other."""
-        samples = prepared.samples
+    def from_split(cls, prepared: PreparedSplit) -> "Pairs":
+        """The pairs of a split: within each subject or, where subjects are compared, every image with every other."""
+        samples = list(prepared.samples)
         if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
             raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-        fixed, which = distinct([image for sample in samples for image in sample.fixed])
+        fixed, which = unique_images([image for sample in samples for image in sample.fixed])
         if prepared.pairs_across_subjects:
             index = torch.tensor(list(permutations(range(len(fixed)), 2)))
             return cls(fixed, index, samples[0].spacing)
@@ -40,20 +41,20 @@ class Pairs:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.images.shape[2:])
 
-    def near(self, device: torch.device) -> "Pairs":
-        """On the device, if they take no more than a quarter of what is free there; otherwise where they are."""
-        if device.type == "cuda" and self.images.nbytes > PART_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
+    def move_to(self, device: torch.device) -> "Pairs":
+        """The pairs on a device if they take no more than a quarter of its free memory; otherwise where they are."""
+        if self.images.nbytes > MAX_PART_OF_GPU_MEMORY * free_memory(device):
             return self
         return replace(self, images=self.images.to(device), index=self.index.to(device))
 
-    def take(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
-        """These pairs, as a batch."""
+    def batch(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
+        """The fixed and the moving images of the chosen pairs."""
         rows = self.index[chosen.to(self.index.device)]
         return self.images[rows[:, 0]], self.images[rows[:, 1]]
 
 
-def distinct(images: Sequence[Float[Tensor, "1 *s"]]) -> tuple[Float[Tensor, "m 1 *s"], Integer[Tensor, " n"]]:
-    """Each image once, and which of them every one is: all frames of a cine go with one first frame."""
+def unique_images(images: Sequence[Float[Tensor, "1 *s"]]) -> tuple[Float[Tensor, "m 1 *s"], Integer[Tensor, " n"]]:
+    """Each image once, and for every given image its place among them: all frames of a cine share one fixed frame."""
     keys = [sha256(image.numpy().tobytes()).digest() for image in images]
     kept = dict(zip(keys, images, strict=True))
     place = {key: k for k, key in enumerate(kept)}

@@ -1,4 +1,7 @@
-"""Gradient checkpointing: what a row of a cascade computes is forgotten, and computed again on the way back."""
+"""Gradient checkpointing: what a row of a cascade computes is not kept, but computed again for the backward pass.
+
+A row is one linearisation and its steps.
+"""
 
 from collections.abc import Callable
 
@@ -10,8 +13,8 @@ from vrnet.variational.cascade import Cascade, Spacing
 from vrnet.variational.linearize import Linearize
 
 
-class Recomputed(nn.Module):
-    """The same cascade in the memory of its largest row, for about a third more time."""
+class RecomputedCascade(nn.Module):
+    """A cascade whose training takes the memory of its largest row, for about a third more time."""
 
     def __init__(self, cascade: Cascade) -> None:
         super().__init__()
@@ -20,17 +23,19 @@ class Recomputed(nn.Module):
     def forward(
         self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
     ) -> Float[Tensor, "b d *s"]:
-        v = again(self.cascade.init, I0, I1, spacing)
+        v = recompute(self.cascade.init, I0, I1, spacing)
         for inner in self.cascade.steps:
-            v = again(row, inner, self.cascade.linearize, v, I0, I1, spacing)
+            v = recompute(run_row, inner, self.cascade.linearize, v, I0, I1, spacing)
         return v
 
 
-def row(inner: list[nn.Module], linearize: Linearize, v: Tensor, I0: Tensor, I1: Tensor, spacing: Spacing) -> Tensor:
-    """One linearisation and its steps: a cascade that starts at v."""
+def run_row(
+    inner: list[nn.Module], linearize: Linearize, v: Tensor, I0: Tensor, I1: Tensor, spacing: Spacing
+) -> Tensor:
+    """The field after one linearisation at v and its steps."""
     return Cascade(lambda *_: v, [inner], linearize)(I0, I1, spacing)
 
 
-def again(function: Callable[..., Tensor], *inputs: object) -> Tensor:
-    """function(*inputs), forgetting what lies between."""
+def recompute(function: Callable[..., Tensor], *inputs: object) -> Tensor:
+    """function(*inputs); what lies between is computed again when gradients are asked for."""
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)

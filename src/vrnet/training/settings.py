@@ -1,14 +1,19 @@
-"""How a network is trained: the paper's schedules as presets."""
+"""How a network is trained: the paper's schedules as presets. `Training` is what Python, `vrnet train` and config.json
+know of it; its docstrings are the help of the command (options.py)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import Augmentation
+
+if TYPE_CHECKING:
+    from vrnet.training.options import TrainingOptions
+
+MAX_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -16,30 +21,38 @@ class Training:
     """Adam on ℒ(u) = D + α S, without labels."""
 
     steps: int = 20_000
+    """How often the weights are changed."""
     batch: int = 10
-    """Pairs a step, over all devices together."""
+    """Pairs per step, over all devices together."""
     rate: float = 1e-4
-    """Of Adam, at the start."""
+    """The learning rate of Adam, at the start."""
     hold: float = 0.5
-    """The part of the steps that keeps that rate; then it falls linearly to zero. 1 keeps it to the end."""
+    """The part of the steps, from 0 to 1, that keeps this rate; then it falls linearly to zero."""
     alpha: float = 0.05
-    """Weight of the smoothness of the field."""
+    """The weight of smoothness in the loss."""
+    similarity: str | None = None
+    """The data term of the loss, such as L1 or L2, if not the method's own."""
+    smoothness: str | None = None
+    """The regulariser of the loss, such as Diffusion or Bending, if not the method's own."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
-    """None for a faithful run: the images as they are."""
+    """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
+    brightened, and fixed and moving exchanged. None, or --no-augment, leaves them as they are."""
     precision: Literal["bf16", "float32"] = "bf16"
-    """Of the networks on a GPU; warps, data steps and the loss are always float32."""
+    """The numbers that networks compute with on a GPU; warps, data steps and the loss are always float32."""
     recompute: bool = False
-    """Recompute what the networks saw instead of keeping it: less memory, about a third more time."""
+    """Gradient checkpointing: half the memory or less, for about a third more time."""
     validate_every: int = 500
+    """Steps between two validations."""
     seed: int = 0
+    """Decides on the first weights, the batches and the augmentation."""
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch, self.validate_every) < 1:
             raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations")
         if not (0 < self.rate < inf and 0 <= self.alpha < inf):
             raise BadInput(f"rate is {self.rate} and alpha {self.alpha}: give a rate above 0, and alpha 0 or more")
-        if not 0 <= self.seed < 2**31:
-            raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {2**31 - 1}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {MAX_SEED}")
         if not 0 <= self.hold <= 1:
             raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
 
@@ -50,6 +63,7 @@ class Training:
 
 
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
+"""For volumes, which lie the same way in space more or less."""
 PRESETS = {
     "ukbb": Training(steps=50_000, alpha=0.1),
     "acdc": Training(steps=20_000, alpha=0.05),
@@ -59,14 +73,23 @@ PRESETS = {
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }
 """The first three are the paper's; the others are ours, for a tenth of the steps or less."""
-OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
-OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
+PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
+PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
-def settings(method: Trainable, preset: str, train: PreparedSplit, augment: bool, given: Mapping[str, Any]) -> Training:
-    """A preset (auto: that of the data, or else of its dimension), changed by what is given; Siamese has its own α."""
+def settings(method: Trainable, preset: str, split: PreparedSplit, options: "TrainingOptions") -> Training:
+    """A preset ("auto": that of the data, or else of its dimension) with the method's own α, changed by the options."""
     if preset == "auto":
-        preset = OF_DATA.get(train.data, OF_DIMENSION[len(train.samples[0].spacing)])
+        preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])
     own = {} if method.loss.alpha is None else {"alpha": method.loss.alpha}
-    found = replace(PRESETS[preset], **{**own, **given})
-    return found if augment else replace(found, augmentation=None)
+    return replace(PRESETS[preset], **{**own, **given(options)})
+
+
+def given(options: "TrainingOptions") -> dict[str, Any]:
+    """{field of Training: value} of the options that were given."""
+    found = {name: value for name, value in vars(options).items() if value is not None}
+    if not found.pop("augment"):
+        found["augmentation"] = None
+    if "recompute" in found:
+        found["recompute"] = found["recompute"] == "yes"
+    return found

@@ -1,4 +1,4 @@
-"""One model on its way: the pairs of each step, the step itself, and what is kept of it."""
+"""One model in training: the pairs of each step, and the step itself."""
 
 from typing import TYPE_CHECKING
 
@@ -7,12 +7,12 @@ from numpy.random import SeedSequence
 from torch import Tensor
 from torch.optim import Adam
 
-from vrnet.devices import WARM_UP, channels_last, record_graph
+from vrnet.devices import WARM_UP_CALLS, channels_last, record_graph
 from vrnet.methods.method import Trainable
-from vrnet.training.augmentation import changed
+from vrnet.training.augmentation import augment
 from vrnet.training.loss import Loss, make_loss
 from vrnet.training.pairs import Pairs
-from vrnet.training.recompute import Recomputed, again
+from vrnet.training.recompute import RecomputedCascade, recompute
 from vrnet.training.settings import Training
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """What step k draws depends on the seed and k alone: a run that was stopped goes on as if it had not been, and
-    several devices share one draw, each its part."""
+    """A model, its optimiser and its pairs. What step k draws depends on the seed and k alone, so that a run that was
+    stopped goes on as if it had not been, and several devices share one draw, each its part."""
 
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
-        self.loss = loss_of(method, settings.alpha)
+        self.loss = loss_of(method, settings)
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
@@ -33,50 +33,51 @@ class Trainer:
             channels_last(self.model, len(pairs.shape))
         rate = torch.tensor(settings.rate, device=fabric.device)
         self.optimizer = Adam(self.model.parameters(), lr=rate, fused=on_gpu, capturable=on_gpu)
-        trained = Recomputed(self.model) if settings.recompute and self.model.steps else self.model
+        trained = RecomputedCascade(self.model) if settings.recompute and self.model.steps else self.model
         self._model, self._optimizer = fabric.setup(trained, self.optimizer)
-        self._advance = self.advance
-        self._warm_up = WARM_UP if on_gpu and fabric.world_size == 1 else -1
+        self._descend = self.descend
+        self._warm_up = WARM_UP_CALLS if on_gpu and fabric.world_size == 1 else -1
 
     def step(self, number: int) -> Tensor:
-        """Take one; its loss, which the next one may overwrite."""
-        return self.learn(number, *self.draw(number))
+        """Take a step; its loss, which the next step may overwrite."""
+        return self.update(number, *self.draw(number))
 
-    def learn(self, number: int, I0: Tensor, I1: Tensor) -> Tensor:
+    def update(self, number: int, I0: Tensor, I1: Tensor) -> Tensor:
         """Take a step with these pairs; what else it draws is the same whoever drew them, and when."""
         self.seed(number, 1)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
         if self._warm_up == 0:
-            self._advance = record_graph(self.advance, I0, I1)
+            self._descend = record_graph(self.descend, I0, I1)
         self._warm_up -= 1
-        return self._advance(I0, I1)
+        return self._descend(I0, I1)
 
     def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        """The pairs of a step, changed; on several devices, the part of this one."""
+        """The augmented pairs of a step; on several devices, the part of this one."""
         self.seed(number)
         size, augmentation = self.settings.batch, self.settings.augmentation
         chosen = torch.randint(len(self.pairs.index), (size,))
-        mine, there = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
-        I0, I1 = (I.to(there) for I in self.pairs.take(chosen[mine]))
+        rows, device = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
+        I0, I1 = (I.to(device) for I in self.pairs.batch(chosen[rows]))
         if augmentation is None:
             return I0, I1
-        change = augmentation.draw(size, self.pairs.shape, self.pairs.spacing)
-        return changed(I0, I1, change.part(mine, there))
+        transform = augmentation.draw(size, self.pairs.shape, self.pairs.spacing)
+        return augment(I0, I1, transform.select(rows, device))
 
     def seed(self, *key: int) -> None:
+        """Start torch's generator anew, from the seed of the run and a key."""
         torch.manual_seed(int(SeedSequence((self.settings.seed, *key)).generate_state(1)[0]))
 
-    def advance(self, I0: Tensor, I1: Tensor) -> Tensor:
-        """Loss, gradient, update."""
+    def descend(self, I0: Tensor, I1: Tensor) -> Tensor:
+        """Loss, gradient, and a step of Adam; the loss."""
         self._optimizer.zero_grad()
         u = self._model(I0, I1, self.pairs.spacing)
-        value = again(self.loss, I0, I1, u) if self.settings.recompute else self.loss(I0, I1, u)
+        value = recompute(self.loss, I0, I1, u) if self.settings.recompute else self.loss(I0, I1, u)
         self.fabric.backward(value)
         self._optimizer.step()
         return value.detach()
 
 
-def loss_of(method: Trainable, alpha: float) -> Loss:
-    """The paper's loss; for Siamese that of its authors."""
-    return make_loss(method.loss, alpha)
+def loss_of(method: Trainable, settings: Training) -> Loss:
+    """What a method is trained with: its own terms, unless the settings name others."""
+    return make_loss(method.loss, settings.alpha, settings.similarity, settings.smoothness)

@@ -1,4 +1,4 @@
-"""How a model does on pairs it is not trained on: the loss and, where there are labels, the mean Dice."""
+"""Scores of a model on pairs it is not trained on: the loss and, where there are labels, the mean Dice."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,26 +15,27 @@ from vrnet.training.loss import Loss
 from vrnet.variational.cascade import Cascade, no_motion
 
 Scores = dict[str, float]
+"""val_loss and, where there are labels, val_dice."""
 
 
-def validated(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
-    """val_loss, and val_dice where there are labels: of each structure over the pairs of a subject, of the structures,
-    of the subjects, each time the mean."""
-    with in_use(model):
-        found = [scored(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
-    losses, dices = (torch.stack(column) for column in zip(*found, strict=True))
-    mean_dice = dices.nanmean().item()
+def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
+    """Mean scores of a split. Dice is averaged over the pairs of a subject for each structure, then over the
+    structures, then over the subjects."""
+    with evaluation_mode(model):
+        found = [score_subject(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
+    losses, dice = (torch.stack(column) for column in zip(*found, strict=True))
+    mean_dice = dice.nanmean().item()
     return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
 
 
-def unregistered(prepared: PreparedSplit, loss: Loss) -> Scores:
-    """The same of no motion at all."""
-    return validated(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
+def validate_identity(prepared: PreparedSplit, loss: Loss) -> Scores:
+    """Mean scores of a split without registration: u = 0."""
+    return validate(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
 
 
 @contextmanager
-def in_use(model: nn.Module) -> Iterator[None]:
-    """As it will be used: it learns nothing from what it sees, by gradients or by averages that it keeps."""
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """The model as it will be used: it learns nothing, by gradients or by averages that a normalisation keeps."""
     was_training = model.training
     model.eval()
     try:
@@ -44,19 +45,19 @@ def in_use(model: nn.Module) -> Iterator[None]:
         model.train(was_training)
 
 
-def scored(
+def score_subject(
     model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """The loss and the mean Dice of a subject; NaN where it has no labels."""
+    """The loss and the mean Dice of a subject; a Dice of NaN where it has no labels."""
     I0, I1 = sample.fixed.to(device), sample.moving.to(device)
     u = model(I0, I1, sample.spacing)
     if sample.fixed_labels is None or sample.moving_labels is None or not structures:
         return loss(I0, I1, u), torch.full((), torch.nan, device=device)
     masks = sample.fixed_labels.to(device), warp_labels(sample.moving_labels.to(device), u)
-    return loss(I0, I1, u), dices(*masks, list(structures.values())).nanmean(0).nanmean()
+    return loss(I0, I1, u), dice_of_labels(*masks, list(structures.values())).nanmean(0).nanmean()
 
 
-def dices(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
-    """2|A ∩ B| / (|A| + |B|) of each label; NaN where neither has it."""
+def dice_of_labels(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
+    """2|A ∩ B| / (|A| + |B|) of each label; NaN where neither map has it."""
     A, B = (torch.cat([L == label for label in labels], dim=1).flatten(2) for L in (a, b))
     return 2 * (A & B).sum(2) / (A.sum(2) + B.sum(2))

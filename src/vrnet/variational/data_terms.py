@@ -51,7 +51,8 @@ class DataTerm(Protocol):
         """Expand the difference of the channels at the field v, on voxels with edges h."""
         I1w = warp(I1, v)
         seen = self.channels(I1w)
-        return Linearization(I0, I1, I1w, residual=seen - self.channels(I0), J=gradient(seen), at=v, h=h)
+        # J before the residual, as in linearize: sums of gradients depend on the order
+        return Linearization(I0, I1, I1w, J=gradient(seen), residual=seen - self.channels(I0), at=v, h=h)
 
     def channels(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
         """What is compared of an image: its intensities, unless a term says otherwise."""

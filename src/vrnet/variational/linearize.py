@@ -62,7 +62,8 @@ def linearize(
 ) -> Linearization:
     """Expand the difference of intensities, I1(x + u) − I0, at u."""
     I1w = warp(I1, u)
-    return Linearization(I0, I1, I1w, residual=I1w - I0, J=gradient(I1w), at=u, h=h)
+    # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
+    return Linearization(I0, I1, I1w, J=gradient(I1w), residual=I1w - I0, at=u, h=h)
 
 
 def add_dot(

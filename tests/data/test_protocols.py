@@ -3,16 +3,18 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.making import affine_of, brightest, place, spots
+from tests.data.conftest import affine_of, brightest, place, spots
 from vrnet import BadInput, Grid, Image
-from vrnet.data.short_axis import Plane, all_slices, chosen_slices, three_slices
+from vrnet.data.grids import centred_grid
+from vrnet.data.protocols import Plane, all_slices, choose_slices, three_slices, volume_pair
 
 SHAPE, SPACING = (90, 70, 6), (2.0, 2.5, 9.0)
 AFFINE = affine_of(SPACING)
+STACK = Grid.plain((20, 16, 6), (1.5, 1.5, 9.0))
 
 
 def on_file_s_grid(array):
-    """As the file with the affine would be read: in LPS."""
+    """The image that a file with the affine would be read as: in LPS."""
     to_lps = np.diag([-1.0, -1, 1])
     direction = to_lps @ AFFINE[:3, :3] / SPACING
     origin = to_lps @ AFFINE[:3, 3]
@@ -67,10 +69,10 @@ def test_slices_are_chosen_among_those_that_show_enough():
     for mask, shown in zip(masks, (range(1, 8), range(2, 9)), strict=True):
         for k in shown:
             mask[k, 0, :4, :4], mask[k, 0, 8:12, :4] = 2, 3
-    assert chosen_slices(masks, "x") in ([3, 4, 6], [3, 4, 5])  # 2 to 7 show enough: quantiles 3.25, 4.5, 5.75
+    assert choose_slices(masks, "x") in ([3, 4, 6], [3, 4, 5])  # 2 to 7 show enough: quantiles 3.25, 4.5, 5.75
     masks[0][:] = 0
     with pytest.raises(BadInput, match="no slice"):
-        chosen_slices(masks, "x")
+        choose_slices(masks, "x")
 
 
 @pytest.mark.parametrize("structure", [2, 3])
@@ -81,4 +83,31 @@ def test_ten_pixels_of_a_structure_are_enough_and_nine_are_not(structure):
     masks[1][masks[1] == structure] = 0
     for k, pixels in enumerate((9, 10, 9)):
         masks[1][k, 0, 19, :pixels] = structure
-    assert chosen_slices(masks, "x") == [1, 1, 1]
+    assert choose_slices(masks, "x") == [1, 1, 1]
+
+
+@pytest.fixture
+def pair():
+    bright = np.random.default_rng(0).random(STACK.shape) * 100
+    return [Image(bright, STACK), Image(0.5 * bright, STACK)]
+
+
+def test_padding_repeats_the_border_of_images_and_is_no_label(pair):
+    mask = Image(np.full(STACK.shape, 2, np.uint8), STACK)
+    sample = volume_pair("x", pair, [mask, mask], centred_grid(STACK, (20, 16, 10), STACK.spacing, STACK.axes))
+    inner = sample.fixed[0, 0, ..., 2:8]
+    assert torch.allclose(sample.fixed[0, 0, ..., :2], inner[..., :1].expand(-1, -1, 2), atol=1e-5)
+    assert torch.allclose(sample.fixed[0, 0, ..., 8:], inner[..., -1:].expand(-1, -1, 2), atol=1e-5)
+    assert sample.fixed_labels[0, 0, ..., 2:8].unique().tolist() == [2]
+    assert sample.fixed_labels[0, 0, ..., [0, 1, 8, 9]].unique().tolist() == [0]
+
+
+def test_both_volumes_share_one_scaling_whatever_is_padded(pair):
+    """The scaling ends at the percentiles of what the files hold, so that twice as bright stays twice as bright."""
+    values = np.stack([image.array for image in pair])
+    low, high = np.percentile(values, (1, 99))
+    for size in (6, 30):
+        sample = volume_pair("x", pair, [], centred_grid(STACK, (20, 16, size), STACK.spacing, STACK.axes))
+        seen = sample.moving[0, 0, ..., size // 2 - 3 : size // 2 + 3].numpy()
+        np.testing.assert_allclose(seen, np.clip((pair[1].array - low) / (high - low), 0, 1), atol=1e-5)
+    assert sample.fixed_labels is None

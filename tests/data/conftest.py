@@ -1,4 +1,4 @@
-"""Small data sets made for the tests, written by nibabel and measured by its affines: nothing here is the package's."""
+"""Small data sets made for the tests, written by nibabel and measured by its affines, not by the package."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,17 +6,18 @@ from typing import ClassVar
 
 import nibabel
 import numpy as np
+import pytest
 import torch
 
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.phantom import phantom
 
-SIGMA = 6.0
+SPOT_SIGMA_MM = 6.0
 
 
 def affine_of(spacing, origin=(-80.0, 40.0, 25.0), degrees=20.0):
-    """Oblique: turned in its first plane, its second axis running backward."""
+    """An oblique affine: turned in its first plane, its second axis running backward."""
     c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     affine = np.eye(4)
     affine[:3, :3] = np.array([[c, s, 0], [s, -c, 0], [0, 0, 1.0]]) * spacing
@@ -28,7 +29,7 @@ def spots(affine, shape, *points):
     """A volume that is bright about points of the world."""
     index = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1)
     world = nibabel.affines.apply_affine(affine, index)
-    return sum(1000 * np.exp(-((world - point) ** 2).sum(-1) / (2 * SIGMA**2)) for point in points)
+    return sum(1000 * np.exp(-((world - point) ** 2).sum(-1) / (2 * SPOT_SIGMA_MM**2)) for point in points)
 
 
 def place(affine, shape, spacing, size, index):
@@ -102,7 +103,7 @@ def parts_of(sample):
 
 
 def assert_same(a, b):
-    """To the bit."""
+    """Two samples are equal to the bit."""
     assert (a.name, a.spacing) == (b.name, b.spacing)
     for name, part in parts_of(a).items():
         other = parts_of(b)[name]
@@ -134,3 +135,19 @@ class Toy:
         if not text.isdigit():
             raise BadInput(f"{self.root / subject}.txt holds {text}: a number should be there")
         return random_sample(subject, int(text) + self.shift, labels=purpose == "evaluation")
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """Three subjects, s0 to s2; nothing made so far."""
+    (tmp_path / "toy").mkdir()
+    for number in range(3):
+        (tmp_path / "toy" / f"s{number}.txt").write_text(str(number))
+    Toy.made.clear()
+    return Toy(tmp_path / "toy")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A folder for prepared samples."""
+    return tmp_path / "cache"

@@ -1,0 +1,203 @@
+"""Prepared samples on disk: one .npz file per subject in the cache, or many subjects in one file, a pack.
+
+Images are kept in steps of 1/65535, labels as bytes; no pickle, nothing but NumPy. A file of the cache is
+FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz, the hash being of all that the sample depends on.
+"""
+
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Any, overload
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped, UInt16
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.data.sample import Purpose, Sample
+from vrnet.errors import BadInput
+from vrnet.files import atomic_write, check_file, exists, is_folder
+
+FORMAT = 2
+"""To be raised when files are written otherwise, or another sample is made of the same sources."""
+STEPS = 65535
+DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
+NEEDED, OPTIONAL = ("name", "spacing", "fixed", "moving"), ("fixed_labels", "moving_labels", "field")
+DAMAGE = BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, NotImplementedError
+"""What reading a damaged file raises."""
+PATH_FIELDS = "root", "split_file"
+"""The fields of a data set that say where it is, and not what is made of it."""
+HASH_DIGITS = 16
+PACK_SUFFIX = ".npz"
+INDEX = "index"
+Arrays = Mapping[str, Shaped[ndarray, "..."]]
+
+
+class StoredSamples:
+    """A sequence of samples of known names, each read when it is asked for; none is held."""
+
+    def __init__(self, names: Sequence[str], read: Callable[[str], Sample]) -> None:
+        self.names, self.read = tuple(names), read
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return map(self.read, self.names)
+
+    @overload
+    def __getitem__(self, key: int) -> Sample: ...
+    @overload
+    def __getitem__(self, key: slice) -> "StoredSamples": ...
+    def __getitem__(self, key: int | slice) -> "Sample | StoredSamples":
+        if isinstance(key, slice):
+            return StoredSamples(self.names[key], self.read)
+        return self.read(self.names[key])
+
+
+Part = tuple[dict[str, Any], StoredSamples | tuple[Sample, ...]]
+"""What a pack says of a split, and the samples of the split."""
+
+
+def arrays_of(sample: Sample) -> Arrays:
+    """What a file keeps of a sample."""
+    images = {name: quantise(getattr(sample, name)) for name in ("fixed", "moving")}
+    others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
+    return {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64), **images, **others}
+
+
+def sample_of(arrays: Arrays) -> Sample:
+    """The sample that a file kept; KeyError or ValueError if it kept another thing."""
+    check_arrays(arrays)
+    others = {name: torch.from_numpy(arrays[name]) for name in OPTIONAL if name in arrays}
+    fixed, moving = (dequantise(arrays[name]) for name in ("fixed", "moving"))
+    return Sample(str(arrays["name"]), fixed, moving, tuple(arrays["spacing"].tolist()), **others)
+
+
+def quantise(image: Float[Tensor, "b 1 *s"]) -> UInt16[ndarray, "b 1 *s"]:
+    """An image in [0, 1] in steps of 1/65535."""
+    return np.round(image.numpy() * np.float64(STEPS)).astype(np.uint16)
+
+
+def dequantise(steps: UInt16[ndarray, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
+    """The image in [0, 1] that was kept in steps of 1/65535."""
+    return torch.from_numpy(steps.astype(np.float32) / np.float32(STEPS))
+
+
+def check_arrays(arrays: Arrays) -> None:
+    """KeyError or ValueError unless these are the arrays of one sample."""
+    b, _, *s = arrays["fixed"].shape
+    shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
+    for name in (name for name in DTYPES if name in arrays or name in NEEDED):
+        if (arrays[name].dtype, arrays[name].shape) != (np.dtype(DTYPES[name]), shapes[name]):
+            raise ValueError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
+
+
+def save_sample(sample: Sample, path: Path) -> None:
+    """Write a sample in one .npz file, whole or not at all."""
+    write_arrays(arrays_of(sample).items(), path)
+
+
+def load_sample(path: Path) -> Sample | None:
+    """The sample of a file; None if there is no such file, or it is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return sample_of({name: file[name] for name in file.files})
+    except DAMAGE:
+        return None
+
+
+def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
+    """Write named arrays, one after the other, in one .npz file, whole or not at all."""
+    with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
+        for name, array in arrays:
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.save(member, array, allow_pickle=False)
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+
+
+def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
+    """The name of a sample's file in the cache: it changes with the protocol and its parameters, with how files are
+    written, and with the name, size or time of any source; it does not depend on where these are."""
+    if missing := [path.name for path in sources if not exists(path)]:
+        raise BadInput(f"there is no {', '.join(missing)}")
+    depends_on = FORMAT, dataset.name, parameters(dataset), subject, purpose, [fingerprint(path) for path in sources]
+    digest = hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()
+    return f"{safe_name(subject)}-{purpose}-{digest[:HASH_DIGITS]}{PACK_SUFFIX}"
+
+
+def parameters(dataset: Any) -> Mapping[str, Any]:
+    """What a protocol can be given: as the data set says, or its fields but those that say where it is."""
+    found = {part.name: getattr(dataset, part.name) for part in fields(dataset) if part.name not in PATH_FIELDS}
+    return getattr(dataset, "parameters", found)
+
+
+def fingerprint(path: Path) -> list[Any]:
+    """Name, size in bytes and time of the last change in ns of a file; of a folder (a DICOM series), of all its files.
+
+    The contents are not read."""
+    if is_folder(path):
+        return [fingerprint(file) for file in sorted(path.iterdir())]
+    found = path.stat()
+    return [path.name, found.st_size, found.st_mtime_ns]
+
+
+def safe_name(subject: str) -> str:
+    """The name in characters that any file may have."""
+    return re.sub(r"[^\w.-]", "_", subject)[:80]
+
+
+def save_pack(parts: Sequence[Part], path: Path) -> None:
+    """Write splits in one .npz file: arrays PART/NUMBER/NAME, and what the parts are in "index"."""
+    check_file(path, (PACK_SUFFIX,))
+    index = [FORMAT, [{**about, "count": len(samples)} for about, samples in parts]]
+    arrays = (
+        (f"{place}/{number}/{name}", array)
+        for place, (_, samples) in enumerate(parts)
+        for number, sample in enumerate(samples)
+        for name, array in arrays_of(sample).items()
+    )
+    write_arrays(chain([(INDEX, np.array(json.dumps(index)))], arrays), path)
+
+
+def load_pack(path: Path) -> list[Part]:
+    """The splits of a file, which is checked as a whole; each sample is read when it is asked for."""
+    if not exists(path):
+        raise BadInput(f"there is no {path}: check its name")
+    try:
+        file = np.load(path, allow_pickle=False)
+        if file.zip.testzip() is not None:
+            raise BadZipFile(f"{path} is damaged")
+        version, index = json.loads(str(file[INDEX]))
+        parts: list[Part] = [
+            (about, packed_samples(file, place, about.pop("count"))) for place, about in enumerate(index)
+        ]
+    except (*DAMAGE, TypeError, AttributeError) as error:
+        raise BadInput(f"{path} is damaged, or no pack of prepared data: prepare it again") from error
+    if version != FORMAT:
+        raise BadInput(f"{path} was written by another version of vrnet: prepare it again")
+    return parts
+
+
+def packed_samples(file: Any, place: int, count: int) -> StoredSamples:
+    """The samples of one part of a pack, which stays open."""
+    folders = {str(file[f"{place}/{number}/name"]): f"{place}/{number}" for number in range(count)}
+
+    def read(subject: str) -> Sample:
+        folder = folders[subject]
+        names = (*NEEDED, *(name for name in OPTIONAL if f"{folder}/{name}" in file))
+        return sample_of({name: file[f"{folder}/{name}"] for name in names})
+
+    return StoredSamples(list(folders), read)

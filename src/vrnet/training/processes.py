@@ -1,0 +1,75 @@
+"""The processes that train a model: Lightning's Fabric in each, on one device or many, and signals that ask to stop."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from vrnet.devices import check_gpus, find_device, in_main_thread
+from vrnet.errors import BadInput
+from vrnet.training.settings import Training
+
+if TYPE_CHECKING:
+    from lightning.fabric import Fabric
+
+
+def check_devices(batch: int, devices: int, nodes: int) -> None:
+    """BadInput unless all devices have the same part of a batch."""
+    if devices < 1 or nodes < 1:
+        raise BadInput("there is nothing to compute on: --devices and --nodes are 1 at least")
+    if batch % (devices * nodes):
+        raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
+
+
+def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
+    """Lightning's Fabric, on one device or in one process of many; the other processes of this machine start here."""
+    try:
+        from lightning.fabric import Fabric
+    except ImportError as error:
+        raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
+    for name in ("lightning.fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    on_gpu = find_device(device).type == "cuda"
+    if on_gpu:
+        check_gpus(devices)
+    torch.set_float32_matmul_precision("high")
+    fabric = Fabric(
+        accelerator="cuda" if on_gpu else "cpu",
+        devices=devices,
+        num_nodes=nodes,
+        strategy="ddp" if devices * nodes > 1 else "auto",
+        precision="bf16-mixed" if on_gpu and settings.precision == "bf16" else "32-true",
+    )
+    fabric.launch()
+    return fabric
+
+
+def is_first_process() -> bool:
+    """Whether this is the first of the processes that train one model, by what Lightning, torchrun or SLURM told it."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"))
+
+
+@contextmanager
+def catch_stop_signals() -> Iterator[Callable[[], bool]]:
+    """A function that says whether Ctrl-C or SIGTERM came, so that the step under way is finished first.
+
+    A second Ctrl-C stops at once."""
+    caught: list[int] = []
+    if not in_main_thread():
+        yield lambda: False
+        return
+
+    def catch(number: int, frame: object) -> None:
+        caught.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(caught)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,224 @@
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from shutil import copy2
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.conftest import Toy, assert_same, parts_of, random_sample
+from vrnet import BadInput
+from vrnet.data.prepared import load_pack, prepare_split, save_pack
+from vrnet.data.store import StoredSamples, arrays_of, cache_folder, cache_name, load_sample, sample_of, save_sample
+
+READ = """
+import sys
+for name in ("nibabel", "SimpleITK", "scipy", "matplotlib", "itk", "ants"):
+    sys.modules[name] = None  # importing it fails
+from vrnet.data.prepared import load_pack
+parts = load_pack(__import__("pathlib").Path(sys.argv[1])).values()
+print([len(list(part.samples)) for part in parts])
+"""
+
+
+@pytest.mark.parametrize("has_labels", [False, True])
+def test_images_come_back_to_half_a_step_and_all_else_to_the_bit(tmp_path, d, has_labels):
+    sample = random_sample("é/1", 0, shape=(8, 6, 5)[:d], labels=has_labels, field=has_labels)
+    save_sample(sample, tmp_path / "x.npz")
+    back = load_sample(tmp_path / "x.npz")
+    assert (back.name, back.spacing) == (sample.name, sample.spacing)
+    for name, part in parts_of(sample).items():
+        if part is None:
+            assert getattr(back, name) is None
+        elif name in ("fixed", "moving"):
+            assert (getattr(back, name) - part).abs().max() <= 0.51 / 65535
+        else:
+            assert torch.equal(getattr(back, name), part)
+
+
+def test_what_was_in_steps_stays_as_it_is():
+    once = sample_of(arrays_of(random_sample("x", 1)))
+    assert_same(sample_of(arrays_of(once)), once)
+    steps = torch.arange(65536, dtype=torch.float64) / 65535
+    images = {"fixed": steps.float()[None, None], "moving": steps.float()[None, None]}
+    sample = type(once)("x", spacing=(1.0,), **images)
+    assert (arrays_of(sample)["fixed"][0, 0] == np.arange(65536)).all()
+
+
+def harm_arrays(arrays, harm):
+    changes = {
+        "kind": {"fixed": arrays["fixed"].astype(np.float32)},
+        "shape": {"moving": arrays["moving"][:1]},
+        "labels": {"fixed_labels": arrays["fixed_labels"][..., :-1]},
+        "field": {"field": arrays["field"][:, :1]},
+        "spacing": {"spacing": np.ones(3)},
+        "scalar": {"fixed": np.uint16(1)},
+    }
+    kept = {name: array for name, array in arrays.items() if name != harm}
+    return kept | changes.get(harm, {})
+
+
+@pytest.mark.parametrize("harm", ["kind", "shape", "labels", "field", "spacing", "scalar", "moving", "name"])
+def test_other_arrays_are_no_sample(tmp_path, harm):
+    np.savez(tmp_path / "x.npz", **harm_arrays(arrays_of(random_sample("x", 0)), harm))
+    assert load_sample(tmp_path / "x.npz") is None
+
+
+def test_a_damaged_file_is_no_sample(tmp_path):
+    """Cut at any of 40 places, or with a byte changed at any of 40: nothing but the whole sample, or none."""
+    sample = sample_of(arrays_of(random_sample("x", 0)))
+    save_sample(sample, path := tmp_path / "x.npz")
+    whole = path.read_bytes()
+    assert load_sample(tmp_path / "none.npz") is None
+    for at in range(0, len(whole), len(whole) // 40):
+        path.write_bytes(whole[:at])
+        assert load_sample(path) is None
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :])
+        if (found := load_sample(path)) is not None:  # the byte was one that a zip file holds twice, or not at all
+            assert_same(found, sample)
+
+
+def test_a_pickle_is_not_opened(tmp_path):
+    np.savez(tmp_path / "x.npz", fixed=np.array([{}], dtype=object))
+    assert load_sample(tmp_path / "x.npz") is None
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "a.txt").write_text("1")
+    return tmp_path / "a.txt"
+
+
+def test_a_cache_name_changes_with_all_that_a_sample_depends_on(source):
+    toy = Toy(source.parent)
+    first = cache_name(toy, "a", "training", [source])
+    others = [
+        cache_name(replace(toy, shift=1), "a", "training", [source]),
+        cache_name(toy, "b", "training", [source]),
+        cache_name(toy, "a", "evaluation", [source]),
+        cache_name(toy, "a", "training", [source, source]),
+    ]
+    source.write_text("23")
+    others.append(cache_name(toy, "a", "training", [source]))
+    assert len({first, *others}) == 6
+    assert first.startswith("a-training-")
+
+
+def test_a_cache_name_does_not_change_with_where_the_files_are(source, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    copy = Path(copy2(source, tmp_path / "elsewhere"))
+    names = [cache_name(Toy(path.parent), "a", "training", [path]) for path in (source, copy)]
+    assert names[0] == names[1]
+
+
+def test_a_source_is_known_by_its_size_and_time_and_is_not_read(source):
+    """Other contents of the same size and time are not noticed: no byte is read."""
+    toy, before = Toy(source.parent), source.stat()
+    first = cache_name(toy, "a", "training", [source])
+    source.write_text("2")
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert cache_name(toy, "a", "training", [source]) == first
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert cache_name(toy, "a", "training", [source]) != first
+
+
+def test_a_folder_is_known_by_its_files(tmp_path):
+    (tmp_path / "series").mkdir()
+    (tmp_path / "series" / "1.dcm").write_text("1")
+    before = cache_name(Toy(tmp_path), "a", "training", [tmp_path / "series"])
+    (tmp_path / "series" / "2.dcm").write_text("2")
+    assert cache_name(Toy(tmp_path), "a", "training", [tmp_path / "series"]) != before
+
+
+def test_any_subject_makes_a_file_name(tmp_path):
+    assert cache_name(Toy(tmp_path), "../a b/c", "training", []).startswith(".._a_b_c-training-")
+
+
+def test_every_missing_source_is_named(source):
+    paths = [source, source.with_name("b.txt"), source.with_name("c.txt")]
+    with pytest.raises(BadInput, match=r"^there is no b\.txt, c\.txt$"):
+        cache_name(Toy(source.parent), "a", "training", paths)
+
+
+def test_the_cache_is_in_the_folder_of_the_desktop(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "vrnet"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == Path.home() / ".cache" / "vrnet"
+
+
+@pytest.fixture
+def parts(tmp_path):
+    for number in range(3):
+        (tmp_path / f"s{number}.txt").write_text(str(number))
+    purposes = ("train", "training"), ("val", "evaluation")
+    return {(s, p): prepare_split(Toy(tmp_path), s, p, tmp_path / "cache") for s, p in purposes}
+
+
+def test_what_was_packed_is_unpacked_to_the_bit(parts, tmp_path):
+    save_pack(parts, tmp_path / "pack.npz")
+    back = load_pack(tmp_path / "pack.npz")
+    assert list(back) == list(parts)
+    for key, part in parts.items():
+        other = back[key]
+        assert (other.data, other.split, other.structures, other.pairs_across_subjects) == (
+            "toy",
+            key[0],
+            {"all": 1},
+            False,
+        )
+        for a, b in zip(part.samples, other.samples, strict=True):
+            assert_same(a, b)
+
+
+def test_a_pack_is_read_where_no_images_can_be(parts, tmp_path):
+    save_pack(parts, tmp_path / "pack.npz")
+    found = subprocess.run([sys.executable, "-c", READ, tmp_path / "pack.npz"], capture_output=True, text=True)
+    assert found.stdout.strip() == "[3, 3]", found.stderr
+
+
+def test_a_pack_is_an_npz_file(parts, tmp_path):
+    with pytest.raises(BadInput, match=r"choose one of \.npz"):
+        save_pack(parts, tmp_path / "pack.zip")
+
+
+@pytest.mark.parametrize("harm", ["cut", "garbled", "text", "other"])
+def test_a_damaged_pack_is_refused(parts, tmp_path, harm):
+    path = tmp_path / "pack.npz"
+    save_pack(parts, path)
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    ways = {"cut": whole[:half], "garbled": whole[:half] + b"x" * 40 + whole[half + 40 :], "text": b"hello"}
+    np.savez(path, a=np.ones(3)) if harm == "other" else path.write_bytes(ways[harm])
+    with pytest.raises(BadInput, match="damaged, or no pack"):
+        load_pack(path)
+    with pytest.raises(BadInput, match="there is no"):
+        load_pack(tmp_path / "none.npz")
+
+
+def test_a_pack_of_another_version_is_refused(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr("vrnet.data.store.FORMAT", 0)
+    save_pack(parts, tmp_path / "pack.npz")
+    monkeypatch.undo()
+    with pytest.raises(BadInput, match="written by another version"):
+        load_pack(tmp_path / "pack.npz")
+
+
+def test_stored_samples_are_a_sequence_that_reads_what_is_asked_for():
+    read = []
+
+    def reader(name):
+        read.append(name)
+        return random_sample(name, 0)
+
+    samples = StoredSamples("abcd", reader)
+    assert (len(samples), len(samples[1:3]), samples[1:].names) == (4, 2, ("b", "c", "d"))
+    assert read == []
+    assert [samples[-1].name, samples[1:3][0].name] == ["d", "b"]
+    assert [sample.name for sample in samples] == list("abcd")
+    assert read == [*"db", *"abcd"]
+    with pytest.raises(IndexError):
+        samples[4]

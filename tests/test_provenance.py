@@ -1,0 +1,51 @@
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from vrnet import provenance as module
+from vrnet.devices import describe_device
+from vrnet.provenance import __version__, commit, provenance
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def fresh_commit():
+    """Forget the commit that was found, before and after."""
+    commit.cache_clear()
+    yield
+    commit.cache_clear()
+
+
+def test_what_made_a_result_is_the_versions_the_commit_and_the_device():
+    found = provenance(torch.device("cpu"))
+    assert found == {
+        "vrnet": __version__,
+        "commit": commit(),
+        "torch": torch.__version__,
+        "device": describe_device(torch.device("cpu")),
+    }
+    assert re.fullmatch(r".+ CPU, \d+ threads?", found["device"])
+
+
+def test_the_commit_is_that_of_the_checkout(fresh_commit):
+    if not (ROOT / ".git").exists():
+        assert commit() is None
+        return
+    head = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert commit() in (head.strip(), head.strip() + "+")
+
+
+def test_an_installed_package_has_no_commit(fresh_commit, monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "lib" / "vrnet" / "provenance.py"))
+    assert commit() is None
+
+
+def test_without_git_there_is_no_commit(fresh_commit, monkeypatch, tmp_path):
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "src" / "vrnet" / "provenance.py"))
+    monkeypatch.setenv("PATH", "")
+    assert commit() is None

@@ -1,0 +1,79 @@
+import csv
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.conftest import NAMES, QUICK
+from vrnet.errors import BadInput
+from vrnet.methods.learned import learned
+from vrnet.training.fit import fit
+from vrnet.training.loop import Speedometer
+
+BETTER = "step,loss,rate,val_loss,val_dice\n3,9.0,0.1,9.0,0.999\n"
+"""metrics.csv of a run that did better."""
+
+
+def same(a, b):
+    """Whether two files of tensors are equal to the bit."""
+    one, other = load_file(a), load_file(b)
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize(("d", "stop"), [(2, 2), (2, 3), (2, 4), (3, 4)])
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, hearts, tmp_path, eager, stop_at):
+    train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), learned(NAMES[d])
+    whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
+    half = fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(stop))
+    assert (half.step, half.is_finished) == (stop, False)
+    rest = fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", resume=True)
+    assert rest == whole
+    assert rest.is_finished
+    for name in ("checkpoint.safetensors", "weights.safetensors"):
+        assert same(tmp_path / "whole" / name, tmp_path / "parts" / name)
+    assert (tmp_path / "whole" / "metrics.csv").read_text() == (tmp_path / "parts" / "metrics.csv").read_text()
+
+
+@pytest.mark.parametrize("text", [None, BETTER])
+def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, hearts, tmp_path, eager, stop_at):
+    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), learned(NAMES[2])
+    whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
+    fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(4))
+    metrics = tmp_path / "parts" / "metrics.csv"
+    metrics.unlink() if text is None else metrics.write_text(text)
+    assert fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", resume=True) == whole
+    assert metrics.read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
+
+
+def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
+    one = hearts(2, [0])
+    monkeypatch.setattr("vrnet.training.trainer.Trainer.update", lambda *_: torch.tensor(torch.nan))
+    with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller --rate"):
+        fit(learned("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+
+
+def test_metrics_lose_no_digit(hearts, tmp_path):
+    one = hearts(2, [0])
+    best = fit(learned(NAMES[2]), one, one, QUICK, tmp_path, device="cpu").best
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = {int(row["step"]): {key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)}
+    assert list(rows) == [3, 6]
+    assert rows[best["step"]] == best
+
+
+def test_who_watches_hears_the_loss_the_scores_and_every_theta(hearts, tmp_path, eager):
+    one, heard = hearts(2, [0]), []
+    fit(learned(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
+    assert [status.step for status in heard] == [1, 2, 3, 4, 5, 6]
+    assert [status.scores.get("step") for status in heard] == [None, None, 3, 3, 3, 6]
+    assert all(status.loss > 0 and len(status.thetas) == 1 and status.steps_per_second > 0 for status in heard)
+
+
+def test_validations_do_not_count_as_slow_steps(monkeypatch):
+    now = iter([0.0, 1.0, 91.0, 92.0])
+    monkeypatch.setattr("vrnet.training.loop.perf_counter", lambda: next(now))
+    speed = Speedometer(10)
+    with speed.pause():
+        pass
+    assert speed.read(14) == 2.0
