@@ -13,7 +13,7 @@ WIDTH = 88
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
 What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` writes this page: to change it, edit the
-docstrings in `src/vrnet/app`. The [tutorial](tutorial.md) shows the commands at work.
+docstrings in `src/vrnet/app/commands`. The [tutorial](tutorial.md) shows the commands at work.
 
 Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
 Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.

@@ -1,6 +1,5 @@
 """What made a result: the versions of vrnet and torch, the commit where there is one, and the device."""
 
-import platform
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -38,8 +37,7 @@ def git(folder: Path, *words: str) -> str:
 
 def versions() -> dict[str, str | None]:
     """The code that made a result."""
-    python = platform.python_version()
-    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__), "python": python}
+    return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
 
 
 def provenance(device: torch.device) -> dict[str, str | None]:

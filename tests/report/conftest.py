@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.report.browsing import one, tool
+from tests.report.browser import find_element, find_tool
 from vrnet.fields import warp, warp_labels
 from vrnet.images.grid import Grid
 from vrnet.phantom import phantom
@@ -33,11 +33,11 @@ FLAGS = (
 def browser(tmp_path_factory):
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: it drives the browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = tool("chromium")
+    options.binary_location = find_tool("chromium")
     for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(tool("chromedriver")))
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(find_tool("chromedriver")))
     yield driver
     driver.quit()
 
@@ -92,20 +92,20 @@ def pages(tmp_path_factory, volume, single, heart):
 
 
 @pytest.fixture
-def look(browser, pages):
-    """Open a page on a wide bright screen, until it is drawn."""
+def open_page(browser, pages):
+    """open_page("volume") opens a page on a wide bright screen, and waits until it is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    def open_page(name, width=1200, height=900, **media):
+    def open_and_wait(name, width=1200, height=900, **media):
         screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         features = [
             {"name": f"prefers-{feature.replace('_', '-')}", "value": value} for feature, value in media.items()
         ]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.get_log("browser")  # what an earlier page said
+        browser.get_log("browser")  # drops what an earlier page logged
         browser.get((pages / f"{name}.html").as_uri())
-        WebDriverWait(browser, 10, 0.05).until(lambda _: one(browser, "#folds").text != "–")
+        WebDriverWait(browser, 10, 0.05).until(lambda _: find_element(browser, "#folds").text != "–")
         return browser
 
-    return open_page
+    return open_and_wait

@@ -5,20 +5,20 @@ import re
 import numpy as np
 from numpy.testing import assert_allclose
 
-from tests.report.browsing import colours, greys, one, press, set_range, show_only
+from tests.report.browser import expected_greys, find_element, panel_colours, press, set_range, show_only
 
 
-def test_slider_keys_and_wheel_change_the_slice_of_every_picture(look, volume):
+def test_slider_keys_and_wheel_change_the_slice_of_every_picture(open_page, volume):
     from selenium.webdriver import ActionChains, Keys
     from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 
-    page = look("volume")
+    page = open_page("volume")
     show_only(page, 0)
 
     def at(k):
-        assert one(page, "#number").text == f"slice {k + 1} / 5"
-        assert one(page, "#slice").get_attribute("value") == str(k)
-        assert_allclose(colours(page, "warped")[..., 0], greys(volume.warped[..., k], volume), atol=1.5)
+        assert find_element(page, "#number").text == f"slice {k + 1} / 5"
+        assert find_element(page, "#slice").get_attribute("value") == str(k)
+        assert_allclose(panel_colours(page, "warped")[..., 0], expected_greys(volume.warped[..., k], volume), atol=1.5)
 
     start = volume.main_slice()
     at(start)
@@ -28,65 +28,67 @@ def test_slider_keys_and_wheel_change_the_slice_of_every_picture(look, volume):
     at(0)
     set_range(page, "slice", 3)
     at(3)
-    ActionChains(page).scroll_from_origin(ScrollOrigin.from_element(one(page, "#main")), 0, 100).perform()
+    ActionChains(page).scroll_from_origin(ScrollOrigin.from_element(find_element(page, "#main")), 0, 100).perform()
     at(4)
     assert page.execute_script("return scrollY") == 0
 
 
-def test_keys_in_a_control_are_the_control_s(look):
+def test_keys_in_a_control_belong_to_the_control(open_page):
     from selenium.webdriver import Keys
 
-    page = look("volume")
-    before = one(page, "#number").text
+    page = open_page("volume")
+    before = find_element(page, "#number").text
     page.execute_script("document.getElementById('fade').focus()")
     press(page, Keys.ARROW_RIGHT)
-    assert one(page, "#fade").get_attribute("value") == "51"
-    assert one(page, "#number").text == before
+    assert find_element(page, "#fade").get_attribute("value") == "51"
+    assert find_element(page, "#number").text == before
     page.execute_script("document.getElementById('outlines').focus()")
     press(page, " ")
-    assert not one(page, "#outlines").is_selected()
-    assert one(page, "#flicker").get_attribute("aria-pressed") == "false"
+    assert not find_element(page, "#outlines").is_selected()
+    assert find_element(page, "#flicker").get_attribute("aria-pressed") == "false"
 
 
-def test_flicker_shows_one_image_then_the_other_by_itself(look):
+def test_flicker_shows_one_image_then_the_other_by_itself(open_page):
     from selenium.webdriver.support.ui import WebDriverWait
 
-    page = look("heart")
+    page = open_page("heart")
     press(page, " ")
-    assert one(page, "#flicker").get_attribute("aria-pressed") == "true"
+    assert find_element(page, "#flicker").get_attribute("aria-pressed") == "true"
     seen = set()
-    WebDriverWait(page, 5, 0.1).until(lambda _: seen.add(one(page, "#fade").get_attribute("value")) or len(seen) == 2)
+    WebDriverWait(page, 5, 0.1).until(
+        lambda _: seen.add(find_element(page, "#fade").get_attribute("value")) or len(seen) == 2
+    )
     assert seen == {"0", "100"}
     press(page, " ")
-    assert one(page, "#flicker").get_attribute("aria-pressed") == "false"
+    assert find_element(page, "#flicker").get_attribute("aria-pressed") == "false"
 
 
-def test_where_less_motion_is_wished_nothing_moves_by_itself(look):
-    page = look("heart", reduced_motion="reduce")
+def test_where_a_reader_wants_less_motion_nothing_moves_by_itself(open_page):
+    page = open_page("heart", reduced_motion="reduce")
     for expected in ("100", "0", "100"):
-        one(page, "#flicker").click()
-        assert one(page, "#fade").get_attribute("value") == expected
-        assert one(page, "#flicker").get_attribute("aria-pressed") == "false"
+        find_element(page, "#flicker").click()
+        assert find_element(page, "#fade").get_attribute("value") == expected
+        assert find_element(page, "#flicker").get_attribute("aria-pressed") == "false"
 
 
-def test_zoom_enlarges_the_structures(look, volume):
-    page = look("heart")
-    before = colours(page, "labels-after", (60, 60))
+def test_zoom_enlarges_the_structures(open_page, volume):
+    page = open_page("heart")
+    before = panel_colours(page, "labels-after", (60, 60))
     press(page, "z")
-    after = colours(page, "labels-after", (60, 60))
+    after = panel_colours(page, "labels-after", (60, 60))
     tinted = [(np.ptp(shown, axis=-1) > 0).mean() for shown in (before, after)]
     assert tinted[1] > 2 * tinted[0]
 
 
-def test_the_pointer_reads_the_values_of_the_files(look, volume):
+def test_the_pointer_reads_the_values_of_the_files(open_page, volume):
     from selenium.webdriver import ActionChains
 
-    page = look("volume")
+    page = open_page("volume")
     set_range(page, "slice", 1)
-    canvas = one(page, "#main")
+    canvas = find_element(page, "#main")
     x, y = 12, 10  # the middle of the canvas lies where these voxels begin
     ActionChains(page).move_to_element_with_offset(canvas, 6, 6).perform()
-    text = one(page, "#readout").text.replace("−", "-")
+    text = find_element(page, "#readout").text.replace("−", "-")
     shown = {name: float(value) for name, value in re.findall(r"(fixed|moving|warped) ([\d.]+)", text)}
     for name, value in shown.items():
         assert_allclose(value, getattr(volume, name)[x, y, 1].clip(5, 995), atol=5)
@@ -94,8 +96,8 @@ def test_the_pointer_reads_the_values_of_the_files(look, volume):
     assert "u (0.0, 2.0, 0.0) mm · det 1.00 · label -2" in text
 
 
-def test_every_control_has_a_label_and_can_be_reached_by_key(look):
-    page = look("volume")
+def test_every_control_has_a_label_and_can_be_reached_by_key(open_page):
+    page = open_page("volume")
     unlabelled = (
         "return [...document.querySelectorAll('input')].filter((e) => !e.labels.length).map((e) => e.outerHTML)"
     )

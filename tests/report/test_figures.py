@@ -43,7 +43,7 @@ def pair(d, random):
 
 @pytest.fixture
 def flat(pair, d):
-    """What is shown of it."""
+    """The slice of the pair that the overview shows."""
     return pair if d == 2 else pair.cut(MAIN)
 
 
@@ -52,12 +52,12 @@ def ax():
     return Figure().subplots()
 
 
-def drawn(ax, layer=0):
+def image_pixels(ax, layer=0):
     """The pixels of an image on the axes, by (across, down)."""
     return ax.images[layer].get_array().T
 
 
-def titled(figure):
+def find_panels(figure):
     """The axes with a title: the panels, row by row."""
     return [ax for ax in figure.axes if ax.get_title()]
 
@@ -71,30 +71,30 @@ def test_the_overview_is_a_picture_of_ten_panels_or_eight_without_labels(pair, t
         assert 1500 < width < 2200
         assert 800 < height < 1200
         assert figure.get_suptitle().startswith("a title")
-        assert len(titled(figure)) == panels
+        assert len(find_panels(figure)) == panels
     assert [path.name for path in tmp_path.iterdir()] == ["overview.png"]
 
 
 def test_the_overview_of_a_volume_shows_the_slice_with_the_most_labels(pair, flat):
-    for ax, image in zip(titled(overview(pair, "")), (flat.fixed, flat.moving, flat.warped), strict=False):
-        assert_array_equal(drawn(ax), image)
+    for ax, image in zip(find_panels(overview(pair, "")), (flat.fixed, flat.moving, flat.warped), strict=False):
+        assert_array_equal(image_pixels(ax), image)
 
 
 @pytest.mark.parametrize("d", [3])
-def test_a_volume_is_shown_upright(pair):
+def test_a_volume_is_oriented_for_viewing(pair):
     """A volume whose axes run to S, A and R is shown as the same one whose axes run to L, P and S."""
     turned = pair.map_arrays(lambda array: np.moveaxis(array, -1, -3)[..., ::-1, ::-1].swapaxes(-1, -2), pair.grid)
     turned = replace(turned, field=turned.field[[2, 1, 0]] * np.reshape((1, -1, -1), (3, 1, 1, 1)))
     shape, spacing = (tuple(getattr(pair.grid, name)[i] for i in (2, 1, 0)) for name in ("shape", "spacing"))
     direction = (0.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0, 0.0, 0.0)
     turned = replace(turned, grid=Grid(shape, spacing, (0.0, 0.0, 0.0), direction))
-    for found, expected in zip(titled(overview(turned, "")), titled(overview(pair, "")), strict=True):
+    for found, expected in zip(find_panels(overview(turned, "")), find_panels(overview(pair, "")), strict=True):
         if found.images:
             assert_allclose(found.images[0].get_array(), expected.images[0].get_array())
 
 
 def test_voxels_have_the_shape_of_the_grid(pair):
-    assert {ax.get_aspect() for ax in titled(overview(pair, ""))} == {2.0 / 1.5}
+    assert {ax.get_aspect() for ax in find_panels(overview(pair, ""))} == {2.0 / 1.5}
 
 
 def test_axis_0_runs_across_and_axis_1_down(ax):
@@ -102,7 +102,7 @@ def test_axis_0_runs_across_and_axis_1_down(ax):
     image = np.zeros((8, 3))
     image[6, 1] = 1
     show_image(ax, image, "title", 0.0, 1.0)
-    assert_array_equal(drawn(ax), image)
+    assert_array_equal(image_pixels(ax), image)
     canvas = FigureCanvasAgg(ax.figure)
     ax.set_position((0, 0, 1, 1))
     canvas.draw()
@@ -114,14 +114,14 @@ def test_axis_0_runs_across_and_axis_1_down(ax):
 
 
 def test_all_images_share_one_grey_scale(pair):
-    assert len({ax.images[0].get_clim() for ax in titled(overview(pair, ""))[:5]}) == 1
+    assert len({ax.images[0].get_clim() for ax in find_panels(overview(pair, ""))[:5]}) == 1
 
 
 def test_differences_carry_their_mean(pair, flat):
-    before, after = titled(overview(pair, ""))[5:7]
+    before, after = find_panels(overview(pair, ""))[5:7]
     for ax, image in ((before, flat.moving), (after, flat.warped)):
         assert f"(mean {np.abs(image - flat.fixed).mean():.3g})" in ax.get_title()
-        assert_allclose(drawn(ax), np.abs(image - flat.fixed))
+        assert_allclose(image_pixels(ax), np.abs(image - flat.fixed))
     assert before.get_title().startswith("|moving")
     assert after.get_title().startswith("|warped")
     assert before.images[0].get_clim() == after.images[0].get_clim()
@@ -167,7 +167,7 @@ def test_folds_are_green_where_they_are_and_nowhere_else(ax, random):
     det = random(7, 9).numpy()
     folded = random(7, 9).numpy() > 1
     show_jacobian(ax, Deformation(det, folded))
-    assert_array_equal(drawn(ax), det)
+    assert_array_equal(image_pixels(ax), det)
     overlay = ax.images[1]
     colours = overlay.cmap(overlay.norm(overlay.get_array()))
     assert_allclose(colours[folded.T], np.tile(to_rgba(FOLD), (folded.sum(), 1)))
@@ -177,13 +177,13 @@ def test_folds_are_green_where_they_are_and_nowhere_else(ax, random):
 def test_the_overview_folds_where_the_map_does(pair, d):
     """In a volume the determinant is that of the whole motion, not of the slice's."""
     expected = deformation(pair.field, MAIN if d == 3 else 0)
-    jacobian = titled(overview(pair, ""))[-1]
+    jacobian = find_panels(overview(pair, ""))[-1]
     assert expected.folded.any()
-    assert_allclose(drawn(jacobian), expected.det)
-    assert_array_equal(np.ma.filled(drawn(jacobian, layer=1), np.nan) == 1, expected.folded)
+    assert_allclose(image_pixels(jacobian), expected.det)
+    assert_array_equal(np.ma.filled(image_pixels(jacobian, layer=1), np.nan) == 1, expected.folded)
 
 
-def test_outlines_run_between_a_label_and_its_neighbours_in_the_label_s_colour(ax):
+def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_label(ax):
     """The contour at one half lies half a voxel outside the voxels 3..5 (label 1) and 6..8 (label 2)."""
     labels = np.zeros((12, 10), int)
     labels[3:6, 3:8], labels[6:9, 3:8] = 1, 2

@@ -24,11 +24,11 @@ METRICS = {
      (0.00012345, "0.00012"), (-1.5, "-1.50"), (np.float32(2), "2.00"), (None, "–"), (np.nan, "–"), (np.inf, "–"),
      (True, "–"), ("text", "–")],
 )  # fmt: skip
-def test_a_number_has_three_digits_and_what_is_none_a_dash(value, text):
+def test_a_number_has_three_digits_and_no_number_is_a_dash(value, text):
     assert number(value) == text
 
 
-def test_the_headline_says_how_it_went():
+def test_the_headline_has_the_few_measures_that_tell_most():
     assert headline(METRICS) == [
         Row("Mean Dice", "0.620", "0.881"),
         Row("Mean |difference|", "12.3", "4.00"),
@@ -57,5 +57,5 @@ def test_a_structure_that_is_absent_has_dashes():
     assert block.rows == [Row("1", "0.600", "0.900"), Row("30", "–", "–")]
 
 
-def test_nothing_measured_is_nothing_to_say():
+def test_without_measures_there_are_no_rows():
     assert headline({}) == summary({}) == by_structure({}) == []

@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from tests.report.browsing import one
+from tests.report.browser import find_element
 from tests.report.conftest import HOSTILE, SCRIPT
 from vrnet.images.grid import Grid
 from vrnet.report.page import energy_curve, write_report
@@ -15,8 +15,8 @@ PAGES = ["volume", "single", "heart", "bare"]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_page_opens_from_disk_without_errors_or_network(look, pages, name):
-    page = look(name)
+def test_the_page_opens_from_disk_without_errors_or_network(open_page, pages, name):
+    page = open_page(name)
     assert page.current_url.startswith("file:")
     assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
     loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
@@ -24,42 +24,42 @@ def test_the_page_opens_from_disk_without_errors_or_network(look, pages, name):
     assert not re.findall(r"(?:https?:)?//[a-z]+\.", (pages / f"{name}.html").read_text())
 
 
-def test_a_dark_screen_gets_a_dark_page(look):
+def test_a_dark_screen_gets_a_dark_page(open_page):
     def background(page):
         return sum(
             map(int, re.findall(r"\d+", page.execute_script("return getComputedStyle(document.body).backgroundColor")))
         )
 
-    assert background(look("heart", color_scheme="light")) > 3 * 200
-    assert background(look("heart", color_scheme="dark")) < 3 * 60
+    assert background(open_page("heart", color_scheme="light")) > 3 * 200
+    assert background(open_page("heart", color_scheme="dark")) < 3 * 60
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_wider_than_a_phone(look, name):
-    page = look(name, width=360, height=740)
+def test_nothing_is_wider_than_a_phone(open_page, name):
+    page = open_page(name, width=360, height=740)
     assert page.execute_script("return document.documentElement.scrollWidth") <= 360
     overflowing = "return [...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 360)"
     assert page.execute_script(overflowing + ".map((e) => e.outerHTML)") == []
 
 
-def test_a_hostile_file_name_is_text(look):
-    page = look("bare")
-    assert HOSTILE in one(page, "h1").text
+def test_a_hostile_file_name_is_text(open_page):
+    page = open_page("bare")
+    assert HOSTILE in find_element(page, "h1").text
     assert HOSTILE in page.title
-    assert SCRIPT in one(page, ".run").text
+    assert SCRIPT in find_element(page, ".run").text
     assert page.find_elements("css selector", "h1 *:not(.arrow), .run dd *") == []
 
 
-def test_measures_and_files_are_in_the_page(look):
-    page = look("volume")
-    assert one(page, "h1").text == "ED.nii ← ES.nii"
-    assert "0.500 → 0.750" in one(page, ".headline").text
+def test_measures_and_files_are_in_the_page(open_page):
+    page = open_page("volume")
+    assert find_element(page, "h1").text == "ED.nii ← ES.nii"
+    assert "0.500 → 0.750" in find_element(page, ".headline").text
     cells = [
         [cell.text for cell in row.find_elements("css selector", "th, td")]
         for row in page.find_elements("css selector", ".blocks tbody tr")
     ]
     assert cells == [["7", "0.500", "0.750"], ["-2", "–", "–"]]
-    assert one(page, "svg polyline").is_displayed()
+    assert find_element(page, "svg polyline").is_displayed()
 
 
 def test_the_curve_falls_as_the_energies_do():
@@ -80,7 +80,7 @@ def test_a_page_replaces_another_whole(tmp_path, heart):
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_what_is_left_out_is_said(tmp_path):
+def test_the_page_says_which_slices_and_voxels_it_leaves_out(tmp_path):
     shape = (400, 4, 200)
     image, u = np.zeros(shape), np.zeros((3, *shape))
     write_report(tmp_path / "large.html", Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0))), {}, [], {})

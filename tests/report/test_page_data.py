@@ -26,7 +26,7 @@ def slice_of(data, name, k=0):
     return decode(data["sheets"][name])[row * h : row * h + h, column * w : column * w + w].T
 
 
-def test_images_are_seen_through_one_window_of_percentiles(pair):
+def test_all_images_have_one_grey_window_of_percentiles(pair):
     data = page_data(pair)
     low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
     assert_allclose(data["window"], (low, high))
@@ -37,7 +37,7 @@ def test_images_are_seen_through_one_window_of_percentiles(pair):
         assert_allclose(found, (255 * (image - low) / (high - low)).clip(0, 255), atol=0.5)
 
 
-def test_motion_comes_back_from_its_root(pair):
+def test_motion_is_recovered_from_its_root(pair):
     data = page_data(pair)
     for i, u in enumerate(pair.field):
         root = (slice_of(data, f"u{i}") - 128.0) / 127
@@ -47,7 +47,7 @@ def test_motion_comes_back_from_its_root(pair):
         assert (np.abs(root * np.abs(root) * data["largest"][i] - u) <= step + 1e-12).all()
 
 
-def test_no_motion_is_no_motion():
+def test_a_pair_without_motion_and_contrast_has_scales_above_zero():
     still = Pair(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
     data = page_data(still)
     assert data["scale"] == 1.0

@@ -33,8 +33,9 @@ def seconds_per_pair(
         return float(read_json(path)["seconds"])
     if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
-    seconds = measure_seconds(method, shape, spacing, torch.device(device), timing_seconds)
-    write_json({"seconds": seconds, "hardware": describe_device(torch.device(device)), "versions": versions()}, path)
+    place = torch.device(device)
+    seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
+    write_json({"seconds": seconds, "hardware": describe_device(place), "versions": versions()}, path)
     return seconds
 
 

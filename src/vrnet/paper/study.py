@@ -85,9 +85,8 @@ class Study:
 
     def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
         """BadInput at once, not after hours, where results are of other subjects or a package is missing."""
-        names = self.test.names
         for entry in entries:
-            self.results.check_subjects(entry, names)
+            self.results.check_subjects(entry, self.test.names)
         for entry in wanted:
             package = missing(entry.method)
             if package:

@@ -17,14 +17,15 @@ return out;
 """
 
 
-def tool(name):
+def find_tool(name):
+    """The path of a program, or a skip that says what it is for."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed: it shows the page to the tests")
     return path
 
 
-def one(page, selector):
+def find_element(page, selector):
     return page.find_element("css selector", selector)
 
 
@@ -35,26 +36,27 @@ def press(page, key):
 
 
 def set_range(page, identifier, value):
+    """Move a slider to a value."""
     script = (
         "const e = document.getElementById(arguments[0]); e.value = arguments[1]; e.dispatchEvent(new Event('input'))"
     )
     page.execute_script(script, identifier, value)
 
 
-def colours(page, panel, shape=(24, 20)):
+def panel_colours(page, panel, shape=(24, 20)):
     """(across, down, RGB) of every pixel of the image, as the panel shows it."""
     values = page.execute_script(SAMPLE, panel, shape[:2])
     return np.array(values).reshape(shape[1], shape[0], 3).swapaxes(0, 1)
 
 
-def greys(image, pair):
-    """What an image should look like: the middle 99 % of both images, from black to white."""
+def expected_greys(image, pair):
+    """The grey values that an image should have: the middle 99 % of both images, from black to white."""
     low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
     return (255 * (image - low) / (high - low)).clip(0, 255)
 
 
 def show_only(page, fade):
-    """The comparison without outlines, at a fade from 0 (fixed) to 100."""
-    if one(page, "#outlines").is_selected():
+    """Show the comparison without outlines, at a fade from 0 (fixed) to 100 (the other image)."""
+    if find_element(page, "#outlines").is_selected():
         press(page, "o")
     set_range(page, "fade", fade)
