@@ -1,15 +1,19 @@
-# make demo | test | docs | clean: each sets up .venv by itself, and again only when what it was made from has changed.
+# make demo | test | test-release | docs | clean: each sets up .venv by itself, and again only when what it was made from
+# has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test docs lint clean
+.PHONY: demo test test-release docs lint clean
 
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not release"
+
+test-release: .venv/test
+	$(BIN)/pytest -m release
 
 docs: .venv/docs
 	$(BIN)/python docs/make_commands.py
@@ -35,4 +39,4 @@ lint: .venv/test
 	touch $@
 
 clean:
-	rm -rf .venv demo site build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

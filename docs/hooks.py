@@ -1,8 +1,8 @@
-"""Pages that read the same on a code host and on the site.
+"""Make pages that are written for a code host work on the site.
 
-There they may link to files of the repository outside docs/. On the site a link to a picture or table of results/
-brings the file along, a link to any other file outside leaves its words alone, and a line that is nothing but a link to
-a Markdown file outside docs/ becomes that file.
+On a code host pages may link to files of the repository outside docs/. On the site, a link to a picture or table of
+results/ copies that file, a link to any other file outside docs/ becomes plain words, and a line that is nothing but a
+link to a Markdown file outside docs/ becomes the content of that file.
 """
 
 import re
@@ -13,34 +13,34 @@ from mkdocs.structure.files import File
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
-ALONE = re.compile(r"^\[[^\]]*\]\(([^)]+\.md)\)$", flags=re.M)
+LINK_ALONE = re.compile(r"^\[[^\]]*\]\(([^)]+\.md)\)$", flags=re.M)
 PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "index.md"}
 
 
 def on_page_markdown(markdown, page, config, files):
-    """The page, with what it includes and with links that hold on the site."""
+    """The page, with the files it includes and with links that work on the site."""
     folder = (DOCS / page.file.src_uri).parent
-    whole = ALONE.sub(lambda found: included(found, folder, config, files), markdown)
-    return relinked(whole, folder, config, files)
+    whole = LINK_ALONE.sub(lambda found: include(found, folder, config, files), markdown)
+    return relink(whole, folder, config, files)
 
 
-def included(found, folder, config, files):
-    """The file that a line of its own links to, less its title."""
+def include(found, folder, config, files):
+    """The content, without its title, of the file that a line of its own links to."""
     path = (folder / found[1]).resolve()
     if path.is_relative_to(DOCS) or not path.is_file():
         return found[0]
-    return relinked(path.read_text(encoding="utf-8").partition("\n")[2], path.parent, config, files)
+    return relink(path.read_text(encoding="utf-8").partition("\n")[2], path.parent, config, files)
 
 
-def relinked(markdown, folder, config, files):
-    """Links, given relative to a folder, relative to docs/; blocks of code are left as they are."""
+def relink(markdown, folder, config, files):
+    """Turn links that are relative to a folder into links relative to docs/; blocks of code stay as they are."""
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
-    parts[::2] = [LINK.sub(lambda found: link(found, folder, config, files), part) for part in parts[::2]]
+    parts[::2] = [LINK.sub(lambda found: convert_link(found, folder, config, files), part) for part in parts[::2]]
     return "".join(parts)
 
 
-def link(found, folder, config, files):
-    """One link as the site has it."""
+def convert_link(found, folder, config, files):
+    """One link as it must be on the site."""
     mark, words, target, anchor = found.groups()
     path = (folder / target).resolve()
     if path.is_relative_to(DOCS):
@@ -48,12 +48,12 @@ def link(found, folder, config, files):
     if path in PAGES:
         return f"[{words}]({PAGES[path]}{anchor or ''})"
     if path.is_relative_to(ROOT / "results") and path.is_file():
-        return f"{mark}[{words}]({resample_image(path, config, files)})"
+        return f"{mark}[{words}]({copy_to_site(path, config, files)})"
     return words
 
 
-def resample_image(path, config, files):
-    """The place on the site of a file of results/, which is copied there."""
+def copy_to_site(path, config, files):
+    """Copy a file of results/ to the site; its place there."""
     place = path.relative_to(ROOT).as_posix()
     if files.get_file_from_path(place) is None:
         files.append(File.generated(config, place, abs_src_path=str(path)))

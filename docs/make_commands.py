@@ -1,4 +1,4 @@
-"""docs/commands.md, made of what every command says of itself: python docs/make_commands.py."""
+"""Write docs/commands.md from the help of every command: python docs/make_commands.py."""
 
 import os
 import re
@@ -12,24 +12,24 @@ from unittest.mock import patch
 WIDTH = 88
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
-What `vrnet COMMAND --help` prints, for every command. This page is made by `docs/make_commands.py`: change the
-docstrings in `src/vrnet/cli.py` instead. The [tutorial](tutorial.md) shows the commands at work.
+What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` writes this page: to change it, edit the
+docstrings in `src/vrnet/app/commands`. The [tutorial](tutorial.md) shows the commands at work.
 
 Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
 Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.
 """
 
 
-def said(words):
-    """The help of a command, without colours and boxes. Paragraphs are filled here: tyro fills only what it lists."""
+def help_text(words):
+    """The help of a command, without colours and boxes. Paragraphs are filled here: tyro fills only its lists."""
     from vrnet.app import cli
 
-    found = StringIO()
+    printed = StringIO()
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
-    as_if = patch.object(sys, "argv", ["vrnet", *words, "--help"]), patch.dict(os.environ, plain)
-    with as_if[0], as_if[1], redirect_stdout(found), suppress(SystemExit):
+    given = patch.object(sys, "argv", ["vrnet", *words, "--help"])
+    with given, patch.dict(os.environ, plain), redirect_stdout(printed), suppress(SystemExit):
         cli.main()
-    lines = found.getvalue().strip().splitlines()
+    lines = printed.getvalue().strip().splitlines()
     return "\n".join(fill(line, WIDTH) if len(line) > WIDTH else line.rstrip() for line in lines)
 
 
@@ -40,14 +40,14 @@ def subcommands(text):
 
 
 def sections(words=()):
-    """A section a command, those of a command after it; the first help only lists them."""
-    text = said(words)
+    """One section per command, followed by those of its own commands; the help of vrnet itself only lists them."""
+    text = help_text(words)
     own = [f"## vrnet {' '.join(words)}\n```text\n{text}\n```\n"] if words else []
     return own + [part for name in subcommands(text) for part in sections((*words, name))]
 
 
 def page():
-    """docs/commands.md, as it should be."""
+    """The text of docs/commands.md."""
     return "\n".join([HEAD, *sections()])
 
 

@@ -1,9 +1,8 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
-import os
 import sys
 from contextlib import nullcontext
-from pathlib import Path
+from shutil import copytree
 
 from jaxtyping import install_import_hook
 
@@ -14,9 +13,9 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from scipy import ndimage  # noqa: E402
 
+pytest_plugins = ["tests.skips"]
 torch.set_num_threads(1)
 
-DATA = Path(os.environ.get("VRNET_DATA", Path(__file__).parents[2] / "shared" / "data"))
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 
 
@@ -28,7 +27,7 @@ def d(request):
 
 @pytest.fixture(params=["cubes", "bricks"])
 def h(d, request):
-    """The edges of a voxel, the shortest being 1."""
+    """The edges of a voxel relative to the shortest: all equal, and unequal ones."""
     return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
 
 
@@ -69,9 +68,26 @@ def vrnet(monkeypatch, capsys):
     return run
 
 
+@pytest.fixture
+def registries():
+    """Terms, networks and data sets that a test adds are gone after it."""
+    from vrnet.data.dataset import DATASETS
+    from vrnet.methods.learned import FAMILIES
+    from vrnet.variational.data_terms import DATA_TERMS
+    from vrnet.variational.regularizers import REGULARIZERS
+
+    kept = [(registry, dict(registry)) for registry in (DATA_TERMS, REGULARIZERS, FAMILIES, DATASETS)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+
+
 @pytest.fixture(scope="session")
 def data_root():
-    """The folder of real images, or a skip that says how to name it."""
+    """The folder of real images; without it the test is skipped, with a line that says how to name one."""
+    from tests.skips import DATA
+
     if not (DATA / "acdc").is_dir():
         pytest.skip(f"no real images at {DATA}: set VRNET_DATA to the folder that holds acdc/")
     return DATA
@@ -79,7 +95,7 @@ def data_root():
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """Ctrl-C once so many rounds of runs that are trained together are done."""
+    """stop_after(rounds): as if Ctrl-C were pressed once concurrent runs have gone through that many rounds."""
 
     def after(rounds):
         left = iter([False] * rounds)
@@ -87,3 +103,29 @@ def stop_after(monkeypatch):
         monkeypatch.setattr("vrnet.training.concurrent.catch_stop_signals", lambda: caught)
 
     return after
+
+
+@pytest.fixture(scope="session")
+def reader_files(tmp_path_factory):
+    """The folder of the files that the documents speak of, made once."""
+    from tests.reader import write_files
+
+    folder = tmp_path_factory.mktemp("reader")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture
+def reader(reader_files, tmp_path, monkeypatch):
+    """Work in a copy of the files that the documents speak of; training takes two steps, and there are few phantoms."""
+    from tests.reader import SHAPE, SPACING, fit_briefly
+    from vrnet.data.dataset import DATASETS
+    from vrnet.data.phantoms import Phantoms
+
+    copytree(reader_files, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("vrnet.training.fit.fit", fit_briefly)
+    few = Phantoms(shape=SHAPE, spacing=SPACING, counts={"train": 2, "val": 1, "test": 1})
+    monkeypatch.setitem(DATASETS, "phantom", DATASETS["phantom"]._replace(build=lambda: few))
+    return monkeypatch

@@ -10,6 +10,7 @@ from vrnet.methods.weights import Card, save_weights
 
 
 def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly"):
+    """What a model of that name says of itself; its spacing in mm is 1.8, and 4 across slices."""
     spacing = spacing or (1.8, 1.8, 4.0)[:d]
     return Card(method, d, spacing, normalisation, "phantoms", "0.1.0")
 
@@ -25,7 +26,7 @@ def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
 
 
 def saved(folder, method="C-L2-2x1-w2", d=2, spacing=None, **options):
-    """A file of such a model."""
+    """The file, in a folder, of a small model with random weights."""
     made = trained(method, d, spacing)
     save_weights(made.model, made.card, folder / made.file, **options)
     return folder / made.file

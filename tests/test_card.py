@@ -8,6 +8,7 @@ import pytest
 
 from vrnet.methods.default import WEIGHTS, short_axis
 
+pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]
 CARD = (WEIGHTS.parent / "README.md").read_text(encoding="utf-8")
 SUMMARY = json.loads((ROOT / "results" / "short_axis" / "summary.json").read_text())

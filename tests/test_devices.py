@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.data.making import random_sample
+from tests.data.conftest import random_sample
 from tests.models import trained
 from vrnet.devices import (
     CPU,

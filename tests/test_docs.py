@@ -4,14 +4,12 @@ Blocks of text (batch jobs, folders) and py (algorithms) are not run. Training i
 What pages say of commands, layers and presets is what the code says, their links lead somewhere, and they make a site.
 """
 
-import csv
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from shutil import copy, copytree
 
@@ -19,13 +17,10 @@ import numpy as np
 import pytest
 import yaml
 
-from tests.data.conftest import heart, write_acdc, write_splits
-from vrnet import Grid, Image, cli, write_image
-from vrnet.data.dataset import DATASETS
-from vrnet.data.phantoms import Phantoms
+import vrnet
+from tests.reader import write_pairs
+from vrnet.app import cli
 from vrnet.methods.learned import learned
-from vrnet.phantom import phantom
-from vrnet.training.fit import fit
 from vrnet.training.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +28,6 @@ DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 DOCUMENTS = ["README.md", *(f"docs/{page}" for page in PAGES)]
 LINKED = [*DOCUMENTS, "CONTRIBUTING.md", "results/README.md"]
-SMALL = (32, 32)
 
 
 def snippets(document):
@@ -41,63 +35,18 @@ def snippets(document):
     return re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / document).read_text(), flags=re.M | re.S)
 
 
-def commands(code):
+def vrnet_commands(code):
     """The words of each vrnet command of a shell block."""
     lines = (shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines())
     return [words[1:] for words in lines if words and Path(words[0]).name == "vrnet"]
 
 
-@pytest.fixture
-def reader(tmp_path, monkeypatch):
-    """In a folder with a reader's files: ed and es, their segmentations, points."""
-    patient = phantom(7, (48, 48, 6), 4.0)
-    turned = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
-    grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), turned)
-    names = {"ed": "fixed", "es": "moving", "ed_gt": "fixed_labels", "es_gt": "moving_labels"}
-    for name, part in names.items():
-        write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), tmp_path / f"{name}.nii.gz")
-    write_patients(tmp_path / "ACDC")
-    (tmp_path / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
-    (tmp_path / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("vrnet.training.fit.fit", briefly)
-    few = Phantoms(shape=SMALL, spacing=8.0, counts={"train": 2, "val": 1, "test": 1})
-    monkeypatch.setitem(DATASETS, "phantom", DATASETS["phantom"]._replace(build=lambda: few))
-    return monkeypatch
-
-
-def briefly(method, train, val, settings, folder, **options):
-    """Training, two steps of it, with four channels instead of many."""
-    brief = replace(settings, steps=2, batch=1, validate_every=2)
-    return fit(replace(method, width=4), train, val, brief, folder, **options)
-
-
-def write_patients(folder):
-    """ACDC, with a patient in each split."""
-    names = ["patient001", "patient002", "patient003"]
-    for seed, name in enumerate(names):
-        write_acdc(folder, name, *heart(seed, slices=3, shown=range(3), size=(64, 64), spacing=3.0))
-    write_splits(folder, train=names[:1], val=names[1:2], test=names[2:])
-
-
-def write_pairs(table):
-    """pairs.csv, and small images under the names in it."""
-    Path("pairs.csv").write_text(table)
-    for seed, row in enumerate(csv.DictReader(table.splitlines())):
-        patient = phantom(seed, SMALL, 8.0)
-        for part in ("fixed", "moving", "fixed_labels", "moving_labels"):
-            if row[part]:
-                image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain(SMALL, (8.0, 8.0)))
-                write_image(image, Path(row[part]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
-def test_every_snippet_runs(document, reader):
+def test_every_snippet_runs(document, registries, reader):
     known = {}
     for language, code in snippets(document):
-        for words in commands(code) if language == "sh" else []:
+        for words in vrnet_commands(code) if language == "sh" else []:
             reader.setattr(sys, "argv", ["vrnet", *words])
             cli.main()
         if language == "python":
@@ -106,6 +55,7 @@ def test_every_snippet_runs(document, reader):
             write_pairs(code)
 
 
+@pytest.mark.release
 def test_the_presets_are_those_of_the_document():
     text = (ROOT / "docs" / "training.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
@@ -113,6 +63,7 @@ def test_the_presets_are_those_of_the_document():
     assert found == {name: [how.steps, how.batch, how.rate, how.alpha] for name, how in PRESETS.items()}
 
 
+@pytest.mark.release
 def test_the_names_of_the_document_are_names():
     """As they stand, or after R-L1-3x2."""
     text = (ROOT / "docs" / "training.md").read_text()
@@ -152,6 +103,7 @@ def run_python(*words, cwd=ROOT):
     return subprocess.run(command, cwd=cwd, capture_output=True, encoding="utf-8", env={**os.environ, **plain})
 
 
+@pytest.mark.release
 def test_the_page_of_commands_is_what_the_commands_say():
     """If it is not: python docs/make_commands.py. (In a process of its own: checks of types change docstrings.)"""
     script = f"import runpy; print(runpy.run_path({str(DOCS / 'make_commands.py')!r})['page'](), end='')"
@@ -163,6 +115,21 @@ def test_the_page_of_commands_is_what_the_commands_say():
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     assert sorted(page for entry in nav for page in entry.values()) == PAGES
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^::: vrnet\.(\w+)$", page, flags=re.M)) | set(re.findall(r"__\w+__", page))
+    assert set(vrnet.__all__) <= listed
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/architecture.md"])
+def test_files_that_a_page_names_are_there(document):
+    """As src/vrnet/fields.py, tests/data/ or, below the package, variational/cascade.py."""
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / document).read_text(encoding="utf-8"))
+    places = [ROOT, ROOT / "src" / "vrnet", ROOT / "src" / "vrnet" / "variational"]
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+    assert named
 
 
 def prose(document):
@@ -193,12 +160,14 @@ def test_the_layers_of_the_page_are_those_of_the_contract():
     assert [re.split(r"\s{2,}", line)[0] for line in block.splitlines()] == layers
 
 
+@pytest.mark.release
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     """No page loads a script, font or picture from elsewhere; what results/README.md shows is on its page."""
     pytest.importorskip("mkdocs", reason="needs vrnet[docs]")
     for folder in ("docs", "results"):
         copytree(ROOT / folder, tmp_path / folder)
+    (tmp_path / "src").symlink_to(ROOT / "src")
     copy(ROOT / "mkdocs.yml", tmp_path)
     added = "![a](figures/added.jpg) [b](tuning.csv) [c](../docs/protocols.md#acdc) [d](../benchmarks/solver.py)"
     (tmp_path / "results" / "figures").mkdir(exist_ok=True)
@@ -214,6 +183,8 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
         assert not re.findall(r"\| *:?---", html), f"a table of {page} needs an empty line before it"
         assert not re.findall(r"<p>(?:(?!</p>).)*\n[-*] ", html, flags=re.S), f"a list of {page} needs one too"
         assert not re.findall(r"<link[^>]+href=[\"']?(?:https?:)?//", html)
+    reference = (tmp_path / "site" / "api.html").read_text(encoding="utf-8")
+    assert "(d, *s), in voxels" in reference, "docstrings are not read as Markdown"
     shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
     assert "protocols.html#acdc" in shown
     assert "solver.py" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]

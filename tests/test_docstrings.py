@@ -20,3 +20,9 @@ class Example:
 
 def test_a_field_has_the_docstring_below_it_on_one_line():
     assert field_docstrings(Example) == {"first": "A line, and its end.", "third": "Another line."}
+
+
+def test_a_class_written_at_a_prompt_has_none():
+    written = {}
+    exec("class Written:\n    first: int\n    'A line.'\n", written)
+    assert field_docstrings(written["Written"]) == {}

@@ -9,6 +9,7 @@ from tests.paper.recomputation import compare_table, compare_times
 from vrnet.data.source import Source
 from vrnet.paper.request import PaperRequest, make_table
 
+pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
 NAMES = [table.stem for table in TABLES]

@@ -7,6 +7,7 @@ from benchmarks.tune import describe_setting, read_settings, score
 
 from vrnet.methods.names import parse
 
+pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 
 

@@ -6,6 +6,9 @@ fixed, moving = vrnet.read_image("ed.nii.gz"), vrnet.read_image("es.nii.gz")
 result = vrnet.register_images(fixed, moving)               # images in space: result.transform, result.warped
 result.transform.save("transform.nii.gz")                   # as ITK, ANTs and 3D Slicer read it
 
+result = vrnet.register(fixed, moving, "TV-L1(lam=0.15)")   # any name of vrnet.names(), with other parameters
+vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has, with their values and meanings
+
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
@@ -14,7 +17,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
 from vrnet.images.transform import Transform
-from vrnet.methods.names import names, parse
+from vrnet.methods.method import Method
+from vrnet.methods.names import names, parameters, parse, with_parameters
 from vrnet.methods.trained import Trained, load_method
 from vrnet.methods.variational import Variational
 from vrnet.provenance import __version__
@@ -26,6 +30,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImageRegistration",
+    "Method",
     "Registration",
     "Trained",
     "Transform",
@@ -33,9 +38,11 @@ __all__ = [
     "__version__",
     "load_method",
     "names",
+    "parameters",
     "parse",
     "read_image",
     "register",
     "register_images",
+    "with_parameters",
     "write_image",
 ]

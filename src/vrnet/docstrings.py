@@ -9,7 +9,10 @@ from textwrap import dedent
 @cache
 def field_docstrings(cls: type) -> dict[str, str]:
     """{field: the docstring below it}, on one line each."""
-    (definition,) = ast.parse(dedent(inspect.getsource(cls))).body
+    try:
+        (definition,) = ast.parse(dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError):  # a class written at a prompt has no source file
+        return {}
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for line, below in zip(definition.body, definition.body[1:], strict=False):

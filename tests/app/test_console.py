@@ -2,7 +2,16 @@ import pytest
 from rich.console import Console
 
 from vrnet.app import console
-from vrnet.app.console import best_score, how_it_goes, metrics_table, say, silence, stages, summary_table, training_bar
+from vrnet.app.console import (
+    best_score,
+    metrics_table,
+    print_line,
+    show_errors_only,
+    stage_progress,
+    status_line,
+    summary_table,
+    training_bar,
+)
 from vrnet.training.loop import TrainingStatus
 
 METRICS = {
@@ -15,14 +24,14 @@ METRICS = {
 }
 
 
-def printed(table):
+def rendered(table):
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(table)
     return console.export_text()
 
 
-def shown(metrics, **names):
-    return printed(metrics_table(metrics, **names))
+def metrics_text(metrics, **names):
+    return rendered(metrics_table(metrics, **names))
 
 
 def dice(labels):
@@ -31,7 +40,7 @@ def dice(labels):
 
 
 def test_the_table_has_before_and_after():
-    text = shown(METRICS | dice("12"), structures={"1": "RV"})
+    text = metrics_text(METRICS | dice("12"), structures={"1": "RV"})
     assert "TV-L1, slice by slice" in text
     assert "Dice RV" in text
     assert "Dice 2" in text
@@ -41,24 +50,24 @@ def test_the_table_has_before_and_after():
 
 
 def test_of_many_structures_the_mean_is_shown():
-    text = shown(METRICS | dice([str(label) for label in range(45)]))
+    text = metrics_text(METRICS | dice([str(label) for label in range(45)]))
     assert text.count("Dice") == 1
 
 
 def test_a_transform_by_file_took_no_time():
-    assert "Seconds" not in shown(METRICS | {"seconds": None, "slice_by_slice": None})
+    assert "Seconds" not in metrics_text(METRICS | {"seconds": None, "slice_by_slice": None})
 
 
 def test_a_summary_has_what_there_was_before_where_that_can_be_known():
     metrics = {"dice_mean": {"mean": 0.75, "std": 0.125}, "seconds": {"mean": 4.5, "std": 1.5}}
     what = {"method": "TV-L1", "data": "acdc", "split": "test", "subjects": 2}
-    text = printed(summary_table({**what, "metrics": metrics, "before": {"dice_mean": {"mean": 0.5, "std": 0.25}}}))
+    text = rendered(summary_table({**what, "metrics": metrics, "before": {"dice_mean": {"mean": 0.5, "std": 0.25}}}))
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
     assert rows == [["dice_mean", "0.500", "0.750", "0.125"], ["seconds", "", "4.50", "1.50"]]
 
 
 def test_stages_are_shown_on_the_error_stream(capsys):
-    with stages() as stage:
+    with stage_progress() as stage:
         stage("reading")
         tick = stage("registering")
         tick(0.5)
@@ -67,30 +76,30 @@ def test_stages_are_shown_on_the_error_stream(capsys):
     assert "100%" in err
 
 
-def moment(step=12_345, thetas=(), scores=None):
+def status(step=12_345, thetas=(), scores=None):
     return TrainingStatus(step, 20_000, 0.0123, scores or {}, list(thetas), 52.14)
 
 
-def test_the_training_bar_says_how_it_goes():
-    assert how_it_goes(moment()) == "12345/20000, loss .0123, 52.1 steps/s"
-    labelled = moment(thetas=(0.098, 0.1131), scores={"val_dice": 0.801})
-    assert how_it_goes(labelled) == "12345/20000, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s"
+def test_the_training_bar_says_status_line():
+    assert status_line(status()) == "12345/20000, loss .0123, 52.1 steps/s"
+    labelled = status(thetas=(0.098, 0.1131), scores={"val_dice": 0.801})
+    assert status_line(labelled) == "12345/20000, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s"
 
 
 def test_the_training_bar_fits_a_terminal_with_six_thetas(monkeypatch):
     terminal = Console(width=100, force_terminal=True, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
-    monkeypatch.setattr(console, "bars", terminal)
+    monkeypatch.setattr(console, "bar_screen", terminal)
     with training_bar("R-L2-6x1-w32") as watch:
-        watch(moment(thetas=(0.1, 0.2, 0.3, 0.4, 0.5, 0.09), scores={"val_dice": 0.801}))
-    shown = terminal.export_text().splitlines()[-1]
-    assert "12345/20000, loss .0123, Dice .801, θ .090–.500, 52.1 steps/s" in shown
-    assert shown.rstrip().endswith(("-:--:--", ":00"))
+        watch(status(thetas=(0.1, 0.2, 0.3, 0.4, 0.5, 0.09), scores={"val_dice": 0.801}))
+    line = terminal.export_text().splitlines()[-1]
+    assert "12345/20000, loss .0123, Dice .801, θ .090–.500, 52.1 steps/s" in line
+    assert line.rstrip().endswith(("-:--:--", ":00"))
 
 
-def test_in_a_file_there_is_a_line_a_validation(capsys):
+def test_in_a_file_there_is_one_line_per_validation(capsys):
     with training_bar("R-L1-1x1") as watch:
         for step in range(10, 50, 5):
-            watch(moment(step, scores={"step": step // 20 * 20} if step >= 20 else {}))
+            watch(status(step, scores={"step": step // 20 * 20} if step >= 20 else {}))
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("20/", "40/"))]
     assert len(lines) == 2
 
@@ -105,13 +114,13 @@ def test_the_best_row_is_told_by_what_it_was_chosen_by():
 @pytest.fixture
 def quiet_again():
     yield
-    console.screen.quiet = console.bars.quiet = False
+    console.screen.quiet = console.bar_screen.quiet = False
 
 
 def test_a_silenced_process_shows_errors_only(capsys, quiet_again):
-    silence()
-    with stages() as stage:
+    show_errors_only()
+    with stage_progress() as stage:
         stage("reading")(0.5)
-    say("a line")
-    console.errors.print("wrong")
+    print_line("a line")
+    console.error_screen.print("wrong")
     assert capsys.readouterr() == ("", "wrong\n")

@@ -166,6 +166,10 @@ def test_a_file_that_lists_no_pairs_is_answered_with_the_form(tmp_path):
         Manifest.read(write_listing(tmp_path, "reference,Moving", "a,b"))
     with pytest.raises(BadInput, match="paths are relative to"):
         Manifest.read(write_listing(tmp_path, "fixed,moving", "nowhere.nii.gz,nowhere.nii.gz"))
+    (tmp_path / "text.nii.gz").write_text("no image")
+    unreadable = Manifest.read(write_listing(tmp_path, "fixed,moving", *["text.nii.gz,text.nii.gz"] * 3))
+    with pytest.raises(BadInput, match=r"^no fixed image .* can be read: its paths are relative to"):
+        prepare_split(unreadable, "train", "training", tmp_path / "cache")
     with pytest.raises(BadInput, match='lists "x" 2 times'):
         Manifest.read(write_listing(tmp_path, "fixed,moving,name", "a,b,x", "a,c,x"))
 

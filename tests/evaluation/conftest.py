@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.data.making import heart, write_acdc
+from tests.data.conftest import heart, write_acdc
 from vrnet.data.acdc import ACDC
 from vrnet.data.prepared import PreparedSplit
 

@@ -361,7 +361,7 @@ def test_impossible_options_are_answered_in_one_line(wrong):
 
 def test_cuda_where_there_is_none_is_bad_input():
     if torch.cuda.is_available():
-        pytest.skip("there is one")
+        pytest.skip("there is a CUDA device")
     with pytest.raises(BadInput, match="no CUDA"):
         vrnet.register(*pair(2), device="cuda")
 

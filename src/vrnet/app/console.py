@@ -17,41 +17,46 @@ if TYPE_CHECKING:
     from vrnet.paper import table as paper
     from vrnet.training.loop import TrainingStatus
 
-screen, errors, bars = Console(), Console(stderr=True), Console(stderr=True)
-MANY = 8
-BRIEFLY = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
-"""How the columns begin that are shown of a large table."""
+screen, error_screen, bar_screen = Console(), Console(stderr=True), Console(stderr=True)
+MAX_STRUCTURES = 7
+"""Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
+MAX_COLUMNS = 8
+"""Columns of a table of the paper that are all shown."""
+MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
+"""How the names of the columns begin that are shown of a table with more than MAX_COLUMNS."""
 
 
-def say(line: str) -> None:
-    """A line for the reader, taken as it is: file names may hold brackets."""
+def print_line(line: str) -> None:
+    """Print a line as it is: file names may hold brackets, which are no markup."""
     screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def silence() -> None:
-    """Errors only: for all but the first of several processes that do one thing."""
-    screen.quiet = bars.quiet = True
+def show_errors_only() -> None:
+    """Hide results and progress: for all but the first of several processes that do one thing."""
+    screen.quiet = bar_screen.quiet = True
 
 
 @contextmanager
-def stages() -> Iterator[Stage]:
-    """A bar on the error stream, so that results can be piped; stage(name) starts it anew, and returns its setter."""
+def stage_progress() -> Iterator[Stage]:
+    """A progress bar on the error stream, so that results can be piped.
+
+    stage(name) starts the bar anew, and returns what sets how much of that stage is done."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=bars) as bar:
+    with Progress(*columns, console=bar_screen) as bar:
         task = bar.add_task("starting", total=None)
 
         def stage(name: str) -> Callable[[float], None]:
             bar.reset(task, description=name, total=None)
             return lambda done: bar.update(task, total=1.0, completed=done)
 
-        with hidden_if_failed(bar):
+        with hide_on_failure(bar):
             yield stage
         bar.update(task, description="done", total=1.0, completed=1.0)
 
 
 @contextmanager
-def hidden_if_failed(bar: Progress) -> Iterator[None]:
-    """No half of a bar above the line that says what is wrong."""
+def hide_on_failure(bar: Progress) -> Iterator[None]:
+    """Remove an unfinished bar, so that the line that says what is wrong stands alone."""
     try:
         yield
     except BaseException:
@@ -61,41 +66,42 @@ def hidden_if_failed(bar: Progress) -> Iterator[None]:
 
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
-    """A bar with the loss, the latest Dice on validation, θ, and steps a second; in a file, a line a validation."""
-    columns = TextColumn("{task.description}"), BarColumn(12), TextColumn("{task.fields[how]}"), TimeRemainingColumn()
-    told = 0
-    with Progress(*columns, console=bars) as bar:
-        task = bar.add_task(method, total=None, how="the first steps")
+    """A bar that shows the status of a training run; where the error stream is a file, one line per validation."""
+    columns = TextColumn("{task.description}"), BarColumn(12), TextColumn("{task.fields[line]}"), TimeRemainingColumn()
+    printed_step = 0
+    with Progress(*columns, console=bar_screen) as bar:
+        task = bar.add_task(method, total=None, line="the first steps")
 
-        def watch(moment: "TrainingStatus") -> None:
-            nonlocal told
-            bar.update(task, completed=moment.step, total=moment.steps, how=how_it_goes(moment))
-            if not bars.is_terminal and moment.scores.get("step", 0) > told:
-                told = int(moment.scores["step"])
-                bars.print(how_it_goes(moment), highlight=False, soft_wrap=True)
+        def show(status: "TrainingStatus") -> None:
+            nonlocal printed_step
+            bar.update(task, completed=status.step, total=status.steps, line=status_line(status))
+            if not bar_screen.is_terminal and status.scores.get("step", 0) > printed_step:
+                printed_step = int(status.scores["step"])
+                bar_screen.print(status_line(status), highlight=False, soft_wrap=True)
 
-        with hidden_if_failed(bar):
-            yield watch
+        with hide_on_failure(bar):
+            yield show
 
 
-def how_it_goes(moment: "TrainingStatus") -> str:
+def status_line(status: "TrainingStatus") -> str:
     """250/300, loss .0123, Dice .801, θ .098 .113, 52.1 steps/s."""
-    words = [f"{moment.step}/{moment.steps}", f"loss {short(moment.loss)}"]
-    if "val_dice" in moment.scores:
-        words.append(f"Dice {short(moment.scores['val_dice'], 3)}")
-    if moment.thetas:
-        words.append("θ " + spread(moment.thetas))
-    return ", ".join([*words, f"{moment.steps_per_second:.3g} steps/s"])
+    parts = [f"{status.step}/{status.steps}", f"loss {decimals(status.loss)}"]
+    if "val_dice" in status.scores:
+        parts.append(f"Dice {decimals(status.scores['val_dice'], 3)}")
+    if status.thetas:
+        parts.append("θ " + values_or_range(status.thetas))
+    return ", ".join([*parts, f"{status.steps_per_second:.3g} steps/s"])
 
 
-def spread(values: list[float]) -> str:
-    """A few numbers, or the least and the greatest of many."""
-    shown = values if len(values) < 4 else [min(values), max(values)]
-    return ("–" if len(values) > 3 else " ").join(short(value, 3) for value in shown)
+def values_or_range(values: list[float]) -> str:
+    """Up to three values: .098 .113; of more, the least and the greatest: .090–.500."""
+    if len(values) > 3:
+        return f"{decimals(min(values), 3)}–{decimals(max(values), 3)}"
+    return " ".join(decimals(value, 3) for value in values)
 
 
-def short(value: float, digits: int = 4) -> str:
-    """.0123"""
+def decimals(value: float, digits: int = 4) -> str:
+    """.0123: no zero before the point."""
     return f"{value:.{digits}f}".removeprefix("0")
 
 
@@ -106,12 +112,10 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
 
 
 def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:
-    """Before and after, a row a measure, and one for the Dice of each structure unless there are many of them."""
+    """metrics.json as one row per measure, before and after; `structures` has the names of labels."""
     weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
-    what = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
-    table = Table("", "before", "after", title=Text(what))
-    for column in table.columns[1:]:
-        column.justify = "right"
+    title = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
+    table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics, structures or {}), *summary(metrics)]:
         table.add_row(Text("Dice, mean" if row.name == "Dice" else row.name), row.before, row.after)
     if metrics["seconds"] is not None:
@@ -120,27 +124,36 @@ def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = N
 
 
 def dice_rows(metrics: dict[str, Any], structures: dict[str, str]) -> list[Row]:
+    """The Dice of each structure, unless there are too many of them."""
     rows = by_structure({"dice": metrics["dice"]})[0].rows if "dice" in metrics else []
-    return [replace(row, name=f"Dice {structures.get(row.name, row.name)}") for row in rows] if len(rows) < MANY else []
+    if len(rows) > MAX_STRUCTURES:
+        return []
+    return [replace(row, name=f"Dice {structures.get(row.name, row.name)}") for row in rows]
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """The mean before registration, and the mean and standard deviation after, a row a column of metrics.csv."""
-    what = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
-    table = Table("", "before", "mean", "std", title=Text(what))
-    for column in table.columns[1:]:
-        column.justify = "right"
+    """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
+    title = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
         table.add_row(name, before, number(value["mean"]), number(value["std"]))
     return table
 
 
-def sheet_table(made: "paper.Table") -> Table:
+def numbers_table(title: str, *columns: str) -> Table:
+    """An empty table: names on the left, then columns of numbers."""
+    table = Table("", title=Text(title))
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
+
+
+def paper_table(made: "paper.Table") -> Table:
     """A table of the paper; of many columns those that a terminal has room for."""
-    rest = {j for j, name in enumerate(made.header) if not name.startswith(BRIEFLY)}
-    shown = made if len(made.columns) <= MANY else replace(made.without_deviations(), csv_only=rest)
-    head, *rows = shown.lines(Text, lambda words: Text(words, style="bold"))
+    rest = {j for j, name in enumerate(made.header) if not name.startswith(MAIN_COLUMNS)}
+    brief = made if len(made.columns) <= MAX_COLUMNS else replace(made.without_deviations(), csv_only=rest)
+    head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
     table = Table(title=Text(made.title))
     for j, name in enumerate(head):
         table.add_column(name, justify="right" if j else "left", no_wrap=j == 0)

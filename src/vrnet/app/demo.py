@@ -1,10 +1,11 @@
 """The demonstration: a phantom's end-systole registered to its end-diastole, whose true motion is known."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from vrnet.app.pair import Case
+from vrnet.app.pair import ImagePair
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import write_image
@@ -12,26 +13,34 @@ from vrnet.images.transform import Transform
 from vrnet.phantom import Phantom
 
 STRUCTURES = {"3": "LV", "2": "Myo", "1": "RV"}
+"""The names of the phantom's labels."""
 
 
-def phantom_case(patient: Phantom) -> Case:
-    """A phantom as a case, as if it had been read from files."""
+class EndPointError(NamedTuple):
+    """Mean distance from the true motion, in mm."""
+
+    before: float
+    after: float
+
+
+def phantom_pair(patient: Phantom) -> ImagePair:
+    """The images and labels of a phantom, as if they had been read from files."""
     grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
     parts = ("fixed", "moving", "fixed_labels", "moving_labels")
-    return Case(*(Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts))
+    return ImagePair(*(Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts))
 
 
-def write_case(case: Case, folder: Path) -> None:
-    """The images and labels of a phantom, beside what is made of them."""
-    for image in vars(case).values():
+def write_pair(pair: ImagePair, folder: Path) -> None:
+    """Write the images and labels of a phantom, each under its own name."""
+    for image in vars(pair).values():
         write_image(image, folder / image.name)
 
 
-def end_point_error(patient: Phantom, transform: Transform) -> dict[str, float]:
-    """Mean |u − true u| over the labelled voxels, in mm, of no motion and of the transform found."""
-    field = torch.from_numpy(transform.in_voxels())
+def end_point_error(patient: Phantom, transform: Transform) -> EndPointError:
+    """Mean |u − true u| over the labelled voxels, in mm: for u = 0, and for the u of a transform."""
+    u = torch.from_numpy(transform.in_voxels())
     heart = patient.fixed_labels[0, 0] > 0
     true = patient.field[0][:, heart]
     mm = torch.tensor(patient.spacing)[:, None]
-    found = {"before": torch.zeros_like(true), "after": field[:, heart]}
-    return {when: ((u - true) * mm).norm(dim=0).mean().item() for when, u in found.items()}
+    fields = torch.zeros_like(true), u[:, heart]
+    return EndPointError(*(((field - true) * mm).norm(dim=0).mean().item() for field in fields))

@@ -1,7 +1,6 @@
 """A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once."""
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from vrnet.data.dataset import Dataset
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.store import StoredSamples, cache_folder, cache_name, load_sample, save_sample
 from vrnet.errors import BadInput
-from vrnet.files import check_folder, exists, write_json
+from vrnet.files import check_folder, exists, read_json, write_json
 from vrnet.progress import Progress
 
 MAX_NAMED_SUBJECTS = 20
@@ -62,6 +61,7 @@ def prepare_split(
     With `skip_broken` those are left out, and `say` is told of each. `progress` hears which part is done."""
     subjects, kept = dataset.subjects(split), SampleCache(dataset, purpose, (cache or cache_folder()) / dataset.name)
     check_folder(kept.folder)
+    store.parameters(dataset)  # a data set that cannot find them says so once, not for each subject
     broken: dict[str, str] = {}
     for done, subject in enumerate(subjects, start=1):
         try:
@@ -124,8 +124,8 @@ class SampleCache:
             return {}
         names = "\n".join(self.files[subject] for subject in samples.names)
         place = self.folder / f"structures-{hashlib.sha256(names.encode()).hexdigest()[: store.HASH_DIGITS]}.json"
-        with suppress(OSError, ValueError):  # not there yet, or damaged
-            return json.loads(place.read_text(encoding="utf-8"))
+        with suppress(BadInput):  # not there yet, or damaged
+            return read_json(place)
         values = sorted(set().union(*(label_values(sample) for sample in samples)) - {0})
         write_json(found := {str(value): value for value in values}, place)
         return found

@@ -81,13 +81,18 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ())
 
     It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
     Settings are texts such as lam=0.15."""
-    given = {key: value for text in settings for key, value in by_name.assignments(text).items()}
+    given = read_settings(settings)
     if weights is None:
         return ready(with_parameters(parse(name), given))
     found = load_method(weights)
     if name.casefold() != "default" and str(parse(name)) != str(found):
         raise BadInput(f"{weights} holds {found}, not {name}: leave out the name, or give the weights of {name}")
     return with_parameters(found, given)
+
+
+def read_settings(settings: Iterable[str]) -> dict[str, object]:
+    """{"lam": 0.15} of texts such as lam=0.15; of a parameter that is set twice, the last value."""
+    return {key: value for text in settings for key, value in by_name.assignments(text).items()}
 
 
 def ready(method: object) -> Method:
@@ -108,9 +113,9 @@ def missing(method: Method) -> str | None:
     return None if method.package is None or is_installed(method.package) else method.package
 
 
-def trainable(name: str) -> Trainable:
-    """The learned method of a name, or BadInput if there is nothing to train."""
-    found = parse(name)
+def trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
+    """The learned method of a name, with its settings; BadInput if there is nothing to train."""
+    found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return cast(Trainable, found)

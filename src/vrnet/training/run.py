@@ -1,13 +1,12 @@
 """The folder of a run: config.json, metrics.csv, weights.safetensors (best on validation), checkpoint.safetensors."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vrnet.errors import BadInput
-from vrnet.files import check_folder, exists, json_ready, write_json
+from vrnet.files import check_folder, exists, json_ready, read_json, write_json
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
@@ -52,8 +51,8 @@ class Run:
     def config(self) -> dict[str, Any]:
         """What config.json holds."""
         try:
-            return dict(json.loads((self.folder / CONFIG).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
+            return dict(read_json(self.folder / CONFIG))
+        except (ValueError, TypeError) as error:
             raise BadInput(f"{self.folder / CONFIG} cannot be read: choose another folder") from error
 
 

@@ -36,7 +36,7 @@ class Training:
     """The regulariser of the loss, such as Diffusion or Bending, if not the method's own."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
-    brightened, and fixed and moving exchanged. None, or --no-augment, leaves them as they are."""
+    brightened, and fixed and moving exchanged. Without it, or with --no-augment, they stay as they are."""
     precision: Literal["bf16", "float32"] = "bf16"
     """The numbers that networks compute with on a GPU; warps, data steps and the loss are always float32."""
     recompute: bool = False

@@ -1,49 +1,26 @@
-"""Data sets by the command line: prepare, train, evaluate."""
-
 import csv
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.data.conftest import heart, random_sample, write_acdc, write_splits
-from tests.models import trained
-from vrnet import Grid, Image, cli, write_image
-from vrnet.evaluation.cohort import build_for_shape
+from tests.app.outputs import file_names, read_json
+from tests.data.conftest import heart, write_acdc, write_splits
+from vrnet.app import cli
 from vrnet.methods.weights import load_weights
-from vrnet.phantom import phantom
-from vrnet.training.settings import PRESETS
+from vrnet.training.settings import PRESETS, Training
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
-PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
 METHOD = "C-L2-1x1-w4"
 BETA = 0.9
-
-
-@pytest.fixture(scope="session")
-def hearts(tmp_path_factory):
-    """A CSV file of 32x32 hearts: three to train on, one to validate, one to test."""
-    folder, lines = tmp_path_factory.mktemp("hearts"), [",".join(("name", "split", *PARTS))]
-    for seed, split in enumerate(("train", "train", "train", "val", "test")):
-        patient, files = phantom(seed, (32, 32), 8.0), [f"{seed}_{part}.nii.gz" for part in PARTS]
-        for part, file in zip(PARTS, files, strict=True):
-            write_image(Image(getattr(patient, part)[0, 0].numpy(), Grid.plain((32, 32), (8.0, 8.0))), folder / file)
-        lines.append(",".join((f"heart{seed}", split, *files)))
-    (folder / "hearts.csv").write_text("\n".join(lines))
-    return folder / "hearts.csv"
-
-
-@pytest.fixture(scope="session")
-def data(hearts):
-    """The words that name the data set."""
-    return "--data", "manifest", "--root", hearts, "--cache", hearts.parent / "cache"
+"""Of Adam: after one step, exp_avg is (1 - BETA) times the gradient."""
 
 
 @pytest.fixture
@@ -58,12 +35,8 @@ def train(vrnet, data, tmp_path):
     return run
 
 
-def contents(folder):
-    return {path.name for path in folder.iterdir()}
-
-
 def config(folder):
-    return json.loads((folder / "config.json").read_text())
+    return read_json(folder / "config.json")
 
 
 def same(a, b, name="checkpoint.safetensors"):
@@ -73,7 +46,7 @@ def same(a, b, name="checkpoint.safetensors"):
 
 def test_a_run_holds_what_the_help_says(train):
     folder, out = train("run")
-    assert contents(folder) == RUN
+    assert file_names(folder) == RUN
     rows = list(csv.DictReader((folder / "metrics.csv").open()))
     assert [row["step"] for row in rows] == ["2", "3"]
     assert set(rows[0]) == {"step", "loss", "rate", "val_loss", "val_dice"}
@@ -89,7 +62,7 @@ def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(trai
     folder, _ = train("run")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with monkeypatch.context() as patch:
-        patch.setattr("vrnet.app.cohort.dataset", lambda *_: pytest.fail("the data set was asked for"))
+        patch.setattr("vrnet.data.source.Source.split", lambda *_: pytest.fail("the data set was asked for"))
         status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK)
     assert (status, "holds a run: add --resume" in err) == (2, True)
     status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK, "--resume", "--alpha", 0.3)
@@ -110,18 +83,6 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     assert same(read, packed, "weights.safetensors")
     for name in ("config.json", "metrics.csv"):
         assert (read / name).read_bytes() == (packed / name).read_bytes()
-
-
-def test_a_pack_holds_the_splits_there_are(vrnet, hearts, tmp_path):
-    lines = hearts.read_text().splitlines()
-    (hearts.parent / "two.csv").write_text("\n".join(lines[:-1]))
-    words = "--data", "manifest", "--root", hearts.parent / "two.csv", "--cache", tmp_path, "--out"
-    status, out, err = vrnet("prepare", *words, tmp_path / "two.npz")
-    assert status == 0, err
-    assert "test: " not in out
-    status, _, err = vrnet("evaluate", "identity", "--data", tmp_path / "two.npz", "--out", tmp_path / "out")
-    assert status == 2
-    assert "holds no split test for evaluation: it holds train (for training), val (for evaluation)" in err
 
 
 @pytest.mark.parametrize(
@@ -148,7 +109,7 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(vrnet, method, wor
     assert status == 2
     assert answer in err
     assert len(err.strip().splitlines()) == 1
-    assert contents(tmp_path) == {"file"}
+    assert file_names(tmp_path) == {"file"}
 
 
 @pytest.mark.parametrize(("words", "answer"), [(("--steps", 0), "1 step"), (("--devices", 2, "--batch", 3), "share")])
@@ -203,8 +164,8 @@ def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_pat
         status, out, err = vrnet("evaluate", method, *weights, *data, "--out", tmp_path / method, "--device", "cpu")
         assert status == 0, err
         assert f"{method} on 1 subjects (manifest, test)" in out
-        assert contents(tmp_path / method) == {"metrics.csv", "summary.json"}
-        found[method] = json.loads((tmp_path / method / "summary.json").read_text())
+        assert file_names(tmp_path / method) == {"metrics.csv", "summary.json"}
+        found[method] = read_json(tmp_path / method / "summary.json")
     columns = {f"{kind}_{name}" for kind in ("dice", "hd") for name in ("1", "2", "3", "mean")}
     assert columns < set(found["identity"]["metrics"])
     assert (found["identity"]["weights"], found["VoxelMorph-w4"]["weights"]) == (None, "weights.safetensors")
@@ -214,12 +175,6 @@ def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_pat
         "evaluate", "identity", "--weights", folder / "weights.safetensors", *data, "--out", tmp_path / "no"
     )
     assert (status, "holds VoxelMorph-w4, not identity" in err) == (2, True)
-
-
-def test_a_model_that_starts_from_noise_is_not_recorded_on_a_gpu():
-    """The CPU draws the noise, and what it does is no part of a recording."""
-    model = trained("R-L1-1x1-noise-w2").build(2)
-    assert build_for_shape(model, random_sample("a", 0), torch.device("cuda")) is model
 
 
 def test_pairs_without_labels_are_trained_on_by_the_loss_alone(vrnet, hearts, tmp_path):
@@ -250,10 +205,28 @@ def test_what_is_given_is_written_down(train):
     assert (training["seed"], training["alpha"]) == (5, 0.25)
 
 
+def test_parameters_of_a_method_can_be_set_and_are_in_its_name(train):
+    folder, _ = train("run", "--set", "theta=0.3")
+    assert config(folder)["method"] == f"{METHOD}(theta=0.3)"
+    assert load_weights(folder / "weights.safetensors")[1].method == f"{METHOD}(theta=0.3)"
+
+
+@pytest.mark.parametrize("word", ["steps=3", "width=8"])
+def test_what_the_name_or_an_option_says_is_no_parameter(vrnet, data, tmp_path, word):
+    status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", "--set", word)
+    assert (status, "it has theta" in err) == (2, True)
+
+
+def test_every_setting_of_a_run_is_an_option(vrnet):
+    _, out, _ = vrnet("train", "--help")
+    options = {field.name.replace("_", "-") for field in fields(Training)} - {"augmentation"} | {"no-augment"}
+    assert {name for name in options if f"--{name} " not in out} == set()
+
+
 def process(*words):
     """The command line as a process of its own, on one thread, as these tests are."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
-    command = [sys.executable, "-m", "vrnet.app.cli", *map(str, words)]
+    command = [sys.executable, "-m", "vrnet", *map(str, words)]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -306,7 +279,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, 
     assert "Traceback" not in err
     (line,) = [line for line in out.splitlines() if "--resume" in line]
     assert line.startswith("Stopped after ")
-    assert "checkpoint.safetensors" in contents(tmp_path / "run")
+    assert "checkpoint.safetensors" in file_names(tmp_path / "run")
     assert is_alone(started)
     assert not same(tmp_path / "run", whole)
     status, _, err = vrnet(*words, "--resume")

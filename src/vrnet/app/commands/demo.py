@@ -1,0 +1,40 @@
+"""`vrnet demo`: a made-up heart registered, with a report."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrnet.app.commands.options import Folder, Group, MethodOptions, Name
+from vrnet.app.console import metrics_table, print_line, screen, stage_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Register a made-up beating heart, and show how well that went.
+
+    A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
+    known, so is the error that is left. Writes the images and what `vrnet register --report` writes.
+    """
+
+    out: Folder = Path("demo")
+    """Folder for the results; made if it is not there."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists."""
+    seed: int = 7
+    """Which phantom patient."""
+    method_options: Group[MethodOptions]
+
+    def run(self) -> None:
+        from vrnet.app.demo import STRUCTURES, end_point_error, phantom_pair, write_pair
+        from vrnet.app.pair import register_pair
+        from vrnet.phantom import phantom
+
+        method = self.method_options.choose(self.method)
+        patient = phantom(self.seed)
+        pair = phantom_pair(patient)
+        with stage_progress() as stage:
+            result, _ = register_pair(stage, pair, method, self.out, report=True)
+            write_pair(pair, self.out)
+        before, after = end_point_error(patient, result.transform)
+        screen.print(metrics_table(result.metrics, STRUCTURES))
+        print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
+        print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")

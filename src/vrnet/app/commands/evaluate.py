@@ -1,0 +1,114 @@
+"""`vrnet evaluate`: how good a method, or a transform, is on a pair or on a data set."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vrnet.app.commands.options import (
+    DeviceOptions,
+    Group,
+    MethodOptions,
+    Name,
+    OptionalFile,
+    SourceOptions,
+)
+from vrnet.app.console import metrics_table, print_line, screen, stage_progress, summary_table
+from vrnet.errors import BadInput
+from vrnet.images.points import Space
+from vrnet.registration.images import Slices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Measure a method, or a transform by any tool: on a pair (--fixed, --moving),
+    or on a data set (--data, --root)."""
+
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
+    """Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file; without it
+    `default`, or the method of the weights."""
+    fixed: OptionalFile = None
+    """The reference image."""
+    moving: OptionalFile = None
+    """The image brought to it."""
+    fixed_labels: OptionalFile = None
+    """Label map on the grid of FIXED."""
+    moving_labels: OptionalFile = None
+    """Label map on the grid of MOVING."""
+    fixed_points: OptionalFile = None
+    """CSV file of landmarks in FIXED, with columns x, y, z."""
+    moving_points: OptionalFile = None
+    """CSV file of the same landmarks in MOVING, in the same order."""
+    space: Space = "LPS"
+    """Which way x and y run in the points: LPS or RAS."""
+    slices: Slices = "auto"
+    """Of a stack, register each slice within itself, or all together."""
+    data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
+    """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
+    paper where it has one; or a file that `vrnet prepare` wrote."""
+    split: Name = "test"
+    """Which subjects: any split named in split.csv."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
+    """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json."""
+    method_options: Group[MethodOptions]
+    source_options: Group[SourceOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        if self.data is not None:
+            self.evaluate_data_set(self.data)
+        else:
+            self.evaluate_pair()
+
+    def evaluate_data_set(self, data: str) -> None:
+        """Measure a method on every subject of a split."""
+        from vrnet.evaluation.cohort import evaluate_split
+
+        if self.fixed is not None or self.moving is not None:
+            raise BadInput(
+                "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
+            )
+        if self.out is None:
+            raise BadInput("a data set needs a folder for the results: give --out")
+        method = self.method_options.choose(self.method)
+        with stage_progress() as stage:
+            subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
+            summary = evaluate_split(stage, method, subjects, self.out, self.device_options.device)
+        screen.print(summary_table(summary))
+        print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
+
+    def evaluate_pair(self) -> None:
+        """Measure a method, or a transform, on two images."""
+        from vrnet.app.pair import find_transform, landmark_error, measure_transform, read_pair, warnings_for
+        from vrnet.files import check_file, write_json
+        from vrnet.images.points import read_points
+
+        if self.fixed is None or self.moving is None:
+            raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
+        if (self.fixed_points is None) != (self.moving_points is None):
+            raise BadInput("points of one image only: give both --fixed-points and --moving-points")
+        if self.out is not None:
+            check_file(self.out, (".json",))
+        with stage_progress() as stage:
+            stage("reading")
+            pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
+            transform, registration = find_transform(
+                stage,
+                pair,
+                self.method,
+                self.method_options.weights,
+                self.method_options.parameters.settings,
+                slices=self.slices,
+                device=self.device_options.device,
+            )
+            stage("measuring")
+            metrics = measure_transform(pair, transform, registration, self.method).metrics
+            if landmarks:
+                metrics |= landmark_error(transform, *landmarks)
+        if self.out is not None:
+            write_json(metrics, self.out)
+        screen.print(metrics_table(metrics))
+        for warning in warnings_for(pair, metrics):
+            print_line(f"Note: {warning}")

@@ -1,0 +1,94 @@
+"""`vrnet methods`: what there is to register with, and what can be set of each."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.table import Table
+from rich.text import Text
+
+from vrnet.app.console import print_line, screen
+
+if TYPE_CHECKING:
+    from vrnet.methods.method import Method
+
+SCALINGS = {
+    "jointly": "1st to 99th percentile of both together to [0, 1]",
+    "each": "1st to 99th percentile of each alone to [0, 1]",
+}
+"""What a method asks of the intensities of a pair, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Methods:
+    """List every method by its name, with what it is and whether it is ready; or the parameters of one method.
+
+    Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
+    first level), and to those of the first family -zeros or -noise (what it starts from), -Θ1 (all steps share their
+    weights) and -released (the order of steps in the authors' code).
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
+    """List the parameters of this method, with their values and meanings, and what else it says of itself."""
+
+    def run(self) -> None:
+        if self.name is None:
+            list_methods()
+        else:
+            describe_method(self.name)
+
+
+def list_methods() -> None:
+    """Print one line per method, then one per family of learned methods."""
+    from vrnet.methods.learned import FAMILIES
+    from vrnet.methods.names import names, parse
+
+    table = Table("name", "what it is", "ready", box=None)
+    for name, summary in names().items():
+        table.add_row(name, summary, readiness(parse(name)))
+    for name, family in FAMILIES.items():
+        table.add_row(name, family.summary, "with --weights FILE")
+    screen.print(table)
+    print_line("FILE is what `vrnet train` writes.")
+
+
+def describe_method(name: str) -> None:
+    """Print what a method says of itself, and one line per parameter."""
+    from vrnet.methods.names import parameters, parse
+
+    method = parse(name)
+    print_line(f"{method}: {method.summary}.")
+    screen.print(properties_table(method))
+    known = parameters(method)
+    if not known:
+        print_line("It has no parameters that can be set.")
+        return
+    table = Table("parameter", "value", "meaning", box=None)
+    for parameter in known:
+        table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
+    screen.print(table)
+    print_line(f"Set one with --set {known[0].name}=VALUE, or in the name: {method_with(name, known[0].name)}.")
+
+
+def method_with(name: str, parameter: str) -> str:
+    """How a name sets a parameter."""
+    return f'"{name.partition("(")[0]}({parameter}=VALUE)"'
+
+
+def properties_table(method: "Method") -> Table:
+    """What others need to know of a method: one row per property."""
+    table = Table(box=None, show_header=False)
+    table.add_row("images", " and ".join(f"{d}D" for d in method.dimensions))
+    table.add_row("intensities", Text(SCALINGS[method.scaling]))
+    table.add_row("devices", ", ".join(method.devices))
+    table.add_row("package", method.package or "none but vrnet's own")
+    table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))
+    return table
+
+
+def readiness(method: "Method") -> str:
+    """Whether all that a method needs is installed."""
+    from vrnet.methods.names import missing
+
+    needed = missing(method)
+    return f"no: needs {needed}" if needed else "yes"

@@ -1,0 +1,81 @@
+"""What several commands share: kinds of arguments, and groups of options that belong together."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import tyro
+
+if TYPE_CHECKING:
+    from vrnet.data.source import Source
+    from vrnet.methods.method import Method
+
+T = TypeVar("T")
+Group = Annotated[T, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
+"""A dataclass of options, which become options of the command that has it as a field."""
+Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
+File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+OptionalFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
+OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
+FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
+MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
+TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
+Settings = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(name="set", metavar="NAME=VALUE"),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterOptions:
+    """Other values for the parameters of a method."""
+
+    settings: Settings = ()
+    """Give a parameter of the method another value, such as lam=0.15; may be repeated. `vrnet methods NAME` lists the
+    parameters of a method."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """What makes a method ready to register."""
+
+    weights: OptionalFile = None
+    """A learned method's, as `vrnet train` writes them; they say by themselves of which method they are."""
+    parameters: Group[ParameterOptions]
+
+    def choose(self, name: str) -> "Method":
+        """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
+        from vrnet.methods.names import choose
+
+        return choose(name, self.weights, self.parameters.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Where to compute."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes CUDA where there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Where the pairs of a data set come from."""
+
+    root: FileOrFolder = None
+    """The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none."""
+    split_file: OptionalFile = None
+    """Another split.csv than the folder's."""
+    cache: OptionalFolder = None
+    """Where prepared subjects are kept; ~/.cache/vrnet if not given."""
+    skip_broken: bool = False
+    """Go on without the subjects that cannot be used; otherwise all of them are named, and nothing is done."""
+
+    def source(self, data: str) -> "Source":
+        """The data set of a name, or of a file that `vrnet prepare` wrote."""
+        from vrnet.data.source import Source
+
+        return Source(data, self.root, self.split_file, self.cache, self.skip_broken)

@@ -1,0 +1,61 @@
+"""`vrnet paper`: the tables and figures of the paper, ours beside the published figures."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from vrnet.app.commands.options import DeviceOptions, Folder, Group, SourceOptions
+from vrnet.app.console import paper_table, print_line, screen, stage_progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """Make a table or a figure of the paper, what was published beside what is measured.
+
+    Tables: ablation, initialisation, acdc, ukbb, cmr3d, hippocampus, phantom3d, runtime. Figures: parameterisations,
+    alpha, cascades, visual, boxplots, denoising.
+
+    What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject;
+    what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables ukbb and cmr3d
+    are made on phantoms where no folder of the data set is given. Writes tables in DIR/tables, as Markdown, CSV and
+    LaTeX, and figures in DIR/figures, with their numbers.
+    """
+
+    kind: Annotated[Literal["table", "figure"], tyro.conf.Positional]
+    """What is to be made."""
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """Which one."""
+    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE", help_behavior_hint="(default: the one in the paper)")] = ""
+    """Another data set of the same dimension, or a file that `vrnet prepare` wrote."""
+    out: Folder = Path("results")
+    """Where results are kept, and looked for."""
+    budget: Literal["paper", "short", "quick"] = "short"
+    """What is spent on each learned method. paper: its width and steps; short: narrow networks and a tenth of the
+    steps, for minutes per method on a GPU; quick: a few steps on small phantoms."""
+    quick: bool = False
+    """Short for --budget quick: to see that all works, in minutes on a CPU."""
+    seeds: int = 1
+    """Train each learned method so often, at least; all that are there are used."""
+    at_once: int = 4
+    """How many networks are trained at the same time."""
+    source_options: Group[SourceOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.paper.request import PaperRequest, make_figure, make_table
+
+        source, device = self.source_options.source(self.data), self.device_options.device
+        budget = "quick" if self.quick else self.budget
+        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds)
+        with stage_progress() as stage:
+            if self.kind == "table":
+                table, written = make_table(self.name, request, stage, print_line)
+            else:
+                written = make_figure(self.name, request, stage, print_line)
+        if self.kind == "table":
+            screen.print(paper_table(table))
+            for line in table.notes:
+                print_line(line)
+        print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")

@@ -1,0 +1,77 @@
+"""`vrnet register`: the deformation between two images."""
+
+from dataclasses import dataclass
+
+from vrnet.app.commands.options import (
+    DeviceOptions,
+    FixedFile,
+    Folder,
+    Group,
+    MethodOptions,
+    MovingFile,
+    Name,
+    OptionalFile,
+)
+from vrnet.app.console import metrics_table, print_line, screen, stage_progress
+from vrnet.registration.images import Slices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Register:
+    """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
+
+    Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
+    space.
+
+    Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
+    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
+    for a report, a page to look at (report.html) and a picture (overview.png).
+    """
+
+    fixed: FixedFile
+    """The reference image. For the beating heart: end-diastole."""
+    moving: MovingFile
+    """The image to be brought to it. For the beating heart: end-systole."""
+    out: Folder
+    """Folder for the results; made if it is not there."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
+    stacks registered slice by slice; TV-L1 for volumes."""
+    fixed_labels: OptionalFile = None
+    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
+    moving_labels: OptionalFile = None
+    """Label map on the grid of MOVING, to be brought to FIXED."""
+    slices: Slices = "auto"
+    """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
+    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    match_intensities: bool = False
+    """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
+    not equally bright. Not for the beating heart."""
+    report: bool = False
+    """Write report.html and overview.png too."""
+    method_options: Group[MethodOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.app.pair import read_pair, register_pair, warnings_for
+        from vrnet.devices import find_device
+
+        method = self.method_options.choose(self.method)
+        find_device(self.device_options.device)  # which fails at once where there is none
+        with stage_progress() as stage:
+            stage("reading")
+            pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            result, written = register_pair(
+                stage,
+                pair,
+                method,
+                self.out,
+                slices=self.slices,
+                match_intensities=self.match_intensities,
+                device=self.device_options.device,
+                report=self.report,
+            )
+        screen.print(metrics_table(result.metrics))
+        for warning in warnings_for(pair, result.metrics):
+            print_line(f"Note: {warning}")
+        print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")

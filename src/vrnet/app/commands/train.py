@@ -1,0 +1,93 @@
+"""`vrnet train`: a learned method made ready."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from vrnet.app.commands.options import DeviceOptions, Group, ParameterOptions, SourceOptions
+from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
+from vrnet.training.options import TrainingOptions
+
+if TYPE_CHECKING:
+    from vrnet.data.prepared import PreparedSplit
+    from vrnet.methods.method import Trainable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a learned method, without labels.
+
+    Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
+    validation, for `--weights`; metrics.csv, one row per validation; logs, for `tensorboard --logdir RUN`; and
+    checkpoint.safetensors, from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
+    """
+
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
+    """A learned method, such as R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net."""
+    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
+    """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that `vrnet prepare`
+    wrote. Its splits train and val are used."""
+    out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    """The folder of the run; made if it is not there."""
+    preset: Literal["auto", "acdc", "ukbb", "cmr3d", "hippocampus", "short", "phantom"] = "auto"
+    """Steps, batch, rate and α: the paper's for acdc, ukbb and cmr3d; ours for the rest. auto goes by the data."""
+    resume: bool = False
+    """Go on with the run in RUN, as if it had not been interrupted."""
+    devices: int = 1
+    """GPUs (on a CPU, processes) of each machine."""
+    nodes: int = 1
+    """Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM."""
+    training_options: Group[TrainingOptions]
+    parameter_options: Group[ParameterOptions]
+    source_options: Group[SourceOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.data.source import USES, splits
+        from vrnet.devices import find_device
+        from vrnet.methods.names import trainable
+        from vrnet.training.processes import is_first_process
+        from vrnet.training.run import Run
+
+        method = trainable(self.method, self.parameter_options.settings)
+        source = self.source_options.source(self.data)
+        find_device(self.device_options.device)  # which fails at once where there is none
+        Run(self.out).check(self.resume)
+        is_first = self.devices * self.nodes == 1 or is_first_process()
+        if not is_first:
+            show_errors_only()
+        with stage_progress() as stage:
+            train, val = splits(source, USES[:2], stage, print_line).values()
+        self.fit(method, train, val, is_first)
+
+    def fit(self, method: "Trainable", train: "PreparedSplit", val: "PreparedSplit", is_first: bool) -> None:
+        """Train on one split, choose by the other, and say how it went."""
+        from vrnet.training.fit import fit
+        from vrnet.training.settings import settings
+        from vrnet.training.trainer import loss_of
+        from vrnet.training.validation import validate_identity
+
+        training = settings(method, self.preset, train, self.training_options)
+        with training_bar(str(method)) as watch:
+            result = fit(
+                method,
+                train,
+                val,
+                training,
+                self.out,
+                device=self.device_options.device,
+                devices=self.devices,
+                nodes=self.nodes,
+                resume=self.resume,
+                watch=watch,
+            )
+        if not result.is_finished:
+            done = f"{result.step} of {training.steps} steps"
+            print_line(f"Stopped after {done}. Go on with the same command and --resume.")
+            sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
+        before = validate_identity(val, loss_of(method, training))
+        print_line(f"Best on validation {best_score(result.best, before)}.")
+        print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")

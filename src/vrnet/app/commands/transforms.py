@@ -1,0 +1,119 @@
+"""`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vrnet.app.commands.options import File, MovingFile, OptionalFile, TransformFile
+from vrnet.app.console import print_line, stage_progress
+from vrnet.errors import BadInput
+from vrnet.images.points import Space
+from vrnet.images.transform import Interpolation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply:
+    """Bring an image, or a label map, to FIXED through a transform."""
+
+    transform: TransformFile
+    """A displacement field, or any ITK transform: by vrnet, ANTs, SimpleITK, elastix, 3D Slicer."""
+    moving: MovingFile
+    """The image, as it is on disk, at its own resolution."""
+    reference: File
+    """The image on whose grid the result is to be: FIXED."""
+    out: File
+    """The file to write: .nii.gz, .nii, .mha or .nrrd."""
+    labels: bool = False
+    """MOVING is a label map: take the nearest label, and keep its number type."""
+    smooth: bool = False
+    """With --labels: take the label of greatest weight, for smoother outlines."""
+    interpolation: Interpolation = "linear"
+    """For an image."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file
+        from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
+        from vrnet.images.transform import Transform
+
+        check_file(self.out, IMAGE_SUFFIXES)
+        if self.smooth and not self.labels:
+            raise BadInput("--smooth is for label maps: add --labels")
+        if self.labels and self.interpolation != "linear":
+            raise BadInput("labels are not interpolated: leave out --interpolation, or --labels")
+        grid, image = read_image(self.reference).grid, read_image(self.moving)
+        transform = Transform.load(self.transform, grid)
+        if self.labels:
+            warped = transform.apply_labels(image, grid, self.smooth)
+        else:
+            warped = transform.apply(image, grid, self.interpolation)
+        write_image(warped, self.out)
+        print_line(f"Wrote {self.out}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invert:
+    """Write the transform from MOVING to FIXED, and say how exact it is.
+
+    Where the transform folds it has no inverse; the distance left there tells.
+    """
+
+    transform: TransformFile
+    """A displacement field, from fixed to moving."""
+    out: File
+    """The file to write: .nii.gz, .nii, .mha, .nrrd, .h5 or .tfm."""
+    reference: OptionalFile = None
+    """The image on whose grid the inverse is to be: MOVING. Without it, the grid of the transform."""
+
+    def run(self) -> None:
+        import numpy as np
+
+        from vrnet.files import check_file
+        from vrnet.images.io import read_image
+        from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
+
+        check_file(self.out, TRANSFORM_SUFFIXES)
+        grid = None if self.reference is None else read_image(self.reference).grid
+        with stage_progress() as stage:
+            stage("inverting")
+            inverse, residual_mm = Transform.load(self.transform, grid).inverse(grid)
+            inverse.save(self.out)
+        median, p95, worst = np.percentile(residual_mm, (50, 95, 100))
+        print_line(f"Wrote {self.out}.")
+        within = f"half of the points end within {median:.4f} mm of where they were, 95 % within {p95:.4f} mm"
+        print_line(f"There and back, {within}.")
+        why = "a transform has no inverse where it folds or leads out of its grid"
+        print_line(f"The farthest ends {worst:.2f} mm away: {why}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Take points of FIXED to where they are in MOVING.
+
+    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Other columns of the table are kept.
+    """
+
+    transform: TransformFile
+    """A displacement field, from fixed to moving, or any ITK transform."""
+    points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")]
+    """A CSV file with columns x, y and, in 3D, z: world millimetres."""
+    out: File
+    """The CSV file to write."""
+    space: Space = "LPS"
+    """Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file
+        from vrnet.images.points import read_points, write_points
+        from vrnet.images.transform import map_points, read_point_map
+
+        check_file(self.out, (".csv",))
+        table = read_points(self.points, self.space)
+        moved = map_points(read_point_map(self.transform), table.lps)
+        write_points(table.with_lps(moved), self.out, self.space)
+        print_line(f"Wrote {self.out}: {len(moved)} points in {self.space} millimetres.")
+        unmoved = int((moved == table.lps).all(1).sum())
+        if unmoved:
+            hint = "Do they lie outside the transform? Is --space right?"
+            print_line(f"Note: {unmoved} of them did not move at all. {hint}")

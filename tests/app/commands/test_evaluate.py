@@ -1,0 +1,183 @@
+import csv
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from tests.app.outputs import OVERLAPS, file_names, read_json
+from tests.data.conftest import random_sample
+from tests.models import card, saved, trained
+from vrnet import Grid, Image, Transform, read_image, write_image
+from vrnet.evaluation.cohort import build_for_shape
+from vrnet.methods.learned import learned
+from vrnet.methods.weights import save_weights
+
+
+def test_evaluate_measures_what_register_measured(register, vrnet, files, tmp_path):
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    folder, _ = register(*labels)
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    ours = read_json(folder / "metrics.json")
+    for what in (folder / "transform.nii.gz", "default", "short-axis"):
+        assert vrnet("evaluate", what, *pair, *labels, "--out", tmp_path / "m.json")[0] == 0
+        theirs = read_json(tmp_path / "m.json")
+        for key in OVERLAPS | {"similarity"}:
+            flat = [part if isinstance(part, dict) else {"": part} for part in ours[key].values()]
+            other = [part if isinstance(part, dict) else {"": part} for part in theirs[key].values()]
+            for a, b in zip(flat, other, strict=True):
+                assert a == pytest.approx(b, abs=1e-3)
+    assert vrnet("evaluate", "identity", *pair, *labels, "--out", tmp_path / "m.json")[0] == 0
+    nothing = read_json(tmp_path / "m.json")
+    assert nothing["dice"]["before"] == nothing["dice"]["after"] == pytest.approx(ours["dice"]["before"])
+
+
+def test_evaluate_measures_landmarks(vrnet, files, tmp_path):
+    """The true motion takes landmarks to their targets; no motion leaves them as far as they were."""
+    true, x = Transform.load(files / "true.nii.gz"), np.argwhere(read_image(files / "fixed_labels.nii.gz").array == 2)
+    x = true.grid.points(x[::20].astype(float))
+    for name, values in (("fixed", x), ("moving", true.points(x))):
+        rows = [["name", "X", "Y"], *([f"p{i}", *row] for i, row in enumerate(-values))]
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    points = "--fixed-points", tmp_path / "fixed.csv", "--moving-points", tmp_path / "moving.csv", "--space", "RAS"
+    status, out, err = vrnet("evaluate", files / "true.nii.gz", *pair, *points, "--out", tmp_path / "m.json")
+    assert status == 0, err
+    error = read_json(tmp_path / "m.json")["target_registration_error_mm"]
+    assert_allclose(error["before"], np.linalg.norm(true.points(x) - x, axis=1).mean(), rtol=1e-5)
+    assert error["after"] < 1e-3 < 1 < error["before"]
+    assert "Target registration error" in out
+
+
+def test_identity_changes_nothing_on_any_grids(vrnet, files, tmp_path):
+    """Moving on a coarser, shifted grid: before and after are measured alike."""
+    moving = read_image(files / "moving.nii.gz")
+    write_image(Image(moving.array[4:50:2, :40:2], Grid((23, 20), (8.0, 8.0), (-30.0, 25.0), moving.grid.direction)),
+                tmp_path / "other.nii.gz")  # fmt: skip
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "other.nii.gz"
+    status, out, _ = vrnet("evaluate", "identity", *pair, "--out", tmp_path / "m.json")
+    assert status == 0
+    alike = read_json(tmp_path / "m.json")["similarity"]
+    assert alike["mae_before"] == pytest.approx(alike["mae_after"], rel=1e-3)
+    assert alike["ncc_before"] == pytest.approx(alike["ncc_after"], abs=1e-3)
+    assert "covers" in out
+
+
+def test_evaluate_brings_a_transform_on_another_grid_to_fixed(vrnet, files, tmp_path):
+    """The true motion sampled more finely has the folding and the Dice that it has on its own grid."""
+    true = Transform.load(files / "true.nii.gz")
+    fine = Grid((127, 127), (2.0, 2.0), true.grid.origin, true.grid.direction)
+    true.on(fine).save(tmp_path / "fine.nii.gz")
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz", *labels
+    found = []
+    for name in (files / "true.nii.gz", tmp_path / "fine.nii.gz"):
+        assert vrnet("evaluate", name, *pair, "--out", tmp_path / "m.json")[0] == 0
+        found.append(read_json(tmp_path / "m.json"))
+    assert found[0]["dice"]["after"]["mean"] == pytest.approx(found[1]["dice"]["after"]["mean"], abs=0.02)
+    assert found[0]["jacobian_gradient"] == pytest.approx(found[1]["jacobian_gradient"], rel=0.2)
+
+
+def test_a_result_less_alike_and_labels_of_one_image_are_mentioned(vrnet, files, tmp_path):
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    back = Transform.load(files / "true.nii.gz")
+    Transform(-3 * back.displacement, back.grid).save(tmp_path / "wrong.nii.gz")
+    _, out, _ = vrnet("evaluate", tmp_path / "wrong.nii.gz", *pair, "--fixed-labels", files / "fixed_labels.nii.gz")
+    assert "less alike after than before" in out
+    assert "Labels of one image alone" in out
+
+
+def test_names_in_brackets_are_shown_as_they_are(vrnet, files, tmp_path):
+    folder = tmp_path / "d[/b]"
+    Transform.load(files / "true.nii.gz").save(folder / "t.nii.gz")
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    status, out, _ = vrnet("evaluate", folder / "t.nii.gz", *pair)
+    assert status == 0
+    assert "[/b]" in out
+
+
+def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
+    words = "--data", "acdc", "--root", data_root / "acdc", "--split", "val", "--out", tmp_path / "out"
+    status, out, err = vrnet("evaluate", "identity", *words)
+    assert status == 0, err
+    assert "identity on 10 subjects (acdc, val)" in out
+    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json"}
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ((), "give --fixed and --moving, or --data"),
+        (("--data", "acdc"), "give --out"),
+        (("--data", "acdc", "--out", "out"), "name it with --root"),
+        (("--data", "acdc", "--fixed", "a.nii"), "cannot be evaluated at once"),
+        (("--data", "pairs.csv", "--out", "out"), "give --data manifest --root pairs.csv"),
+        (("--data", "runs", "--out", "out"), "name the folder with --root runs, and what it holds with --data, one of"),
+        (("--data", "phantom", "--out", "out", "--weights", "runs"), "runs is a folder: if it is that of a run, give"),
+    ],
+)
+def test_evaluate_says_what_it_misses(vrnet, words, answer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    status, _, err = vrnet("evaluate", *words)
+    assert status == 2
+    assert answer in err
+
+
+def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
+    words = "--data", "acdc", "--root", acdc, "--out", tmp_path / "out"
+    status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path))
+    assert status == 0, err
+    assert "C-L2-2x1-w2 on 1 subjects (acdc, test)" in out
+    assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
+
+
+def test_a_model_that_moves_nothing_is_measured_as_no_registration(vrnet, acdc, tmp_path):
+    """An untrained residual network, its data steps held back by a large θ."""
+    model = learned("R-L2-1x1-zeros-w2").build(2)
+    for name, parameter in model.named_parameters():
+        if "log_theta" in name:
+            parameter.data.fill_(20.0)
+    save_weights(model, card("R-L2-1x1-zeros-w2"), tmp_path / "near.safetensors")
+    found = []
+    for words in (("default", "--weights", tmp_path / "near.safetensors"), ("identity",)):
+        assert vrnet("evaluate", *words, "--data", "acdc", "--root", acdc, "--out", tmp_path / "out")[0] == 0
+        found.append(read_json(tmp_path / "out" / "summary.json"))
+    near, nothing = found
+    assert (near["method"], near["weights"]) == ("R-L2-1x1-zeros-w2", "near.safetensors")
+    assert nothing["weights"] is None
+    for column in ("dice_mean", "hd_mean"):
+        assert near["metrics"][column]["mean"] == pytest.approx(nothing["metrics"][column]["mean"], rel=1e-2)
+
+
+def test_a_model_for_volumes_is_not_measured_on_slices(vrnet, acdc, tmp_path):
+    words = "--weights", saved(tmp_path, d=3), "--data", "acdc", "--root", acdc, "--out", tmp_path / "out"
+    status, _, err = vrnet("evaluate", *words)
+    assert (status, "3D model" in err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_starts_from_noise_is_not_recorded_on_a_gpu(monkeypatch):
+    """The CPU draws the noise, and what it does is no part of a recording."""
+    method = trained("R-L1-1x1-noise-w2")
+    model = method.build(2)
+    monkeypatch.setattr(type(method), "build", lambda self, d, device: model)
+    assert build_for_shape(method, random_sample("a", 0), torch.device("cuda")) is model
+
+
+def test_parameters_can_be_set_on_a_pair_and_on_a_data_set(vrnet, files, acdc, tmp_path):
+    words = "TV-L1", "--set", "warps=1", "--set", "levels=1"
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    assert vrnet("evaluate", *words, *pair, "--out", tmp_path / "m.json")[0] == 0
+    assert vrnet("evaluate", *words, "--data", "acdc", "--root", acdc, "--out", tmp_path / "out")[0] == 0
+    for path in (tmp_path / "m.json", tmp_path / "out" / "summary.json"):
+        assert read_json(path)["method"] == "TV-L1(warps=1,levels=1)"
+
+
+def test_a_name_with_parameters_is_no_transform_and_a_transform_has_none(vrnet, files):
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    status, out, err = vrnet("evaluate", "TV-L1(lam=0.15,warps=1)", *pair)
+    assert (status, "TV-L1(lam=0.15,warps=1)" in out) == (0, True), err
+    status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--set", "lam=0.15")
+    assert (status, "is a transform: leave out --weights and --set" in err) == (2, True)

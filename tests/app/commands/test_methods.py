@@ -1,0 +1,39 @@
+import pytest
+
+from vrnet import names, parse
+from vrnet.methods.learned import FAMILIES
+from vrnet.methods.names import parameters
+
+
+def test_methods_lists_every_name_with_what_it_is(vrnet):
+    status, out, err = vrnet("methods")
+    assert (status, err) == (0, "")
+    listed = {line.split()[0]: line for line in out.splitlines()[1:] if line.strip()}
+    assert {*names(), *FAMILIES} <= set(listed)
+    assert listed["TV-L1"].rstrip().endswith("yes")
+    assert all(listed[family].rstrip().endswith("with --weights FILE") for family in FAMILIES)
+    assert "vrnet train" in out
+
+
+@pytest.mark.parametrize("name", ["TV-L1", "Demons", "SyN", "R-L1-3x2", "identity", "default", "short-axis"])
+def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch, name):
+    monkeypatch.setattr("vrnet.app.console.screen.width", 200)
+    status, out, err = vrnet("methods", name)
+    assert (status, err) == (0, "")
+    rows = {line.split()[0]: " ".join(line.split()) for line in out.splitlines()[1:] if line.strip()}
+    for parameter in parameters(parse(name)):
+        assert f"{parameter.name} {parameter.value} {parameter.meaning}"[:100] in rows[parameter.name]
+    assert parse(name).summary in out
+    assert {"images", "intensities", "devices", "package", "ready"} <= set(rows)
+    assert ("--set" in out) == bool(parameters(parse(name)))
+
+
+def test_the_values_are_those_that_the_name_gives(vrnet):
+    _, out, _ = vrnet("methods", "TV-L1(lam=0.15)")
+    assert "lam 0.15 " in " ".join(out.split())
+
+
+def test_a_method_that_is_none_is_refused(vrnet):
+    status, out, err = vrnet("methods", "TVL1")
+    assert (status, out) == (2, "")
+    assert 'did you mean "TV-L1"?' in err

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+
+from tests.app.outputs import METRICS, OVERLAPS, PAGES, RESULTS, file_names, read_json
+from tests.models import saved
+from vrnet import Grid, Image, __version__, read_image, write_image
+from vrnet.provenance import commit, versions
+
+
+def test_register_writes_the_documented_files_and_no_other(register):
+    folder, out = register()
+    assert file_names(folder) == RESULTS
+    assert set(read_json(folder / "metrics.json")) == METRICS
+    assert all(name in out for name in RESULTS)
+
+
+def test_register_with_labels_and_a_report_writes_those_too(register, files):
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    folder, out = register(*labels, "--report")
+    assert file_names(folder) == RESULTS | PAGES | {"warped_labels.nii.gz"}
+    metrics = read_json(folder / "metrics.json")
+    assert set(metrics) == METRICS | OVERLAPS
+    assert set(metrics["similarity"]) == {"mae_before", "mae_after", "ncc_before", "ncc_after"}
+    for measure in OVERLAPS:
+        assert set(metrics[measure]) == {"before", "after"}
+        assert set(metrics[measure]["before"]) == set(metrics[measure]["after"]) == {"1", "2", "3", "mean"}
+    assert metrics["dice"]["after"]["mean"] > metrics["dice"]["before"]["mean"] + 0.1
+    assert f"{metrics['dice']['after']['mean']:.3f}" in out
+    assert (metrics["shape"], metrics["spacing_mm"]) == ([64, 64], pytest.approx([4, 4]))
+    assert read_image(folder / "warped_labels.nii.gz").array.dtype == read_image(labels[3]).array.dtype
+
+
+def test_what_an_earlier_run_left_is_gone(register, files):
+    folder, _ = register("--moving-labels", files / "moving_labels.nii.gz", "--report")
+    (folder / "mine.txt").write_text("kept")
+    register()
+    assert file_names(folder) == RESULTS | {"mine.txt"}
+
+
+def test_a_label_that_cannot_be_measured_is_null(register, files, tmp_path):
+    labels = read_image(files / "fixed_labels.nii.gz")
+    write_image(labels.with_array(np.where(labels.array == 1, 9, labels.array)), tmp_path / "other.nii.gz")
+    folder, _ = register("--fixed-labels", tmp_path / "other.nii.gz", "--moving-labels", files / "moving_labels.nii.gz")
+    distances = read_json(folder / "metrics.json")["hausdorff_mm"]["after"]
+    assert distances["1"] is None
+    assert distances["9"] is None
+    assert distances["mean"] > 0
+
+
+def test_slices_can_be_told_to_go_together(vrnet, tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        image = Image(rng.random((24, 20, 5)).astype(np.float32), Grid.plain((24, 20, 5), (1.0, 1.0, 9.0)), name)
+        write_image(image, tmp_path / f"{name}.nii.gz")
+    for slices, expected in (("auto", True), ("together", False), ("each", True)):
+        pair = tmp_path / "a.nii.gz", tmp_path / "b.nii.gz"
+        assert vrnet("register", *pair, "--out", tmp_path / "out", "--slices", slices)[0] == 0
+        assert read_json(tmp_path / "out" / "metrics.json")["slice_by_slice"] == expected
+
+
+def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
+    """By register, with and without the name, and by evaluate, under the name or as the default."""
+    weights = "--weights", saved(tmp_path, "VoxelMorph-w2")
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    found = []
+    for words in ((), ("--method", "voxelmorph-w2")):
+        folder, _ = register(*weights, *words)
+        found.append(read_json(folder / "metrics.json"))
+    for name in ("default", "VoxelMorph-w2"):
+        status, out, err = vrnet("evaluate", name, *pair, *weights, "--out", tmp_path / "m.json")
+        assert status == 0, err
+        assert "VoxelMorph-w2" in out
+        found.append(read_json(tmp_path / "m.json"))
+    for metrics in found:
+        assert (metrics["method"], metrics["weights"]) == ("VoxelMorph-w2", "m.safetensors")
+        assert metrics["similarity"] == pytest.approx(found[0]["similarity"], rel=1e-5)
+    assert found[0]["similarity"]["mae_after"] != found[0]["similarity"]["mae_before"]
+
+
+def test_parameters_can_be_set_and_are_in_the_name_that_results_carry(register):
+    folder, out = register("--method", "TV-L1", "--set", "lam=0.15", "--set", "warps=2", "--report")
+    name = "TV-L1(lam=0.15,warps=2)"
+    assert read_json(folder / "metrics.json")["method"] == name
+    assert name in out
+    assert name in (folder / "report.html").read_text(encoding="utf-8")
+    weaker, _ = register("--method", name)
+    assert read_json(weaker / "metrics.json")["method"] == name
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("TV-L1", "--set", "lambda=0.15"), "lambda"),
+        (("TV-L1", "--set", "weight=0.15"), 'TV-L1 has no parameter "weight": it has iterations, lam,'),
+        (("TV-L1", "--set", "lam=much"), "lam of TV-L1 cannot be much: give a number"),
+        (("TV-L1", "--set", "lam"), '"lam" sets no parameter: write NAME=VALUE'),
+        (("identity", "--set", "lam=0.15"), 'identity has no parameter "lam": it has none'),
+    ],
+)
+def test_what_cannot_be_set_is_refused_before_anything_is_read(vrnet, tmp_path, words, answer):
+    status, _, err = vrnet("register", "a.nii", "b.nii", "--out", tmp_path / "out", "--method", *words)
+    assert (status, answer in err) == (2, True), err
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_say_which_code_made_them(register):
+    folder, _ = register("--report")
+    provenance = read_json(folder / "metrics.json")["provenance"]
+    assert provenance | versions() == provenance
+    assert f"vrnet {__version__}" in (folder / "report.html").read_text(encoding="utf-8")
+    assert (commit() or "") in (folder / "report.html").read_text(encoding="utf-8")

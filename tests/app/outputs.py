@@ -1,0 +1,29 @@
+"""What the commands write: names of files, and keys of metrics.json."""
+
+import json
+
+RESULTS = {"warped.nii.gz", "transform.nii.gz", "metrics.json"}
+PAGES = {"report.html", "overview.png"}
+METRICS = {
+    "method",
+    "weights",
+    "device",
+    "seconds",
+    "slice_by_slice",
+    "provenance",
+    "shape",
+    "spacing_mm",
+    "similarity",
+    "folding_percent",
+    "folding_strict_percent",
+    "jacobian_gradient",
+}
+OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
+
+
+def file_names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def read_json(path):
+    return json.loads(path.read_text())

@@ -1,0 +1,51 @@
+"""A reader of the documents: the files that the pages speak of, and training cut to what shows that it works."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+from tests.data.conftest import heart, write_acdc, write_splits
+from vrnet import Grid, Image, write_image
+from vrnet.phantom import phantom
+from vrnet.training.fit import fit
+
+SHAPE, SPACING = (32, 32), 8.0
+"""Of the images in the reader's own data sets; mm."""
+NAMES = {"ed": "fixed", "es": "moving", "ed_gt": "fixed_labels", "es_gt": "moving_labels"}
+OBLIQUE = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
+
+
+def write_files(folder):
+    """ed and es, their segmentations, points, and ACDC."""
+    patient = phantom(7, (48, 48, 6), 4.0)
+    grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), OBLIQUE)
+    for name, part in NAMES.items():
+        write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), folder / f"{name}.nii.gz")
+    (folder / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
+    (folder / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
+    write_patients(folder / "ACDC")
+
+
+def write_patients(folder):
+    """ACDC, with one patient in each split."""
+    names = ["patient001", "patient002", "patient003"]
+    for seed, name in enumerate(names):
+        write_acdc(folder, name, *heart(seed, slices=3, shown=range(3), size=(64, 64), spacing=3.0))
+    write_splits(folder, train=names[:1], val=names[1:2], test=names[2:])
+
+
+def write_pairs(table):
+    """pairs.csv, and small images under the names in it."""
+    Path("pairs.csv").write_text(table)
+    for seed, row in enumerate(csv.DictReader(table.splitlines())):
+        patient = phantom(seed, SHAPE, SPACING)
+        for part in ("fixed", "moving", "fixed_labels", "moving_labels"):
+            if row[part]:
+                image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain(SHAPE, (SPACING, SPACING)))
+                write_image(image, Path(row[part]))
+
+
+def fit_briefly(method, train, val, settings, folder, **options):
+    """Training, two steps of it, with four channels instead of many."""
+    brief = replace(settings, steps=2, batch=1, validate_every=2)
+    return fit(replace(method, width=4), train, val, brief, folder, **options)

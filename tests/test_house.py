@@ -1,0 +1,38 @@
+"""The rules of the house: small files, small functions, and methods that are asked, not told apart by their types."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "vrnet"
+FILES = sorted(SOURCE.rglob("*.py"))
+MAX_LINES_OF_FILE = 300
+MAX_LINES_OF_FUNCTION = 40
+FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+
+
+def test_no_file_is_longer_than_one_can_read():
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES_OF_FILE} == {}
+
+
+def test_no_function_is_longer_than_one_can_read():
+    """From the line of its `def` to its last, docstring included; decorators do not count."""
+    too_long = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno + 1 > MAX_LINES_OF_FUNCTION:
+                too_long[f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"] = node.end_lineno - node.lineno + 1
+    assert too_long == {}
+
+
+@pytest.mark.parametrize(("word", "room"), [("method", "methods"), ("dataset", "data")])
+def test_nobody_outside_its_room_asks_for_a_type(word, room):
+    asking = []
+    for path in FILES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        asked = [line.strip() for line in lines if re.search(rf"isinstance.*{word}", line, flags=re.IGNORECASE)]
+        asking += [f"{path.relative_to(SOURCE)}: {line}" for line in asked if path.relative_to(SOURCE).parts[0] != room]
+    assert asking == []
