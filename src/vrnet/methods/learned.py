@@ -270,11 +270,3 @@ def parse_learned(name: str) -> Learned | None:
     base, given = split_name(name)
     found = next((method for family in FAMILIES.values() if (method := family.parse(base))), None)
     return found and with_parameters(found, given, found.fixed_parameters)
-
-
-def learned(name: str) -> Learned:
-    """The learned method of that name."""
-    found = parse_learned(name)
-    if found is None:
-        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
-    return found
