@@ -14,13 +14,13 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, exists
-from vrnet.images.checks import Voxels, check_grid, check_regular, reason_of, unreadable
+from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.metaimage import is_metaimage, read_metaimage
-from vrnet.images.nifti import NOT_FINITE, checked_nifti
-from vrnet.images.nrrd import is_nrrd, read_nrrd
+from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
+from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti
+from vrnet.images.nrrd import is_nrrd, nrrd_place, read_nrrd
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -33,7 +33,6 @@ PICTURE_READERS = {
     b"II*\0": "TIFFImageIO", b"MM\0*": "TIFFImageIO", b"II+\0": "TIFFImageIO", b"MM\0+": "TIFFImageIO",
 }  # fmt: skip
 """The first bytes of a picture, and ITK's reader for it."""
-SNIFFED_BYTES = 4096
 ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
 """What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
 
@@ -61,11 +60,17 @@ def read_image(path: str | Path) -> Image:
 def read_sitk(path: Path) -> "sitk.Image":
     """The image in a file or in a folder of DICOM, as SimpleITK has it; or BadInput."""
     check_name(path)
+    with refuse_itk_errors(path), keep_locale(), silence_warnings():
+        image = as_sitk(read_series(path)) if path.is_dir() else read_file(path)
+        check_grid(grid_of(image), path)
+        return image
+
+
+@contextmanager
+def refuse_itk_errors(path: Path) -> Iterator[None]:
+    """What ITK and the system raise while a file is read, as BadInput."""
     try:
-        with keep_locale(), silence_warnings():
-            image = as_sitk(read_series(path)) if path.is_dir() else read_file(path)
-            check_grid(grid_of(image), path)
-            return image
+        yield
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a smaller image, or more memory") from error
     except (RuntimeError, OSError) as error:
@@ -82,15 +87,13 @@ def check_name(path: Path) -> None:
 
 def read_file(path: Path) -> "sitk.Image":
     """An image file of any format: its first bytes say which, not its ending."""
-    check_regular(path)
-    with path.open("rb") as file:
-        head = file.read(SNIFFED_BYTES)
+    head = first_bytes(path)
     if is_nrrd(head):
         return as_sitk(read_nrrd(path))
     if is_metaimage(head):
         return as_sitk(read_metaimage(path))
-    for first_bytes, reader in PICTURE_READERS.items():
-        if head.startswith(first_bytes):
+    for magic, reader in PICTURE_READERS.items():
+        if head.startswith(magic):
             return with_unit_spacing(as_sitk(read_isolated(path, [path], reader)))
     if is_dicom(head):
         return as_sitk(read_isolated(path, [path], DICOM_READER))
@@ -103,6 +106,30 @@ def read_nifti(path: Path) -> "sitk.Image":
 
     with checked_nifti(path) as name:
         return sitk.ReadImage(str(name), imageIO="NiftiImageIO")
+
+
+def read_grid(path: Path) -> Grid:
+    """Where the voxels of an image are; their values are not read where the format allows."""
+    import SimpleITK as sitk
+
+    check_name(path)
+    if path.is_dir():
+        return read_image(path).grid
+    head = first_bytes(path)
+    if is_nrrd(head):
+        grid = nrrd_place(path)
+    elif is_metaimage(head):
+        grid = metaimage_place(path)
+    elif is_nifti(head):
+        reader = sitk.ImageFileReader()
+        with checked_nifti(path, with_voxels=False) as name, refuse_itk_errors(path), silence_warnings():
+            reader.SetFileName(str(name))
+            reader.ReadImageInformation()
+        grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
+        check_grid(grid, path)
+    else:
+        return read_image(path).grid
+    return grid if len(grid.shape) in (2, 3) else read_image(path).grid
 
 
 def as_sitk(voxels: Voxels) -> "sitk.Image":

@@ -27,10 +27,9 @@ TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"MNI Transform 
 MATLAB_NUMBERS = {0: "<f8", 10: "<f4", 1000: ">f8", 1010: ">f4"}
 NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
 NUMBER_COUNTS = {
-    "Euler2DTransform": (3, 2), "Rigid2DTransform": (3, 2), "Similarity2DTransform": (4, 2),
-    "Euler3DTransform": (6, 3), "VersorTransform": (3, 3), "VersorRigid3DTransform": (6, 3),
-    "QuaternionRigidTransform": (7, 3), "Similarity3DTransform": (7, 3), "ScaleVersor3DTransform": (9, 3),
-    "ScaleSkewVersor3DTransform": (15, 3), "ComposeScaleSkewVersor3DTransform": (12, 3),
+    "Euler2DTransform": (3, 2), "Similarity2DTransform": (4, 2), "Euler3DTransform": (6, 3),
+    "VersorTransform": (3, 3), "VersorRigid3DTransform": (6, 3), "Similarity3DTransform": (7, 3),
+    "ScaleVersor3DTransform": (9, 3), "ScaleSkewVersor3DTransform": (15, 3),
 }  # fmt: skip
 """How many parameters, and fixed ones, a transform has whose name says its dimension."""
 AFFINE = "AffineTransform", "MatrixOffsetTransformBase"
@@ -80,7 +79,7 @@ def read_itk(path: Path) -> "sitk.Transform":
             return assemble([build(part, path) for part in parts])
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
-    except (RuntimeError, ValueError, struct.error) as error:
+    except (RuntimeError, ValueError, KeyError, TypeError, struct.error) as error:
         raise error if isinstance(error, BadInput) else unreadable(path, NOT_A_TRANSFORM) from error
 
 
@@ -130,7 +129,8 @@ def parse_matlab(data: bytes, path: Path) -> list[Part]:
     """The transforms of a Matlab file: the parameters of each, under its name, and then the fixed ones."""
     columns, place = [], 0
     while place < len(data) and len(columns) <= 2 * MAX_PARTS:
-        form = next(f for c, f in MATLAB_NUMBERS.items() if data[place : place + 4] == struct.pack(f[0] + "i", c))
+        forms = (f for c, f in MATLAB_NUMBERS.items() if data[place : place + 4] == struct.pack(f[0] + "i", c))
+        form = next(forms, "<f8")
         rows, count, is_complex, length = struct.unpack_from(form[0] + "4i", data, place + 4)
         start, width = place + 20 + length, int(form[2])
         if count != 1 or is_complex or rows < 0 or not 1 <= length < 80 or start + rows * width > len(data):

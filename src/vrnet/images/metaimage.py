@@ -42,6 +42,12 @@ def read_metaimage(path: Path) -> Voxels:
         return read_voxels(data, path, grid, dtype, channels, is_compressed)
 
 
+def metaimage_place(path: Path) -> Grid:
+    """Where the voxels of a MetaImage are, which are not read; or BadInput."""
+    with path.open("rb") as file:
+        return metaimage_grid(read_fields(file, path), path)
+
+
 def read_fields(file: BinaryIO, path: Path) -> dict[str, str]:
     """The fields of a header; the file is left at the byte after it."""
     fields: dict[str, str] = {}
@@ -85,8 +91,8 @@ def number_type(fields: dict[str, str], path: Path) -> "np.dtype[Any]":
     code = NUMBER_TYPES.get(fields.get("ElementType", ""))
     if code is None or fields.get("BinaryData", "True") not in YES:
         raise unreadable(path, "its voxels are stored in a way that is not known; save it again as binary numbers")
-    slope, offset = (fields.get(f"ElementToIntensityFunction{part}") for part in ("Slope", "Offset"))
-    if float(slope or 1) != 1 or float(offset or 0) != 0:
+    scaling = {part: fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")}
+    if scaling["Slope"] not in ("", "1") or scaling["Offset"] not in ("", "0"):
         raise unreadable(path, "its values are to be scaled, which readers do differently; save the scaled values")
     is_big = (first_of(fields, "BinaryDataByteOrderMSB", "ElementByteOrderMSB") or "False") in YES
     return np.dtype(code).newbyteorder(">" if is_big else "<")

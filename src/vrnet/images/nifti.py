@@ -46,8 +46,9 @@ def is_nifti(head: bytes) -> bool:
     return head[:4] in [struct.pack(order + "i", size) for order in "<>" for size in (HEADER_1, HEADER_2)]
 
 
-def first_bytes(path: Path, count: int = HEADER_2) -> bytes:
-    """The first bytes of a file, inflated if they are in gzip's form."""
+def first_bytes(path: Path, count: int = 4096) -> bytes:
+    """The first bytes of an ordinary file, inflated if they are in gzip's form; or BadInput."""
+    check_regular(path)
     with path.open("rb") as file:
         head = file.read(count)
         if not head.startswith(GZIP_MAGIC):
@@ -59,7 +60,7 @@ def first_bytes(path: Path, count: int = HEADER_2) -> bytes:
 def header_of_pair(path: Path) -> Path | None:
     """The .hdr file of an .img file; None if there is none."""
     bare = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    if bare.suffix.lower() != ".img":
+    if bare.suffix.lower() != ".img" or is_nifti(first_bytes(path)):
         return None
     return partner(path) if is_nifti(first_bytes(partner(path))) else None
 
@@ -77,7 +78,7 @@ def partner(path: Path) -> Path:
 
 
 @contextmanager
-def checked_nifti(path: Path) -> Iterator[Path]:
+def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[Path]:
     """A name under which ITK can read a NIfTI file, whatever its ending, that has passed every check here; or BadInput.
 
     The name is in a folder of its own: where x.nii lies beside x.nii.gz, ITK would read the voxels of the former."""
@@ -85,7 +86,8 @@ def checked_nifti(path: Path) -> Iterator[Path]:
     header = parse_header(first_bytes(header_file), path)
     check_header(header, path)
     voxel_file = partner(header_file) if header.is_pair else path
-    check_voxels(voxel_file, header, path)
+    if with_voxels:
+        check_voxels(voxel_file, header, path)
     with TemporaryDirectory() as folder:
         names = {header_file: ".hdr", voxel_file: ".img"} if header.is_pair else {path: ".nii"}
         for file, ending in names.items():

@@ -65,6 +65,12 @@ def read_nrrd(path: Path) -> Voxels:
         return read_voxels(data, path, grid, dtype, channels, is_compressed)
 
 
+def nrrd_place(path: Path) -> Grid:
+    """Where the voxels of an NRRD file are, which are not read; or BadInput."""
+    with path.open("rb") as file:
+        return nrrd_grid(read_fields(file, path), path)[1]
+
+
 def read_fields(file: BinaryIO, path: Path) -> dict[str, str]:
     """The fields of a header, up to an empty line (or, where the voxels are in another file, to the end)."""
     fields: dict[str, str] = {}
@@ -118,7 +124,7 @@ def has_vectors(fields: dict[str, str], dimension: int, path: Path) -> bool:
     is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
     if directions:
         is_space = [direction != "none" for direction in directions]
-    if len(is_space) != dimension or not all(is_space[1:]):
+    if {len(is_space), len(kinds) or dimension} != {dimension} or not all(is_space[1:]):
         raise unreadable(path, "the values of a voxel should be its first axis, and the others axes of space")
     return not is_space[0]
 
