@@ -7,7 +7,7 @@ import re
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -127,7 +127,8 @@ def parse_text(data: bytes, path: Path) -> list[Part]:
 
 def parse_matlab(data: bytes, path: Path) -> list[Part]:
     """The transforms of a Matlab file: the parameters of each, under its name, and then the fixed ones."""
-    columns, place = [], 0
+    columns: list[tuple[str, Any]] = []
+    place = 0
     while place < len(data) and len(columns) <= 2 * MAX_PARTS:
         forms = (f for c, f in MATLAB_NUMBERS.items() if data[place : place + 4] == struct.pack(f[0] + "i", c))
         form = next(forms, "<f8")

@@ -1,4 +1,4 @@
-"""NIfTI: a header of 348 bytes (NIfTI-2: 540), checked here before ITK reads the file.
+"""NIfTI-1: a header of 348 bytes, checked here before ITK reads the file.
 
 ITK says nothing where voxels are missing, takes NaN for 0, and mends or flips odd spacings."""
 
@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.images.checks import BAD_SPACING, DAMAGED, MAX_ORIGIN_MM, SHEARED, check_memory, check_regular, unreadable
+from vrnet.images.checks import (
+    BAD_SPACING,
+    DAMAGED,
+    MAX_ORIGIN_MM,
+    SHEARED,
+    UNKNOWN_KIND,
+    check_memory,
+    check_regular,
+    unreadable,
+)
 from vrnet.images.compressed import GZIP_MAGIC, MAX_DEFLATE_RATIO, inflated_parts
 
 NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
@@ -21,8 +30,8 @@ NUMBER_TYPES = {
     2: "u1", 4: "i2", 8: "i4", 16: "f4", 32: "c8", 64: "f8", 128: "u1,u1,u1", 256: "i1", 512: "u2", 768: "u4",
     1024: "i8", 1280: "u8", 1792: "c16", 2304: "u1,u1,u1,u1",
 }  # fmt: skip
-HEADER_1, HEADER_2 = 348, 540
-FIRST_VOXEL_AT = {HEADER_1: 352, HEADER_2: 544}
+HEADER_BYTES, NIFTI_2_BYTES = 348, 540
+FIRST_VOXEL_AT = 352
 PARTNERS = {".hdr": ".img", ".img": ".hdr"}
 
 
@@ -30,7 +39,7 @@ class Header(NamedTuple):
     """The fields of a NIfTI header on which reading depends."""
 
     is_pair: bool
-    order: str
+    order: Literal["<", ">"]
     shape: tuple[int, ...]
     spacing: tuple[float, ...]
     number_type: str
@@ -43,7 +52,7 @@ class Header(NamedTuple):
 
 def is_nifti(head: bytes) -> bool:
     """Whether the first bytes of a file, inflated, are those of a NIfTI header."""
-    return head[:4] in [struct.pack(order + "i", size) for order in "<>" for size in (HEADER_1, HEADER_2)]
+    return head[:4] in [struct.pack(order + "i", size) for order in "<>" for size in (HEADER_BYTES, NIFTI_2_BYTES)]
 
 
 def first_bytes(path: Path, count: int = 4096) -> bytes:
@@ -103,45 +112,42 @@ def is_zipped(path: Path) -> bool:
 
 def parse_header(head: bytes, path: Path) -> Header:
     """The header in the first bytes of a file; BadInput if they are none."""
-    order = "<" if head[:1] in (b"\x5c", b"\x1c") else ">"
-    is_first = head[:4] == struct.pack(order + "i", HEADER_1)
-    if len(head) < (HEADER_1 if is_first else HEADER_2) or not is_nifti(head):
-        raise unreadable(path, NOT_NIFTI)
-    magic = head[344:348] if is_first else head[4:8]
-    if magic[:3] not in (b"n+1", b"ni1") if is_first else magic[:3] not in (b"n+2", b"ni2"):
-        raise unreadable(path, NOT_NIFTI)
+    if not is_nifti(head):
+        raise unreadable(path, UNKNOWN_KIND)
+    if NIFTI_2_BYTES.to_bytes(4, "little") in (head[:4], head[3::-1]):
+        raise unreadable(path, "it is NIfTI-2, which is not supported; save it as NIfTI-1")
+    order: Literal["<", ">"] = "<" if head[:4] == struct.pack("<i", HEADER_BYTES) else ">"
 
-    def field(form: str, first: int, second: int) -> tuple[Any, ...]:
-        real = form if is_first else form.replace("f", "d").replace("h", "q")
-        return struct.unpack_from(order + real, head, first if is_first else second)
+    def field(form: str, place: int) -> tuple[Any, ...]:
+        return struct.unpack_from(order + form, head, place)
 
-    dim, pixdim = field("8h", 40, 16), field("8f", 76, 104)
-    if not 1 <= dim[0] <= 7:
+    if len(head) < HEADER_BYTES or head[344:347] not in (b"n+1", b"ni1") or not 1 <= field("h", 40)[0] <= 7:
         raise unreadable(path, NOT_NIFTI)
-    d, (qform, sform) = int(dim[0]), (struct.unpack_from(order + "2h", head, 252) if is_first else
-                                      struct.unpack_from(order + "2i", head, 344))  # fmt: skip
-    (code,) = struct.unpack_from(order + "h", head, 70 if is_first else 12)
-    (offset,) = struct.unpack_from(order + ("f" if is_first else "q"), head, 108 if is_first else 168)
+    (d, *shape), (qform, sform) = field("8h", 40), field("2h", 252)
     return Header(
-        magic.startswith(b"ni"), order, tuple(map(int, dim[1 : d + 1])), pixdim[1 : d + 1],
-        NUMBER_TYPES.get(code, ""), offset, field("6f", 256, 352), field("12f", 280, 400), qform > 0, sform > 0,
-    )  # fmt: skip
+        is_pair=head[344:347] == b"ni1",
+        order=order,
+        shape=tuple(shape[:d]),
+        spacing=field("8f", 76)[1 : d + 1],
+        number_type=NUMBER_TYPES.get(field("h", 70)[0], ""),
+        first_voxel=field("f", 108)[0],
+        rotation=field("6f", 256),
+        rows=field("12f", 280),
+        has_rotation=qform > 0,
+        has_rows=sform > 0,
+    )
 
 
 def check_header(header: Header, path: Path) -> None:
     """BadInput unless sizes, spacings and poses are those of an image."""
     if min(header.shape) < 1 or not header.number_type:
         raise unreadable(path, NOT_NIFTI)
-    if not (np.array(header.spacing[:3]) > 0).all():
+    if not (np.array(header.spacing[:3]) > 0).all() or not np.isfinite(header.spacing).all():
         raise unreadable(path, BAD_SPACING)
-    if not np.isfinite(header.spacing).all():
-        raise unreadable(path, BAD_SPACING)
-    rows = np.reshape(header.rows, (3, 4)).astype(float)
-    if header.has_rows and not (np.abs(rows) <= MAX_ORIGIN_MM).all():
+    pose = header.rows * header.has_rows + header.rotation * header.has_rotation
+    if not (np.abs(pose) <= MAX_ORIGIN_MM).all():
         raise unreadable(path, SHEARED)
-    if header.has_rotation and not (np.abs(header.rotation) <= MAX_ORIGIN_MM).all():
-        raise unreadable(path, SHEARED)
-    first = 0 if header.is_pair else FIRST_VOXEL_AT[HEADER_1]
+    first = 0 if header.is_pair else FIRST_VOXEL_AT
     if not first <= header.first_voxel <= MAX_ORIGIN_MM:
         raise unreadable(path, NOT_NIFTI)
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from vrnet.images.checks import SHEARED, Voxels, beside, check_grid, unreadable
+from vrnet.images.checks import MAX_SPACING_MM, SHEARED, Voxels, beside, check_grid, unreadable
 from vrnet.images.grid import Grid
 from vrnet.images.voxel_bytes import MAX_HEADER_BYTES, MAX_LINE_BYTES, numbers, read_voxels, whole_numbers
 
@@ -108,8 +108,10 @@ def nrrd_grid(fields: dict[str, str], path: Path) -> tuple[int, Grid]:
     signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * len(shape)))
     if signs.shape != (len(shape),):
         raise unreadable(path, f"it has {len(shape)} axes in a space of 3; give an image of 2 or 3 dimensions")
+    if not (np.abs(directions) <= MAX_SPACING_MM).all() or not directions.any(1).all():
+        raise unreadable(path, SHEARED)
     spacing = np.sqrt((directions * directions).sum(1))
-    if not (np.isfinite(spacing) & (spacing > 0)).all():
+    if not (spacing > 0).all():  # numbers so small that their squares are 0
         raise unreadable(path, SHEARED)
     axes = directions * (1 / spacing)[:, None] * signs
     grid = Grid(shape, tuple(spacing.tolist()), tuple((origin * signs).tolist()), tuple(axes.T.ravel().tolist()))
@@ -147,7 +149,7 @@ def number_type(fields: dict[str, str], path: Path) -> "np.dtype[Any]":
     code = next((code for code, names in NUMBER_TYPES.items() if fields.get("type", "").lower() in names), None)
     if code is None:
         raise unreadable(path, "its voxels are of a number type that is not known; save it as integers or floats")
-    order = {"little": "<", "big": ">"}.get(fields.get("endian", "").lower())
-    if order is None and code not in ("i1", "u1"):
+    order = fields.get("endian", "").lower()
+    if order not in ("little", "big") and code not in ("i1", "u1"):
         raise unreadable(path, "its header does not say the order of bytes (`endian: little` or `endian: big`)")
-    return np.dtype(code).newbyteorder(order or "<")
+    return np.dtype(code).newbyteorder(">" if order == "big" else "<")

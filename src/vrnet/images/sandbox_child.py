@@ -10,9 +10,11 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
-EXIT_AFTER_MEMORY_ERROR = "memory"
+Found = tuple[dict[str, Any], list[Any]]
+"""The line of an answer, and the bytes after it."""
 
 
 def main() -> None:
@@ -22,7 +24,7 @@ def main() -> None:
 
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
     sitk.ProcessObject.SetGlobalWarningDisplay(False)
-    sitk.GetArrayFromImage(sitk.Image(2, 2, sitk.sitkUInt8)), np.zeros(1).tolist()  # what is imported on first use
+    sitk.GetArrayFromImage(sitk.Image(2, 2, sitk.sitkUInt8)).astype(np.float64)  # imports what it needs, once
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(fileno=int(sys.argv[1]))
     while True:
@@ -43,8 +45,7 @@ def answer(request_pipe: int, answer_pipe: int) -> None:
         request = json.load(source)
     take_limits(**request.pop("limits"))
     try:
-        action = {"image": read_image, "series": list_series, "transform": read_transform}[request.pop("action")]
-        header, parts = action(**request)
+        header, parts = ACTIONS[request.pop("action")](**request)
     except MemoryError:
         header, parts = {"error": "Failed to allocate memory"}, []
     except Exception as error:
@@ -78,7 +79,7 @@ def next_descriptor() -> int:
     return descriptor
 
 
-def read_image(names: list[str], reader: str) -> tuple[dict[str, Any], list[Any]]:
+def read_image(names: list[str], reader: str) -> Found:
     """One image, of one file or of the slices of a DICOM series."""
     import SimpleITK as sitk
 
@@ -96,7 +97,7 @@ def read_image(names: list[str], reader: str) -> tuple[dict[str, Any], list[Any]
     return header, [array.data]
 
 
-def list_series(folder: str, tags: list[str]) -> tuple[dict[str, Any], list[Any]]:
+def list_series(folder: str, tags: list[str]) -> Found:
     """How many DICOM series a folder holds; of a lone one the files, in order, and for each the values of some tags."""
     import SimpleITK as sitk
 
@@ -114,7 +115,7 @@ def list_series(folder: str, tags: list[str]) -> tuple[dict[str, Any], list[Any]
     return {"series": 1, "names": names, "tags": values, "bytes": 0}, []
 
 
-def read_transform(name: str) -> tuple[dict[str, Any], list[Any]]:
+def read_transform(name: str) -> Found:
     """The transforms of an HDF5 file: each one's kind and fixed parameters; the parameters follow as float64."""
     import numpy as np
     import SimpleITK as sitk
@@ -143,6 +144,12 @@ def read_transform(name: str) -> tuple[dict[str, Any], list[Any]]:
         parts.append(parameters.tobytes())
     return header, parts
 
+
+ACTIONS: dict[str, Callable[..., Found]] = {
+    "image": read_image,
+    "series": list_series,
+    "transform": read_transform,
+}
 
 if __name__ == "__main__":
     sys.path[:] = json.loads(sys.argv[2])
