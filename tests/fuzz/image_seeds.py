@@ -39,7 +39,8 @@ def write_nrrd(folder):
 def write_dicom(folder):
     writer = sitk.ImageFileWriter()
     for name, compressor in [("a.dcm", ""), ("b.dcm", "JPEG2000"), ("c.dcm", "JPEG")]:
-        image = volume(np.uint8)[:, :, :1]
+        slice_ = (np.arange(4096) % 251).astype(np.uint8).reshape(1, 64, 64)  # of a smaller one the writer crashes
+        image = sitk.GetImageFromArray(slice_)
         image.SetMetaData("0020|0032", "1\\2\\3")
         image.SetMetaData("0020|0037", "1\\0\\0\\0\\1\\0")
         writer.SetUseCompression(bool(compressor))
