@@ -111,7 +111,7 @@ def run_case(kind, number, seeds, folder):
 
 def main(kind, first, count, folder):
     folder = Path(folder)
-    seeds, failures, read_count, slowest = prepare(kind, folder), {}, 0, 0.0
+    seeds, failures, read_count, slowest = prepare(kind, folder), {}, 0, (0.0, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for number in range(int(first), int(first) + int(count)):
         print(number, flush=True)
@@ -119,11 +119,11 @@ def main(kind, first, count, folder):
         signal.alarm(SECONDS_PER_CASE)
         wrong, was_read = run_case(kind, number, seeds, folder)
         signal.alarm(0)
-        slowest, read_count = max(slowest, time.monotonic() - began), read_count + was_read
+        slowest, read_count = max(slowest, (time.monotonic() - began, number)), read_count + was_read
         if wrong:
             failures[number] = wrong
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"failures": failures, "read": read_count, "slowest_s": slowest, "peak_bytes": peak}))
+    print(json.dumps({"failures": failures, "read": read_count, "slowest": slowest, "peak_bytes": peak}))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ def check_regular(path: Path) -> None:
         raise unreadable(path, f"{error.strerror}; check its name and your permission") from error
     if not stat.S_ISREG(mode):
         raise BadInput(f"{path} is not an ordinary file (a pipe, a device or a folder): give an image file")
+    if not os.access(path, os.R_OK):
+        raise unreadable(path, "you may not read it; change its permissions")
 
 
 def check_grid(grid: Grid, path: Path) -> None:

@@ -10,7 +10,7 @@ from vrnet.images.checks import DAMAGED, check_memory, unreadable
 MAX_DEFLATE_RATIO = 1032
 """A byte of deflated data holds at most this many bytes."""
 GZIP_MAGIC = b"\x1f\x8b"
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 
 
 def inflate(file: BinaryIO, size: int, path: Path) -> bytearray:

@@ -110,26 +110,27 @@ def read_nifti(path: Path) -> "sitk.Image":
 
 def read_grid(path: Path) -> Grid:
     """Where the voxels of an image are; their values are not read where the format allows."""
-    import SimpleITK as sitk
-
     check_name(path)
     if path.is_dir():
         return read_image(path).grid
-    head = first_bytes(path)
-    if is_nrrd(head):
-        grid = nrrd_place(path)
-    elif is_metaimage(head):
-        grid = metaimage_place(path)
-    elif is_nifti(head):
-        reader = sitk.ImageFileReader()
-        with checked_nifti(path, with_voxels=False) as name, refuse_itk_errors(path), silence_warnings():
-            reader.SetFileName(str(name))
-            reader.ReadImageInformation()
-        grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
-        check_grid(grid, path)
-    else:
-        return read_image(path).grid
-    return grid if len(grid.shape) in (2, 3) else read_image(path).grid
+    with refuse_itk_errors(path):
+        head = first_bytes(path)
+        places = {is_nrrd: nrrd_place, is_metaimage: metaimage_place, is_nifti: nifti_place}
+        grid = next((place(path) for is_kind, place in places.items() if is_kind(head)), None)
+    return grid if grid is not None and len(grid.shape) in (2, 3) else read_image(path).grid
+
+
+def nifti_place(path: Path) -> Grid:
+    """Where the voxels of a NIfTI file are, which are not read."""
+    import SimpleITK as sitk
+
+    reader = sitk.ImageFileReader()
+    with checked_nifti(path, with_voxels=False) as name, silence_warnings():
+        reader.SetFileName(str(name))
+        reader.ReadImageInformation()
+    grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
+    check_grid(grid, path)
+    return grid
 
 
 def as_sitk(voxels: Voxels) -> "sitk.Image":

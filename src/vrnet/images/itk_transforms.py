@@ -79,7 +79,7 @@ def read_itk(path: Path) -> "sitk.Transform":
             return assemble([build(part, path) for part in parts])
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
-    except (RuntimeError, ValueError, KeyError, TypeError, struct.error) as error:
+    except (RuntimeError, ValueError, KeyError, TypeError, OSError, struct.error) as error:
         raise error if isinstance(error, BadInput) else unreadable(path, NOT_A_TRANSFORM) from error
 
 

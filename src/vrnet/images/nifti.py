@@ -113,7 +113,7 @@ def is_zipped(path: Path) -> bool:
 def parse_header(head: bytes, path: Path) -> Header:
     """The header in the first bytes of a file; BadInput if they are none."""
     if not is_nifti(head):
-        raise unreadable(path, UNKNOWN_KIND)
+        raise unreadable(path, NOT_NIFTI if ".nii" in path.name.lower() else UNKNOWN_KIND)
     if NIFTI_2_BYTES.to_bytes(4, "little") in (head[:4], head[3::-1]):
         raise unreadable(path, "it is NIfTI-2, which is not supported; save it as NIfTI-1")
     order: Literal["<", ">"] = "<" if head[:4] == struct.pack("<i", HEADER_BYTES) else ">"

@@ -29,6 +29,7 @@ Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
+MAX_DISPLACEMENT_MM = 1e9
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm."""
 
@@ -137,6 +138,8 @@ class Transform:
         transform = load_itk(path, reference) if holds_itk_transform(path) else load_field(path)
         if not np.isfinite(transform.displacement).all():
             raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
+        if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
+            raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
         return transform
 
 
@@ -185,7 +188,7 @@ def holds_itk_transform(path: Path) -> bool:
 
 def read_point_map(path: Path) -> "sitk.Transform":
     """The transform of any file, to map points: an ITK transform needs no grid for that."""
-    return read_itk(path) if holds_itk_transform(path) else load_field(path).itk
+    return read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk
 
 
 def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
