@@ -15,7 +15,7 @@ from torch import nn
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, LossTerms, Trainable
-from vrnet.methods.parameters import changes
+from vrnet.methods.parameters import changes, split_name, with_parameters
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
 from vrnet.networks.unet import he_initialised, unet
@@ -266,8 +266,10 @@ FAMILIES = {
 
 
 def parse_learned(name: str) -> Learned | None:
-    """The learned method of that name, if it is one's."""
-    return next((found for family in FAMILIES.values() if (found := family.parse(name))), None)
+    """The learned method of that name, with the parameters that it gives in brackets; None if it is not one's."""
+    base, given = split_name(name)
+    method = next((found for family in FAMILIES.values() if (found := family.parse(base))), None)
+    return None if method is None else with_parameters(method, given, method.fixed_parameters)
 
 
 def learned(name: str) -> Learned:

@@ -37,13 +37,8 @@ def parse(name: str) -> Method:
     """The method of that name, with its tuned parameters but for those that follow in brackets.
 
     A learned one has no weights yet, but for that in the box."""
-    base, bracket, rest = name.strip().partition("(")
-    method = parse_base(base)
-    if not bracket:
-        return method
-    if not rest.endswith(")"):
-        raise BadInput(f'"{name}" lacks a closing bracket: write {base}(NAME=VALUE)')
-    return with_parameters(method, by_name.assignments(rest[:-1]))
+    base, given = by_name.split_name(name)
+    return with_parameters(parse_base(base), given)
 
 
 def parse_base(name: str) -> Method:

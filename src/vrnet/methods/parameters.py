@@ -61,6 +61,14 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else repr(value).replace(" ", "")
 
 
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """("TV-L1", {"lam": 0.15}) of "TV-L1(lam=0.15)"; BadInput if what is in the brackets is not written so."""
+    base, bracket, rest = name.strip().partition("(")
+    if bracket and not rest.endswith(")"):
+        raise BadInput(f'"{name}" lacks a closing bracket: write {base}(NAME=VALUE)')
+    return base, assignments(rest[:-1]) if bracket else {}
+
+
 def assignments(text: str) -> dict[str, Any]:
     """{"lam": 0.15, "warps": 20} of "lam=0.15,warps=20"; BadInput if it is not written so."""
     try:
