@@ -1,14 +1,29 @@
-"""The tables of results/ are what the files of the subjects beside them say."""
+"""The tables of results/ are what the files of the subjects beside them say, and are made from these files alone."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.paper.recomputation import compare_table, compare_times
+from vrnet.data.source import Source
+from vrnet.paper.request import PaperRequest, make_table
 
 pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
+NAMES = [table.stem for table in TABLES]
+
+
+def refuse(*words, **options):
+    raise AssertionError("nothing is to be trained or measured")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The results without their tables and figures."""
+    folder = tmp_path_factory.mktemp("copy") / "results"
+    return shutil.copytree(RESULTS, folder, ignore=shutil.ignore_patterns("tables", "figures"))
 
 
 def test_there_are_tables_each_in_three_forms():
@@ -18,6 +33,15 @@ def test_there_are_tables_each_in_three_forms():
         assert table.with_suffix(".tex").is_file()
 
 
-@pytest.mark.parametrize("table", TABLES, ids=[table.stem for table in TABLES])
+@pytest.mark.parametrize("table", TABLES, ids=NAMES)
 def test_a_table_is_made_of_the_files_of_its_subjects(table):
     assert (compare_times if table.stem == "runtime" else compare_table)(table, RESULTS) >= 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_is_made_again_byte_by_byte_without_images(name, copy, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.runtime.has_cuda", lambda: False)
+    monkeypatch.setattr("vrnet.paper.runtime.measure_seconds", refuse)
+    _, written = make_table(name, PaperRequest(Source(""), copy), lambda stage: lambda done: None, refuse)
+    for path in written:
+        assert path.read_bytes() == (RESULTS / "tables" / path.name).read_bytes()
