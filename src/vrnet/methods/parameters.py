@@ -41,7 +41,7 @@ class Parameter:
 
 
 def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
-    """Those of a method, but for the fixed ones, which its name says."""
+    """The parameters of a method that can be set; the fixed ones are said by its name."""
     meanings = field_docstrings(type(method))  # type: ignore[arg-type]
     return [
         Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
