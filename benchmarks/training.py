@@ -1,4 +1,4 @@
-"""How fast networks are trained and used, each way beside plain code of the same network, in one run.
+"""How fast networks are trained and used, beside plain code of the same network, in one run.
 
     python benchmarks/training.py [--out training.json]
 
@@ -19,20 +19,20 @@ from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
 from vrnet.devices import capture_graph, channels_last, own_stream
-from vrnet.methods.learned import learned
-from vrnet.training.fit import launched
+from vrnet.methods.names import trainable
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
+from vrnet.training.processes import launch_fabric
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer
 
 PLANE, VOLUME = (160, 160), (128, 128, 96)
-ROUNDS = 10
+WARM_UP_CALLS, TIMED_CALLS = 5, 10
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network, and what it is fed."""
+    """A network, and the batch that it is given."""
 
     method: str
     batch: int
@@ -46,35 +46,35 @@ TRAINED = Case("R-L2-6x1", 10, PLANE), Case("R-L1-2x1", 2, VOLUME)
 USED = Case("R-L2-6x1-w32", 1, PLANE), Case("C-L2-3x1-w32", 1, PLANE), Case("R-L1-2x1", 1, VOLUME)
 
 
-def pair(case):
+def random_pairs(case):
     torch.manual_seed(0)
     return torch.rand(2, case.batch, 1, *case.shape, device="cuda")
 
 
-def timed(function, rounds=ROUNDS):
-    """Milliseconds a call, and the most memory it took, in GiB."""
-    for _ in range(5):
+def time_calls(function, calls=TIMED_CALLS):
+    """Milliseconds per call."""
+    for _ in range(WARM_UP_CALLS):
         function()
     torch.cuda.synchronize()
     start = perf_counter()
-    for _ in range(rounds):
+    for _ in range(calls):
         function()
     torch.cuda.synchronize()
-    return 1000 * (perf_counter() - start) / rounds
+    return 1000 * (perf_counter() - start) / calls
 
 
-def peak(function):
-    """What a function returns, and the most memory held meanwhile, in GiB."""
+def with_peak_memory(function):
+    """What a function returns, and the most GPU memory held meanwhile, in GiB."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     result = function()
     return result, torch.cuda.max_memory_allocated() / 2**30
 
 
-def plain_step(case):
+def time_plain_step(case):
     """Milliseconds of a step, in ordinary code."""
-    I0, I1 = pair(case)
-    model, loss = learned(case.method).build(len(case.shape)).cuda(), Loss(0.05)
+    I0, I1 = random_pairs(case)
+    model, loss = trainable(case.method).build(len(case.shape)).cuda(), Loss(0.05)
     optimizer = Adam(model.parameters(), lr=1e-4)
 
     def step():
@@ -82,57 +82,60 @@ def plain_step(case):
         loss(I0, I1, model(I0, I1)).backward()
         optimizer.step()
 
-    return timed(step)
+    return time_calls(step)
 
 
-def our_step(case, recompute=False):
-    """Milliseconds of a step, as `vrnet train` takes it; without the drawing of pairs, which takes place meanwhile."""
+def time_our_step(case, recompute=False):
+    """Milliseconds of a step, as `vrnet train` takes it, without augmentation."""
     settings = Training(batch=case.batch, augmentation=None, recompute=recompute)
-    fabric = launched("cuda", 1, 1, settings)
+    fabric = launch_fabric("cuda", 1, 1, settings)
     images = torch.rand(2 * case.batch, 1, *case.shape)
     index = torch.arange(2 * case.batch).view(2, case.batch).T
-    pairs = Pairs(images, index, (1.0,) * len(case.shape)).near(fabric.device)
+    pairs = Pairs(images, index, (1.0,) * len(case.shape)).move_to(fabric.device)
     with own_stream(fabric.device):
-        trainer = Trainer(fabric, learned(case.method), pairs, settings)
+        trainer = Trainer(fabric, trainable(case.method), pairs, settings)
         steps = iter(range(10_000))
-        return timed(lambda: trainer.step(next(steps)))
+        return time_calls(lambda: trainer.step(next(steps)))
 
 
-def plain_use(case):
-    model, (I0, I1) = learned(case.method).build(len(case.shape)).cuda().eval(), pair(case)
+def time_plain_use(case):
+    """Milliseconds to register one pair, in ordinary code."""
+    model, (I0, I1) = trainable(case.method).build(len(case.shape)).cuda().eval(), random_pairs(case)
     with torch.inference_mode():
-        return timed(lambda: model(I0, I1), 30)
+        return time_calls(lambda: model(I0, I1), 3 * TIMED_CALLS)
 
 
-def our_use(case):
+def time_our_use(case):
+    """Milliseconds to register one pair, as `vrnet evaluate` does."""
     d = len(case.shape)
-    model, (I0, I1) = channels_last(learned(case.method).build(d).cuda().eval(), d), pair(case)
+    model, (I0, I1) = channels_last(trainable(case.method).build(d).cuda().eval(), d), random_pairs(case)
     with torch.inference_mode():
         replay = capture_graph(model, I0, I1)
-        return timed(lambda: replay(I0, I1), 30)
+        return time_calls(lambda: replay(I0, I1), 3 * TIMED_CALLS)
 
 
-def on_gpu():
+def measure_gpu():
+    """Every case, one row each."""
     torch.set_float32_matmul_precision("high")
     found = {}
     for case in TRAINED:
-        plain, plain_memory = peak(lambda case=case: plain_step(case))
-        ours, memory = peak(lambda case=case: our_step(case))
-        again, less = peak(lambda case=case: our_step(case, recompute=True))
+        plain, plain_memory = with_peak_memory(lambda case=case: time_plain_step(case))
+        ours, memory = with_peak_memory(lambda case=case: time_our_step(case))
+        again, less = with_peak_memory(lambda case=case: time_our_step(case, recompute=True))
         row = {"plain_ms": plain, "ours_ms": ours, "times_faster": plain / ours, "plain_gib": plain_memory}
         row |= {"ours_gib": memory, "recomputed_ms": again, "recomputed_gib": less, "memory_part": less / memory}
         found[f"a training step of {case}"] = row
         show(f"a training step of {case}", row)
     for case in USED:
-        plain, ours = plain_use(case), our_use(case)
+        plain, ours = time_plain_use(case), time_our_use(case)
         found[f"one pair by {case}"] = row = {"plain_ms": plain, "ours_ms": ours, "times_faster": plain / ours}
         show(f"one pair by {case}", row)
     return found
 
 
-def on_cpu(method="R-L2-6x1-w32"):
+def measure_cpu(method="R-L2-6x1-w32"):
     """The part of a forward pass that is not spent in convolutions."""
-    model = learned(method).build(2).eval()
+    model = trainable(method).build(2).eval()
     I0, I1 = torch.rand(2, 1, 1, *PLANE)
     with torch.inference_mode():
         model(I0, I1)
@@ -146,6 +149,7 @@ def on_cpu(method="R-L2-6x1-w32"):
 
 
 def show(name, row):
+    """One line per row."""
     print(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in row.items()), flush=True)
 
 
@@ -154,8 +158,8 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("training.json"))
     given = parser.parse_args()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    found = {"device": device, "torch": torch.__version__, **on_cpu()}
-    found |= on_gpu() if torch.cuda.is_available() else {}
+    found = {"device": device, "torch": torch.__version__, **measure_cpu()}
+    found |= measure_gpu() if torch.cuda.is_available() else {}
     given.out.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -22,12 +22,8 @@ def fresh_commit():
 
 def test_what_made_a_result_is_the_versions_the_commit_and_the_device():
     found = provenance(torch.device("cpu"))
-    assert found == {
-        "vrnet": __version__,
-        "commit": commit(),
-        "torch": torch.__version__,
-        "device": describe_device(torch.device("cpu")),
-    }
+    assert (found["vrnet"], found["commit"], found["torch"]) == (__version__, commit(), torch.__version__)
+    assert found["device"] == describe_device(torch.device("cpu"))
     assert re.fullmatch(r".+ CPU, \d+ threads?", found["device"])
 
 

@@ -5,7 +5,7 @@ import tyro
 
 from vrnet.docstrings import field_docstrings
 from vrnet.training.options import TrainingOptions
-from vrnet.training.settings import Training, given
+from vrnet.training.settings import Training
 
 
 def read(*words):
@@ -26,15 +26,15 @@ def test_every_setting_is_an_option_that_its_docstring_explains(capsys, monkeypa
 
 def test_without_options_nothing_is_changed():
     assert read() == TrainingOptions()
-    assert given(read()) == {}
+    assert read().changes() == {}
 
 
 def test_options_are_read_as_the_types_of_the_settings():
     numbers, name = ("--steps", "7", "--rate", "1e-3", "--validate-every", "3"), ("--similarity", "L2")
     choices = "--precision", "float32", "--recompute", "no"
     changes = {"steps": 7, "rate": 1e-3, "precision": "float32", "recompute": False}
-    assert given(read(*numbers, *name, *choices)) == changes | {"similarity": "L2", "validate_every": 3}
-    assert given(read("--no-augment")) == {"augmentation": None}
+    assert read(*numbers, *name, *choices).changes() == changes | {"similarity": "L2", "validate_every": 3}
+    assert read("--no-augment").changes() == {"augmentation": None}
 
 
 @pytest.mark.parametrize("words", [("--steps", "many"), ("--precision", "bf8"), ("--recompute", "maybe")])

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import learned
+from vrnet.methods.names import trainable
 from vrnet.training.options import TrainingOptions
-from vrnet.training.settings import PRESETS, Training, given, settings
+from vrnet.training.settings import PRESETS, Training, settings
 
 
 @pytest.mark.parametrize(
@@ -55,24 +55,26 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 @pytest.mark.parametrize(("data", "preset"), [("acdc", "acdc"), ("hippocampus", "hippocampus"), ("manifest", None)])
 def test_left_to_itself_the_preset_is_that_of_the_data_or_of_its_dimension(d, data, preset, hearts):
     train = replace(hearts(d, [0]), data=data)
-    found = settings(learned("VoxelMorph"), "auto", train, TrainingOptions())
+    found = settings(trainable("VoxelMorph"), "auto", train, TrainingOptions().changes())
     assert found == PRESETS[preset or {2: "acdc", 3: "cmr3d"}[d]]
 
 
 def test_what_is_given_changes_the_preset(hearts):
     options = TrainingOptions(steps=7, alpha=0.3, augment=False, recompute="yes", smoothness="Bending")
-    found = settings(learned("VoxelMorph"), "short", hearts(2, [0]), options)
+    found = settings(trainable("VoxelMorph"), "short", hearts(2, [0]), options.changes())
     changes = {"steps": 7, "alpha": 0.3, "augmentation": None, "recompute": True, "smoothness": "Bending"}
-    assert given(options) == changes
+    assert options.changes() == changes
     assert found == replace(PRESETS["short"], **changes)
 
 
 def test_recomputing_can_be_switched_off(hearts):
     assert PRESETS["cmr3d"].recompute
-    assert not settings(learned("VoxelMorph"), "cmr3d", hearts(3, [0]), TrainingOptions(recompute="no")).recompute
+    assert not settings(
+        trainable("VoxelMorph"), "cmr3d", hearts(3, [0]), TrainingOptions(recompute="no").changes()
+    ).recompute
 
 
 def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
     one = hearts(2, [0])
-    assert settings(learned("Siamese"), "acdc", one, TrainingOptions()).alpha == 1e-4
-    assert settings(learned("Siamese"), "acdc", one, TrainingOptions(alpha=0.2)).alpha == 0.2
+    assert settings(trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1e-4
+    assert settings(trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2

@@ -266,15 +266,7 @@ FAMILIES = {
 
 
 def parse_learned(name: str) -> Learned | None:
-    """The learned method of that name, with the parameters that it gives in brackets; None if it is not one's."""
+    """The learned method of that name, with the parameters that follow in brackets, if it is one's."""
     base, given = split_name(name)
-    method = next((found for family in FAMILIES.values() if (found := family.parse(base))), None)
-    return None if method is None else with_parameters(method, given, method.fixed_parameters)
-
-
-def learned(name: str) -> Learned:
-    """The learned method of that name."""
-    found = parse_learned(name)
-    if found is None:
-        raise BadInput(f'no learned method is called "{name}": try R-L1-3x2, VoxelMorph, Siamese or 3xRC-Net')
-    return found
+    found = next((method for family in FAMILIES.values() if (method := family.parse(base))), None)
+    return found and with_parameters(found, given, found.fixed_parameters)

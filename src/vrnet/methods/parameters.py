@@ -41,7 +41,7 @@ class Parameter:
 
 
 def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
-    """Those of a method, but for the fixed ones, which its name says."""
+    """The parameters of a method that can be set; the fixed ones are said by its name."""
     meanings = field_docstrings(type(method))  # type: ignore[arg-type]
     return [
         Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
@@ -62,7 +62,7 @@ def shown(value: Any) -> str:
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """("TV-L1", {"lam": 0.15}) of "TV-L1(lam=0.15)"; BadInput if what is in the brackets is not written so."""
+    """("TV-L1", {"lam": 0.15}) of "TV-L1(lam=0.15)"; BadInput if the brackets are not closed."""
     base, bracket, rest = name.strip().partition("(")
     if bracket and not rest.endswith(")"):
         raise BadInput(f'"{name}" lacks a closing bracket: write {base}(NAME=VALUE)')

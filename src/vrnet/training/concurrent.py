@@ -1,8 +1,8 @@
 """Several runs at once on one device: one network alone leaves most of a large GPU idle.
 
 Each has a stream of its own. Runs of one seed, batch and augmentation see the same pairs at the same step: these are
-drawn once. benchmarks/concurrent_runs.py compares this with one process per run, and results/concurrent_runs_h200.json has what
-an H200 gave."""
+drawn once. benchmarks/concurrent_runs.py compares this with one process per run, and
+results/concurrent_runs_h200.json has what an H200 gave."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -31,3 +31,12 @@ OPTIONS = make_dataclass("Options", [option(*field) for field in get_type_hints(
 
 class TrainingOptions(OPTIONS):  # type: ignore[misc, valid-type]
     """Changes of a preset; None where its value stays."""
+
+    def changes(self) -> dict[str, Any]:
+        """{field of Training: value} of the options that were given."""
+        found = {name: value for name, value in vars(self).items() if value is not None}
+        if not found.pop("augment"):
+            found["augmentation"] = None
+        if "recompute" in found:
+            found["recompute"] = found["recompute"] == "yes"
+        return found

@@ -1,6 +1,7 @@
 """How a network is trained: the paper's schedules as presets. `Training` is what Python, `vrnet train` and config.json
 know of it; its docstrings are the help of the command (options.py)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +12,6 @@ from vrnet.training.augmentation import Augmentation
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
-    from vrnet.training.options import TrainingOptions
 
 MAX_SEED = 2**31 - 1
 
@@ -77,19 +77,9 @@ PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", 
 PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
-def settings(method: Trainable, preset: str, split: "PreparedSplit", options: "TrainingOptions") -> Training:
-    """A preset ("auto": that of the data, or else of its dimension) with the method's own α, changed by the options."""
+def settings(method: Trainable, preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
+    """A preset ("auto": that of the data, or else of its dimension) with the method's own α, and these changes."""
     if preset == "auto":
         preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])
     own = {} if method.loss.alpha is None else {"alpha": method.loss.alpha}
-    return replace(PRESETS[preset], **{**own, **given(options)})
-
-
-def given(options: "TrainingOptions") -> dict[str, Any]:
-    """{field of Training: value} of the options that were given."""
-    found = {name: value for name, value in vars(options).items() if value is not None}
-    if not found.pop("augment"):
-        found["augmentation"] = None
-    if "recompute" in found:
-        found["recompute"] = found["recompute"] == "yes"
-    return found
+    return replace(PRESETS[preset], **{**own, **changes})

@@ -70,7 +70,7 @@ class Train:
         from vrnet.training.trainer import loss_of
         from vrnet.training.validation import validate_identity
 
-        training = settings(method, self.preset, train, self.training_options)
+        training = settings(method, self.preset, train, self.training_options.changes())
         with training_bar(str(method)) as watch:
             result = fit(
                 method,
