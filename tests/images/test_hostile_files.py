@@ -3,8 +3,11 @@
 import gzip
 import os
 import shutil
-import time
+import signal
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -16,11 +19,10 @@ from PIL import Image as Picture
 from tests.images.conftest import POSES, make_grid, picture
 from tests.images.test_io import GRID, RAMP, nifti, refusal, same_place, series
 from vrnet.errors import BadInput
-from vrnet.images import checks
+from vrnet.images import checks, sandbox
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, read_grid, read_image, to_sitk, write_image
-from vrnet.images.sandbox import current_sandbox
 from vrnet.images.transform import Transform, read_point_map
 
 CANARY = b"The canary sings: nobody may read this." * 200
@@ -83,10 +85,16 @@ def transform_refusal(path, reference=GRID):
 
 @pytest.fixture(autouse=True)
 def quickly():
-    """No attack takes long."""
-    began = time.monotonic()
+    """No attack takes long; one that blocks ends here."""
+
+    def stop(*_):
+        raise TimeoutError("it took more than 10 s")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(10)
     yield
-    assert time.monotonic() - began < 10
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 # What is read without ITK is what ITK reads
@@ -176,8 +184,48 @@ def test_an_hdf5_transform_cannot_read_another_file(tmp_path):
     assert_allclose(Transform.load(tmp_path / "x.h5").displacement, 1)
     request = {"action": "transform", "name": str(tmp_path / "x.h5")}
     limits = {"memory": 900_000_000, "seconds": 8, "files": 0}
-    header, _ = current_sandbox().ask({**request, "limits": limits})
+    header, _ = sandbox.current_sandbox().ask({**request, "limits": limits})
     assert "error" in header, "with no file allowed, not even its own can be opened"
+
+
+def test_the_process_that_reads_hdf5_can_open_no_second_file_and_write_none(tmp_path):
+    (tmp_path / "first").write_bytes(b"first")
+    (tmp_path / "canary").write_bytes(CANARY)
+    program = """if True:
+        import sys
+        from vrnet.images.sandbox_child import take_limits
+        take_limits(memory=900_000_000, seconds=8, files=1)
+        first = open(sys.argv[1])
+        try:
+            print(open(sys.argv[2]).read())
+        except OSError as error:
+            print(error.strerror)
+        first.close()
+        print(open(sys.argv[1], "a").write("more"), flush=True)
+    """
+    words = [sys.executable, "-c", program, str(tmp_path / "first"), str(tmp_path / "canary")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert "Too many open files" in done.stdout
+    assert "canary sings" not in done.stdout
+    assert (tmp_path / "first").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("what", ["import os; os.abort()", "while True: pass", "import time; time.sleep(60)",
+                                  "x = bytearray(3_000_000_000)"])  # fmt: skip
+def test_a_reader_that_crashes_hangs_or_fills_the_memory_is_a_refusal(tmp_path, monkeypatch, what):
+    """The reader of pictures replaced by one that misbehaves, in a process of its own."""
+    Picture.new("L", (8, 8)).save(tmp_path / "x.png")
+    source = (
+        Path(sandbox.CHILD)
+        .read_text()
+        .replace("    image = sitk.ReadImage(", f"    {what}\n    image = sitk.ReadImage(")
+    )
+    (tmp_path / "child.py").write_text(source)
+    monkeypatch.setattr(sandbox, "CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(sandbox, "BASE_SECONDS", 2)
+    monkeypatch.setattr(sandbox, "running", [])
+    assert "damaged" in refusal(tmp_path / "x.png")
+    assert "damaged" in refusal(tmp_path / "x.png")
 
 
 def test_a_minc_transform_cannot_name_a_grid_file(tmp_path):
