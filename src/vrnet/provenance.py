@@ -20,7 +20,7 @@ def commit() -> str | None:
         return None
     try:
         head, changes = (
-            git(folder, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+            git(folder, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "src"))
         )
     except (OSError, subprocess.SubprocessError):
         return None

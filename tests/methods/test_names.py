@@ -173,13 +173,15 @@ WRONG = [
     ("TV-L1(warps=True)", r"give a whole number"),
     ("TV-L1(theta=0.1)", r"give \(a number, a number\)"),
     ("TV-L1(theta=(0.1,0.2,0.3))", r"give \(a number, a number\)"),
-    ("TV-L1(data=L2)", r'has no parameter "data"'),
+    ("TV-L1(data=L2)", r"data of TV-L1 is said by its name"),
+    ("R-L1-3x2(warps=2)", r"warps of R-L1-3x2 is said by its name"),
+    ("TV-L1(lambda=0.1)", r'TV-L1 has no parameter "lambda": it has iterations, lam'),
     ("TV-L1(lam=-1)", r"lam is -1.0: it must be above zero"),
     ("TV-L1(lam=0.1", r"lacks a closing bracket"),
     ("TV-L1(0.1)", r"sets no parameter: write NAME=VALUE"),
     ("TV-L1(lam=__import__('os'))", r"sets no parameter"),
     ("Demons(sigma={2:1.0})", r"sigma of Demons cannot be"),
-    ("short-axis(theta=1)", r"it has none"),
+    ("short-axis(theta=1)", r'short-axis has no parameter "theta": it has none'),
     ("identity(x=1)", r"it has none"),
 ]
 
@@ -194,7 +196,7 @@ def test_a_wrong_parameter_is_answered_with_what_there_is(name, words):
 def test_settings_of_a_command_are_those_in_the_name():
     assert choose("TV-L1", settings=["lam=0.15", "warps=20"]) == parse("TV-L1(lam=0.15,warps=20)")
     assert choose("TV-L1(lam=0.3)", settings=["warps=20"]) == parse("TV-L1(lam=0.3,warps=20)")
-    with pytest.raises(BadInput, match="default has no parameter"):
+    with pytest.raises(BadInput, match="name it too, such as --method TV-L1"):
         choose("default", settings=["lam=0.15"])
 
 

@@ -255,7 +255,7 @@ def parse_width(digits: str | None) -> int | None:
 FAMILIES = {
     "R|U|C-L1|L2-NxM": Family(
         "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
-        "L1 or L2 data steps, N warps of M iterations",
+        "L1, L2 or another data term in its data steps, N warps of M iterations",
         parse_vrnet,
     ),
     "VoxelMorph": Family(VoxelMorph().summary, partial(parse_single, VoxelMorph)),

@@ -77,6 +77,8 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ())
     It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
     Settings are texts such as lam=0.15."""
     given = read_settings(settings)
+    if given and weights is None and name.casefold() == "default":
+        raise BadInput("parameters are those of a method: name it too, such as --method TV-L1")
     if weights is None:
         return ready(with_parameters(parse(name), given))
     found = load_method(weights)

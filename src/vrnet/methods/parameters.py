@@ -4,6 +4,7 @@
 """
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import NoneType, UnionType
@@ -71,11 +72,12 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
 
 def assignments(text: str) -> dict[str, Any]:
     """{"lam": 0.15, "warps": 20} of "lam=0.15,warps=20"; BadInput if it is not written so."""
+    named = re.sub(r"(^|,)\s*(\w+)\s*=", r"\1_\2=", text)  # a name such as lambda is none of Python's
     try:
-        call = ast.parse(f"_({text})", mode="eval").body
+        call = ast.parse(f"_({named})", mode="eval").body
         assert isinstance(call, ast.Call)
         assert not call.args
-        return {str(word.arg): literal(word.value) for word in call.keywords if word.arg is not None}
+        return {str(word.arg)[1:]: literal(word.value) for word in call.keywords if word.arg is not None}
     except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError) as error:
         raise BadInput(f'"{text}" sets no parameter: write NAME=VALUE, such as lam=0.15') from error
 
@@ -91,6 +93,8 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
     hints = get_type_hints(type(method))
     values = {}
     for name, value in given.items():
+        if name in fixed:
+            raise BadInput(f"{name} of {method} is said by its name: give the method of another name")
         if name not in known:
             others = f"it has {', '.join(sorted(known))}" if known else "it has none"
             raise BadInput(f'{method} has no parameter "{name}": {others}')

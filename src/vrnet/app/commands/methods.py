@@ -67,12 +67,9 @@ def describe_method(name: str) -> None:
     for parameter in known:
         table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
     screen.print(table)
-    print_line(f"Set one with --set {known[0].name}=VALUE, or in the name: {method_with(name, known[0].name)}.")
-
-
-def method_with(name: str, parameter: str) -> str:
-    """How a name sets a parameter."""
-    return f'"{name.partition("(")[0]}({parameter}=VALUE)"'
+    where = "For vrnet train: set one" if method.is_trainable else "Set one"
+    base = str(method).partition("(")[0]
+    print_line(f'{where} with --set {known[0].name}=VALUE, or in the name: "{base}({known[0].name}=VALUE)".')
 
 
 def properties_table(method: "Method") -> Table:
