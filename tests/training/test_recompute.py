@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.models import trained
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.recompute import RecomputedCascade
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import L1
@@ -36,7 +36,7 @@ def test_what_lies_between_the_rows_is_not_kept(smooth_image):
             network(I0, I1)
         return sum(sizes)
 
-    short, long = (trainable(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
+    short, long = (parse_trainable(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
     assert kept(RecomputedCascade(short)) < kept(short) / 5
     assert kept(RecomputedCascade(long)) == kept(RecomputedCascade(short))
 
