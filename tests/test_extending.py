@@ -111,7 +111,7 @@ def test_a_new_network_is_trained_and_listed_by_its_name(added, vrnet):
     with torch.no_grad():
         assert parse_trainable("Shallow").build(2)(PATIENT.fixed, PATIENT.moving).shape == PATIENT.field.shape
     assert vrnet("train", "Shallow", "--data", "phantom", "--out", "run", "--device", "cpu")[0] == 0
-    assert "three L2 data steps with small denoisers" in " ".join(vrnet("methods")[1].split())
+    assert "Shallow" in vrnet("methods")[1]
 
 
 def test_a_new_method_is_used_by_its_name(added, vrnet):
