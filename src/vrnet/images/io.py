@@ -1,7 +1,6 @@
 """Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG."""
 
 import gzip
-import locale
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +59,7 @@ def read_image(path: str | Path) -> Image:
 def read_sitk(path: Path) -> "sitk.Image":
     """The image in a file or in a folder of DICOM, as SimpleITK has it; or BadInput."""
     check_name(path)
-    with refuse_itk_errors(path), keep_locale(), silence_warnings():
+    with refuse_itk_errors(path), silence_warnings():
         image = as_sitk(read_series(path)) if path.is_dir() else read_file(path)
         check_grid(grid_of(image), path)
         return image
@@ -146,29 +145,16 @@ def with_unit_spacing(image: "sitk.Image") -> "sitk.Image":
 
 
 @contextmanager
-def keep_locale() -> Iterator[None]:
-    """Restore the locale afterwards: ITK's DICOM reader sets it to C, in which text files are read as ASCII."""
-    kept = locale.setlocale(locale.LC_ALL)
-    try:
-        yield
-    finally:
-        locale.setlocale(locale.LC_ALL, kept)
-
-
-@contextmanager
 def silence_warnings() -> Iterator[None]:
-    """Show no warnings of ITK and nibabel: what they are about ends in BadInput."""
-    import nibabel
+    """Show no warnings of ITK: what they are about ends in BadInput."""
     import SimpleITK as sitk
 
-    shown, disabled = sitk.ProcessObject.GetGlobalWarningDisplay(), nibabel.imageglobals.logger.disabled
+    shown = sitk.ProcessObject.GetGlobalWarningDisplay()
     sitk.ProcessObject.SetGlobalWarningDisplay(False)
-    nibabel.imageglobals.logger.disabled = True
     try:
         yield
     finally:
         sitk.ProcessObject.SetGlobalWarningDisplay(shown)
-        nibabel.imageglobals.logger.disabled = disabled
 
 
 def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":
