@@ -424,6 +424,14 @@ def test_a_picture_that_asks_for_too_much_memory_is_refused(tmp_path):
     assert "more memory than a file of its size" in refusal(tmp_path / "x.png")
 
 
+def test_a_tall_picture_without_pixels_is_refused_at_once(tmp_path):
+    Picture.new("L", (6, 5)).save(tmp_path / "x.bmp")
+    whole = bytearray((tmp_path / "x.bmp").read_bytes())
+    whole[24] = 0x80  # 8,388,613 rows
+    (tmp_path / "x.bmp").write_bytes(whole)
+    assert "more memory than a file of its size" in refusal(tmp_path / "x.bmp")
+
+
 # Pipes, devices, folders
 
 

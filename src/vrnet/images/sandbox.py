@@ -17,7 +17,7 @@ from vrnet.images.checks import DAMAGED, available_memory, check_memory, reason_
 CHILD = Path(__file__).with_name("sandbox_child.py")
 BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
 """What a reader may take: this, and so many times the file's size."""
-BASE_SECONDS, BYTES_PER_SECOND = 8, 2_000_000
+BASE_SECONDS, BYTES_PER_SECOND = 5, 2_000_000
 SECONDS_PER_FILE = 0.05
 THREAD_SETTINGS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"
 ONE_THREAD = dict.fromkeys((*THREAD_SETTINGS, "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1")

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+VALUES_IN_ANY_FILE, VALUES_PER_BYTE = 1 << 24, 1032
+"""How many values a file may announce: as many as a small constant picture, and deflate's best ratio beyond."""
 Found = tuple[dict[str, Any], list[Any]]
 """The line of an answer, and the bytes after it."""
 
@@ -83,6 +85,8 @@ def read_image(names: list[str], reader: str) -> Found:
     """One image, of one file or of the slices of a DICOM series."""
     import SimpleITK as sitk
 
+    for name in names[:1]:
+        read_information(name, reader)
     image = sitk.ReadImage(names if len(names) > 1 else names[0], imageIO=reader)
     array = sitk.GetArrayFromImage(image)
     header = {
@@ -97,6 +101,22 @@ def read_image(names: list[str], reader: str) -> Found:
     return header, [array.data]
 
 
+def read_information(name: str, reader: str) -> Any:
+    """The header of a file; MemoryError if it announces far more voxels than the file can hold."""
+    import SimpleITK as sitk
+
+    header = sitk.ImageFileReader()
+    header.SetImageIO(reader)
+    header.SetFileName(name)
+    header.ReadImageInformation()
+    count = header.GetNumberOfComponents()
+    for n in header.GetSize():
+        count *= n
+    if count > VALUES_IN_ANY_FILE + VALUES_PER_BYTE * os.stat(name).st_size:  # noqa: PTH116
+        raise MemoryError
+    return header
+
+
 def list_series(folder: str, tags: list[str]) -> Found:
     """How many DICOM series a folder holds; of a lone one the files, in order, and for each the values of some tags."""
     import SimpleITK as sitk
@@ -107,10 +127,7 @@ def list_series(folder: str, tags: list[str]) -> Found:
     names = sitk.ImageSeriesReader.GetGDCMSeriesFileNames(folder, series[0])
     values = []
     for name in names:
-        reader = sitk.ImageFileReader()
-        reader.SetImageIO("GDCMImageIO")
-        reader.SetFileName(name)
-        reader.ReadImageInformation()
+        reader = read_information(name, "GDCMImageIO")
         values.append([reader.GetMetaData(tag) if reader.HasMetaDataKey(tag) else None for tag in tags])
     return {"series": 1, "names": names, "tags": values, "bytes": 0}, []
 
