@@ -152,6 +152,18 @@ def test_voxels_in_the_same_folder_are_read(tmp_path):
             assert_array_equal(read_image(path).array, RAMP)
 
 
+def test_bytes_before_the_voxels_of_an_nrrd_are_passed_over_as_in_simpleitk(tmp_path):
+    path = nrrd(tmp_path / "x.nrrd", b"head" + BODY, byte_skip="4")
+    assert_array_equal(read_image(path).array, RAMP)
+    assert_array_equal(sitk.GetArrayFromImage(sitk.ReadImage(str(path))).T, RAMP)
+
+
+def test_a_metaimage_of_windows_with_empty_lines_is_read(tmp_path):
+    path = mha(tmp_path / "x.mha", b"")
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").replace(b"NDims", b"\r\n\r\nNDims") + BODY)
+    assert_array_equal(read_image(path).array, RAMP)
+
+
 # Another file
 
 

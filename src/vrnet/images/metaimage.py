@@ -54,7 +54,9 @@ def read_fields(file: BinaryIO, path: Path) -> dict[str, str]:
     while LAST_KEY not in fields:
         line = file.readline(MAX_LINE_BYTES)
         key, separator, value = line.decode("latin-1").partition("=")
-        if not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or not (separator or not line.strip()):
+        if line.endswith(b"\n") and not line.strip() and file.tell() < MAX_HEADER_BYTES:
+            continue
+        if not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or not separator:
             raise unreadable(path, "its header is damaged: a line is too long, or is not `key = value`")
         if key.strip() in fields:
             raise unreadable(path, f"its header says {key.strip()[:40]!a} twice; it is damaged")

@@ -55,14 +55,23 @@ def read_nrrd(path: Path) -> Voxels:
             raise unreadable(path, "its voxels are encoded in a way that is not known; save it as raw or gzip")
         name = fields.get("data file")
         if name is None:
+            skip_bytes(file, fields, is_compressed, path)
             return read_voxels(file, path, grid, dtype, channels, is_compressed)
     if name.startswith("LIST") or "%" in name:
         raise unreadable(path, "its voxels are in several files; save it as one .nrrd file")
     with beside(path, name).open("rb") as data:
-        skip = fields.get("byte skip", "0")
-        if skip != "0":
-            data.seek(*whole_numbers(skip, 1, path))
+        skip_bytes(data, fields, is_compressed, path)
         return read_voxels(data, path, grid, dtype, channels, is_compressed)
+
+
+def skip_bytes(file: BinaryIO, fields: dict[str, str], is_compressed: bool, path: Path) -> None:
+    """Pass over the bytes before the first voxel, where the header says that there are some."""
+    skip = fields.get("byte skip", "0")
+    if skip == "0":
+        return
+    if is_compressed:
+        raise unreadable(path, "its header has `byte skip` before compressed voxels, which is not supported")
+    file.seek(*whole_numbers(skip, 1, path), 1)
 
 
 def nrrd_place(path: Path) -> Grid:
