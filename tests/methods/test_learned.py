@@ -5,7 +5,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.learned import PAPER, RCNet, Siamese, VoxelMorph, VRNet, parse_learned
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.networks.adaptors import Noise, Predict
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1
@@ -61,7 +61,7 @@ def test_a_cascade_without_steps_is_refused():
 @pytest.mark.parametrize("name", ["R-L1-3x2-w0", "VoxelMorph-w0", "Siamese-w0", "2xRC-Net-w0"])
 def test_a_network_without_channels_is_refused(name):
     with pytest.raises(BadInput, match="no channels"):
-        trainable(name)
+        parse_trainable(name)
 
 
 def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
@@ -171,20 +171,20 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
     "name", ["R-L1-3x2", "VoxelMorph", "VoxelMorph-w8", "Siamese", "Siamese-w16", "4xRC-Net", "2xRC-Net-w8"]
 )
 def test_every_learned_method_has_a_name(name):
-    assert str(trainable(name)) == name
-    assert trainable(name.lower()) == trainable(name)
+    assert str(parse_trainable(name)) == name
+    assert parse_trainable(name.lower()) == parse_trainable(name)
 
 
 def test_an_unknown_learned_method_is_refused():
     with pytest.raises(BadInput, match="did you mean"):
-        trainable("RC-Net")
+        parse_trainable("RC-Net")
 
 
 @pytest.mark.parametrize("method", ["U-L2-6x1-w4", "U-L1-3x2-w4"])
 def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_image):
     I0, I1 = pair(d, smooth_image)
     torch.manual_seed(0)
-    model = trainable(method).build(d)
+    model = parse_trainable(method).build(d)
     model(I0, I1).square().mean().backward()
     strongest = [max(w.grad.abs().max().item() for w in part.parameters()) for part in (model.init, *model.parts)]
     assert min(strongest) > 1e-6
