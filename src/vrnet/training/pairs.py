@@ -38,9 +38,7 @@ class Pairs:
             index = torch.tensor(list(permutations(range(count), 2)))
         else:
             index = torch.stack([torch.tensor(which), torch.arange(count, count + len(which))], dim=1)
-        parts = fixed.images + moving
-        del sample, fixed, moving  # or they would hold what is copied
-        return cls(concatenate(parts), index, spacing)
+        return cls(torch.cat(fixed.images + moving), index, spacing)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,14 +70,3 @@ class UniqueImages:
             self.places[key] = len(self.images)
             self.images.append(image[None].clone())
         return self.places[key]
-
-
-def concatenate(parts: list[Float[Tensor, "_ 1 *s"]]) -> Float[Tensor, "m 1 *s"]:
-    """The images of all parts, in order. The list is emptied as they are copied: memory holds them about once."""
-    end = sum(map(len, parts))
-    images = parts[0].new_empty(end, *parts[0].shape[1:])
-    while parts:
-        part = parts.pop()
-        images[end - len(part) : end] = part
-        end -= len(part)
-    return images
