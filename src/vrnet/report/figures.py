@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GRID_LINES = 40
-"""Of the deformed grid, along the longer side."""
+"""Lines of the deformed grid along the longer side of a picture."""
 MAX_LEGEND_LABELS = 8
 WHITE_PERCENTILE = 99.5
 

@@ -12,7 +12,7 @@ from vrnet.report.page_data import page_colours, page_data
 from vrnet.report.pair import Pair, orient_for_viewing
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
-"""Of the plot of energies, in the units of page.html."""
+"""Size of the plot of energies, in the units of page.html."""
 
 
 def write_report(

@@ -17,7 +17,7 @@ FOLDER = "logs"
 TILES = "fixed, moving, warped, difference before, after, grid, det 0 to 2"
 """What the pictures of a strip show, from left to right."""
 GAP_PIXELS = 2
-"""Between two pictures."""
+"""Width of the white gap between two pictures of a strip."""
 GRID_LINE_EVERY_VOXELS = 8
 
 
