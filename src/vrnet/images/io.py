@@ -14,7 +14,7 @@ from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, exists
+from vrnet.files import atomic_write, check_file, check_written, exists
 from vrnet.images.dicom import read_series
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -178,8 +178,16 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
 
 def write_image(image: Image, path: str | Path) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
-    check_file(Path(path), IMAGE_SUFFIXES)
-    write_sitk(to_sitk(image.array, image.grid), Path(path))
+    path = Path(path)
+    check_file(path, IMAGE_SUFFIXES)
+    check_finite(image.array, path)
+    write_sitk(to_sitk(image.array, image.grid), path)
+
+
+def check_finite(array: Shaped[ndarray, "..."], path: Path) -> None:
+    """BadInput if any number that is to be written is NaN or infinite."""
+    if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")
 
 
 def write_sitk(image: "sitk.Image", path: Path) -> None:
@@ -192,6 +200,7 @@ def write_sitk(image: "sitk.Image", path: Path) -> None:
                 write_zipped_nifti(image, temporary)
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
+                check_written(is_image(temporary, image), path)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
 
@@ -202,5 +211,27 @@ def write_zipped_nifti(image: "sitk.Image", path: Path) -> None:
 
     bare = path.with_suffix("")
     sitk.WriteImage(image, str(bare))
+    check_written(is_image(bare, image), path)
     with bare.open("rb") as source, path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
         shutil.copyfileobj(source, target, 1 << 20)
+    check_written(is_zipped(path, bare), path)
+
+
+def is_image(path: Path, image: "sitk.Image") -> bool:
+    """Whether a file that ITK wrote holds every voxel of the image: ITK says nothing of a disk that is full."""
+    import SimpleITK as sitk
+
+    found = sitk.ReadImage(str(path))
+    if found.GetNumberOfComponentsPerPixel() != image.GetNumberOfComponentsPerPixel():
+        return False
+    written, meant = (sitk.GetArrayViewFromImage(each).ravel() for each in (found, image))
+    return np.array_equal(written, meant)
+
+
+def is_zipped(path: Path, bare: Path) -> bool:
+    """Whether a gzip file can be read to its end, where its length and checksum are, and is as long as another."""
+    length = 0
+    with gzip.open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            length += len(block)
+    return length == bare.stat().st_size

@@ -70,6 +70,7 @@ class Register:
                 match_intensities=self.match_intensities,
                 device=self.device_options.device,
                 report=self.report,
+                inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
         for warning in warnings_for(pair, result.metrics):
