@@ -121,8 +121,10 @@ class Transform:
         Displacements are rounded to 1/8192 mm, which makes files much smaller."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
-        check_finite(self.displacement * STEPS_PER_MM, path)
-        rounded = Transform(np.round(self.displacement.astype(np.float64) * STEPS_PER_MM) / STEPS_PER_MM, self.grid)
+        with np.errstate(over="ignore"):
+            steps = np.round(self.displacement.astype(np.float64) * STEPS_PER_MM)
+        check_finite(steps, path)
+        rounded = Transform(steps / STEPS_PER_MM, self.grid)
         if path.suffix in ITK_SUFFIXES:
             write_itk(rounded.itk, path)
         else:
