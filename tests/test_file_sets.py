@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -20,6 +21,12 @@ def write_set(folder, texts):
     with replace_set(folder, NAMES) as staged:
         for name, text in texts.items():
             (staged / name).write_text(text)
+
+
+def stop_while_writing(folder):
+    with replace_set(folder, NAMES) as staged:
+        (staged / "a.txt").write_text("half")
+        raise KeyboardInterrupt
 
 
 def contents(folder):
@@ -46,9 +53,8 @@ def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
 def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
     write_set(tmp_path, OLD)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(KeyboardInterrupt), replace_set(tmp_path, NAMES) as staged:
-        (staged / "a.txt").write_text("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        stop_while_writing(tmp_path)
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
@@ -132,10 +138,8 @@ def test_whenever_a_swap_is_stopped_all_names_are_of_one_set(tmp_path, stop_at, 
         if before:
             write_set(folder, before)
         calls = stop_at(limit)
-        try:
+        with suppress(Killed):
             write_set(folder, NEW)
-        except Killed:
-            pass
         is_done = len(calls) <= limit
         monkeypatch.undo()
         found = contents(folder)

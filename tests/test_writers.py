@@ -118,7 +118,7 @@ def test_no_transform_is_written_that_is_not_finite(tmp_path, suffix, value):
     """The last is finite, and infinite in the steps that displacements are rounded to."""
     displacement = NOISE.copy()
     displacement[1, 3, 4] = value
-    with pytest.raises(BadInput, match="NaN or infinite: .* is not written"):
+    with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
         Transform(displacement, GRID).save(tmp_path / f"t{suffix}")
     assert not list(tmp_path.iterdir())
 

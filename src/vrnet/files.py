@@ -105,9 +105,7 @@ def check_no_twin(path: Path) -> None:
     for one, other in ((".nii", ".nii.gz"), (".nii.gz", ".nii")):
         twin = path.with_name(f"{path.name.removesuffix(one)}{other}")
         if path.name.endswith(one) and exists(twin):
-            raise BadInput(
-                f"{twin} is there, and ITK takes it for {path.name}: remove it, or choose another name"
-            )
+            raise BadInput(f"{twin} is there, and ITK takes it for {path.name}: remove it, or choose another name")
 
 
 def check_not_input(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:

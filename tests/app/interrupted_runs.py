@@ -19,7 +19,17 @@ import vrnet.app.pair  # noqa: F401
 from vrnet.app import cli
 from vrnet.file_sets import RECORD, own_files, sha256
 
-OPERATIONS = ("open", "os.rename", "os.link", "os.symlink", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.listdir")
+OPERATIONS = (
+    "open",
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.remove",
+    "os.mkdir",
+    "os.rmdir",
+    "os.chmod",
+    "os.listdir",
+)
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 SETS = {
     "identity": {"warped.nii.gz", "transform.nii.gz", "metrics.json"},

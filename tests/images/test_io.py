@@ -285,7 +285,7 @@ def test_a_nifti_spacing_that_is_not_positive_is_refused_in_one_line(tmp_path, w
 @pytest.mark.parametrize("name", ["x.nii", "x.nii.gz"])
 def test_nan_in_a_nifti_image_is_refused_where_itk_reads_0(tmp_path, name, value):
     array = np.where(RAMP == 7, value, RAMP)
-    with pytest.raises(BadInput, match="NaN or infinite: .* is not written"):
+    with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
         write_image(Image(array, GRID), tmp_path / name)
     assert not list(tmp_path.iterdir())
     sitk.WriteImage(to_sitk(array, GRID), str(tmp_path / name))

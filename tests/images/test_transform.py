@@ -373,7 +373,7 @@ def test_a_transform_with_nan_or_infinity_is_refused(d, tmp_path, suffix, value)
     displacement = np.zeros((d, *SHAPES[d]))
     displacement.flat[7] = value
     transform, path = Transform(displacement, Grid.plain(SHAPES[d], (1.0,) * d)), tmp_path / f"x{suffix}"
-    with pytest.raises(BadInput, match="NaN or infinite: .* is not written"):
+    with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
         transform.save(path)
     if suffix == ".h5":
         sitk.WriteTransform(transform.itk, str(path))
