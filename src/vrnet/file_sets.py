@@ -57,7 +57,10 @@ def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with partial_folder(folder) as partial:
             (partial / NEW).mkdir()
-            yield partial / NEW
+            try:
+                yield partial / NEW
+            except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
+                raise BadInput(str(error).replace(str(partial / NEW), str(folder))) from error
             with writing(folder):
                 settle(folder)
                 swap(folder, partial, names)
