@@ -27,7 +27,7 @@ import torch
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.phantom import phantom
 from vrnet.provenance import provenance
 from vrnet.training.concurrent import fit_concurrently
@@ -144,7 +144,7 @@ def train(given):
     )
     jobs = [
         TrainingJob(
-            trainable(given.method),
+            parse_trainable(given.method),
             Training(given.steps, given.batch, alpha=0.05 * (k + 1), validate_every=given.steps),
             given.work / f"run-{k}",
         )

@@ -19,7 +19,7 @@ from torch.optim import Adam
 from torch.profiler import ProfilerActivity, profile
 
 from vrnet.devices import capture_graph, channels_last, own_stream
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.processes import launch_fabric
@@ -74,7 +74,7 @@ def with_peak_memory(function):
 def time_plain_step(case):
     """Milliseconds of a step, in ordinary code."""
     I0, I1 = random_pairs(case)
-    model, loss = trainable(case.method).build(len(case.shape)).cuda(), Loss(0.05)
+    model, loss = parse_trainable(case.method).build(len(case.shape)).cuda(), Loss(0.05)
     optimizer = Adam(model.parameters(), lr=1e-4)
 
     def step():
@@ -93,14 +93,14 @@ def time_our_step(case, recompute=False):
     index = torch.arange(2 * case.batch).view(2, case.batch).T
     pairs = Pairs(images, index, (1.0,) * len(case.shape)).move_to(fabric.device)
     with own_stream(fabric.device):
-        trainer = Trainer(fabric, trainable(case.method), pairs, settings)
+        trainer = Trainer(fabric, parse_trainable(case.method), pairs, settings)
         steps = iter(range(10_000))
         return time_calls(lambda: trainer.step(next(steps)))
 
 
 def time_plain_use(case):
     """Milliseconds to register one pair, in ordinary code."""
-    model, (I0, I1) = trainable(case.method).build(len(case.shape)).cuda().eval(), random_pairs(case)
+    model, (I0, I1) = parse_trainable(case.method).build(len(case.shape)).cuda().eval(), random_pairs(case)
     with torch.inference_mode():
         return time_calls(lambda: model(I0, I1), 3 * TIMED_CALLS)
 
@@ -108,7 +108,7 @@ def time_plain_use(case):
 def time_our_use(case):
     """Milliseconds to register one pair, as `vrnet evaluate` does."""
     d = len(case.shape)
-    model, (I0, I1) = channels_last(trainable(case.method).build(d).cuda().eval(), d), random_pairs(case)
+    model, (I0, I1) = channels_last(parse_trainable(case.method).build(d).cuda().eval(), d), random_pairs(case)
     with torch.inference_mode():
         replay = capture_graph(model, I0, I1)
         return time_calls(lambda: replay(I0, I1), 3 * TIMED_CALLS)
@@ -135,7 +135,7 @@ def measure_gpu():
 
 def measure_cpu(method="R-L2-6x1-w32"):
     """The part of a forward pass that is not spent in convolutions."""
-    model = trainable(method).build(2).eval()
+    model = parse_trainable(method).build(2).eval()
     I0, I1 = torch.rand(2, 1, 1, *PLANE)
     with torch.inference_mode():
         model(I0, I1)

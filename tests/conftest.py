@@ -70,14 +70,18 @@ def vrnet(monkeypatch, capsys):
 
 @pytest.fixture
 def registries():
-    """Terms, networks and data sets that a test adds are gone after it."""
+    """Terms, networks, methods, data sets and commands that a test adds are gone after it."""
+    from vrnet.app.cli import COMMANDS
     from vrnet.data.dataset import DATASETS
     from vrnet.methods.learned import FAMILIES
+    from vrnet.methods.names import METHODS
     from vrnet.variational.data_terms import DATA_TERMS
     from vrnet.variational.regularizers import REGULARIZERS
 
-    kept = [(registry, dict(registry)) for registry in (DATA_TERMS, REGULARIZERS, FAMILIES, DATASETS)]
+    kept = [(registry, dict(registry)) for registry in (DATA_TERMS, REGULARIZERS, FAMILIES, DATASETS, COMMANDS)]
+    methods = list(METHODS)
     yield
+    METHODS[:] = methods
     for registry, before in kept:
         registry.clear()
         registry.update(before)

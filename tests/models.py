@@ -5,7 +5,7 @@ from torch import nn
 
 from vrnet import Trained
 from vrnet.fields import gradient
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
 
 
@@ -18,7 +18,7 @@ def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly"):
 def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):
     """A model whose heads are no longer near zero, so that it moves something."""
     torch.manual_seed(seed)
-    model = trainable(method).build(d)
+    model = parse_trainable(method).build(d)
     for name, parameter in model.named_parameters():
         if "head" in name:
             nn.init.normal_(parameter, std=0.3)

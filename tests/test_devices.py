@@ -32,7 +32,7 @@ from vrnet.devices import (
 )
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import build_for_shape
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 
 META = torch.device("meta")
 """Stands for a second device where there is no GPU: tensors there have shapes, and no numbers."""
@@ -125,7 +125,7 @@ def test_a_device_gets_one_copy_however_many_ask_at_once():
 
 
 def test_the_model_that_is_kept_never_changes_its_device():
-    model = channels_last(trainable("VoxelMorph-w4").build(2), 2)
+    model = channels_last(parse_trainable("VoxelMorph-w4").build(2), 2)
     models, weights = ModelOnDevices(model), [parameter.clone() for parameter in model.parameters()]
     copy = models.on(META)
     assert models.on(CPU) is model
@@ -137,7 +137,7 @@ def test_the_model_that_is_kept_never_changes_its_device():
 
 
 def test_a_copy_has_the_layout_of_the_model():
-    model = channels_last(trainable("VoxelMorph-w4").build(2), 2)
+    model = channels_last(parse_trainable("VoxelMorph-w4").build(2), 2)
     pairs = zip(model.parameters(), ModelOnDevices(model).on(META).parameters(), strict=True)
     assert all(copy.stride() == own.stride() for own, copy in pairs)
 
@@ -288,7 +288,7 @@ def pairs(d, n):
 @needs_cuda
 @pytest.mark.parametrize("name", ["C-L1-2x1-w4", "R-L2-2x1-w4", "VoxelMorph-w4"])
 def test_a_network_replayed_is_the_network(d, name):
-    model = channels_last(trainable(name).build(d).cuda().eval(), d)
+    model = channels_last(parse_trainable(name).build(d).cuda().eval(), d)
     first, *others = pairs(d, 3)
     with torch.inference_mode():
         replay = capture_graph(model, *first)
@@ -323,7 +323,7 @@ def test_a_method_built_for_a_shape_finds_what_it_finds_otherwise():
 
 
 def test_channels_come_last_in_memory(d):
-    model = channels_last(trainable("VoxelMorph-w4").build(d), d)
+    model = channels_last(parse_trainable("VoxelMorph-w4").build(d), d)
     form = {2: torch.channels_last, 3: torch.channels_last_3d}[d]
     weights = [parameter for parameter in model.parameters() if parameter.dim() == d + 2]
     assert weights

@@ -20,7 +20,7 @@ import yaml
 import vrnet
 from tests.reader import write_pairs
 from vrnet.app import cli
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.settings import PRESETS
 
 ROOT = Path(__file__).parents[1]
@@ -71,7 +71,7 @@ def test_the_names_of_the_document_are_names():
     names = re.findall(r"`([^`]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
     whole = {"U-…": "U-L1-3x2", "C-…": "C-L1-3x2", "…-L2-…": "R-L2-3x2", "-T1": "R-L1-3x2-T1"}
     for name in names:
-        assert trainable(whole.get(name, name.replace("…", "R-L1-3x2")))
+        assert parse_trainable(whole.get(name, name.replace("…", "R-L1-3x2")))
     assert len(names) > 10
 
 

@@ -10,9 +10,8 @@ import torch
 import vrnet as package
 from tests.test_docs import ROOT, snippets
 from vrnet.fields import warp
-from vrnet.methods.names import names, parse, trainable
-from vrnet.paper.budget import BUDGETS, small_phantoms
-from vrnet.paper.results import Results
+from vrnet.methods.names import names, parse, parse_trainable
+from vrnet.paper.specs import TABLES, TableSpec
 from vrnet.phantom import phantom
 from vrnet.training.loss import make_loss
 from vrnet.variational.regularizers import Diffusion
@@ -61,7 +60,7 @@ def test_a_new_data_term_is_a_solver_that_lowers_its_own_energy(added):
 
 def test_a_new_data_term_is_a_training_loss(added, random):
     I0, I1, u = random(1, 1, 20, 18), random(1, 1, 20, 18), random(1, 2, 20, 18)
-    loss = make_loss(trainable("VoxelMorph").loss, 0.0, similarity="Gradients")
+    loss = make_loss(parse_trainable("VoxelMorph").loss, 0.0, similarity="Gradients")
     expected = 2 * squared_difference_of_gradients(warp(I1, u.float())[0, 0], I0[0, 0]).mean()
     assert loss(I0, I1, u).item() == pytest.approx(expected, rel=1e-5)
 
@@ -89,12 +88,15 @@ def test_a_new_data_term_is_a_name_on_the_command_line(added, vrnet, tmp_path):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["training"]["similarity"] == "Gradients"
 
 
-def test_a_new_data_term_is_a_row_of_a_table(added, vrnet, tmp_path):
+def test_a_new_data_term_is_a_row_of_a_table(added, reader, vrnet, tmp_path):
     status, shown, _ = vrnet("evaluate", "TV-Gradients", "--data", "phantom", "--out", "row", "--device", "cpu")
     assert status == 0
     assert "TV-Gradients on 1 subjects" in shown
-    results = Results(tmp_path, small_phantoms(2).name, BUDGETS["quick"])
-    assert str(results.entry("TV-Gradients").method) == "TV-Gradients"
+    spec = TableSpec("Gradients", "phantom", ("identity", "TV-Gradients"))
+    reader.setitem(TABLES, "gradients", spec)
+    status, shown, _ = vrnet("paper", "table", "gradients", "--quick", "--out", "results", "--device", "cpu")
+    assert status == 0
+    assert "| TV-Gradients |" in (tmp_path / "results" / "tables" / "gradients_quick.md").read_text()
 
 
 def test_a_new_regulariser_is_a_solver(added):
@@ -105,7 +107,22 @@ def test_a_new_regulariser_is_a_solver(added):
 
 def test_a_new_network_is_trained_and_listed_by_its_name(added, vrnet):
     assert str(parse("Shallow")) == "Shallow"
-    assert trainable("Shallow").is_network
+    assert parse_trainable("Shallow").is_network
     with torch.no_grad():
-        assert trainable("Shallow").build(2)(PATIENT.fixed, PATIENT.moving).shape == PATIENT.field.shape
-    assert "three L2 data steps with small denoisers" in " ".join(vrnet("methods")[1].split())
+        assert parse_trainable("Shallow").build(2)(PATIENT.fixed, PATIENT.moving).shape == PATIENT.field.shape
+    assert vrnet("train", "Shallow", "--data", "phantom", "--out", "run", "--device", "cpu")[0] == 0
+    assert "Shallow" in vrnet("methods")[1]
+
+
+def test_a_new_method_is_used_by_its_name(added, vrnet):
+    found = package.register(PATIENT.fixed[0, 0], PATIENT.moving[0, 0], "Shift(voxels=2.0)")
+    assert (found.method, found.field[0].mean().item(), found.field[1].abs().max().item()) == (
+        "Shift(voxels=2.0)",
+        2.0,
+        0.0,
+    )
+    assert "voxels" in vrnet("methods", "Shift")[1]
+
+
+def test_a_new_command_is_run_by_its_name(added, vrnet):
+    assert vrnet("hello", "--name", "world")[:2] == (0, "Hello, world.\n")

@@ -21,13 +21,15 @@ CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 Stream = torch.cuda.Stream
 
 
-def find_device(name: str) -> torch.device:
-    """The device of a name; `auto` is CUDA where there is one."""
+def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.device:
+    """The device of a name; `auto` is CUDA where there is one, and where that is allowed."""
     if name not in ("auto", "cpu", "cuda"):
         raise BadInput(f'there is no device "{name}": choose auto, cpu or cuda')
     if name == "cuda" and not has_cuda():
         raise BadInput("PyTorch finds no CUDA device here: choose --device cpu, or auto")
-    return torch.device("cuda" if name != "cpu" and has_cuda() else "cpu")
+    if name == "cuda" and "cuda" not in allowed:
+        raise BadInput("this method computes on the CPU only: choose --device cpu, or auto")
+    return torch.device("cuda" if name != "cpu" and has_cuda() and "cuda" in allowed else "cpu")
 
 
 def has_cuda() -> bool:

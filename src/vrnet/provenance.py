@@ -14,17 +14,19 @@ GIT_TIMEOUT_SECONDS = 10
 
 @cache
 def commit() -> str | None:
-    """The commit of the checkout that this code runs from, with "+" where files differ from it; None if installed."""
+    """The commit of the checkout that this code runs from, with "+" where files of src differ from it, "?" where
+    that cannot be told; None if installed."""
     folder = Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
     try:
-        head, changes = (
-            git(folder, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
-        )
+        head = git(folder, "rev-parse", "HEAD")
     except (OSError, subprocess.SubprocessError):
         return None
-    return head + ("+" if changes else "")
+    try:
+        return head + ("+" if git(folder, "status", "--porcelain", "--", "src") else "")
+    except (OSError, subprocess.SubprocessError):
+        return f"{head}?"
 
 
 def git(folder: Path, *words: str) -> str:

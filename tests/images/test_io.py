@@ -139,8 +139,9 @@ def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
     """A long-axis view is one oblique slice: no 2D image, or it would lose its pose."""
     grid = make_grid((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
     for suffix in IMAGE_SUFFIXES:
-        write_image(picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}")
-        same_place(read_image(tmp_path / f"x{suffix}").grid, grid)
+        path = tmp_path / suffix / f"x{suffix}"
+        write_image(picture(grid, (2, 2, 0)), path)
+        same_place(read_image(path).grid, grid)
 
 
 def series(folder, grid, array, uid="1.2.3"):

@@ -6,17 +6,17 @@ import pytest
 from vrnet import parse
 from vrnet.methods.default import Default, short_axis
 
-NEAR = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
-FAR = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
+WITHIN_REACH = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
+BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
 """A factor of three from 1.8 mm, and metres."""
 
 
-@pytest.mark.parametrize("spacing", NEAR)
+@pytest.mark.parametrize("spacing", WITHIN_REACH)
 def test_2d_images_are_for_the_model_in_the_box(spacing):
     assert Default().resolve(2, spacing) is short_axis()
 
 
-@pytest.mark.parametrize("spacing", FAR)
+@pytest.mark.parametrize("spacing", BEYOND_REACH)
 def test_a_spacing_that_the_model_refuses_leaves_the_solver(spacing):
     assert Default().resolve(2, spacing) == parse("TV-L1")
 

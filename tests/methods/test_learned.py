@@ -5,14 +5,14 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.learned import PAPER, RCNet, Siamese, VoxelMorph, VRNet, parse_learned
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.networks.adaptors import Noise, Predict
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1
 from vrnet.variational.linearize import linearize
 from vrnet.variational.regularizers import TV
 
-SMALL = {2: 2, 3: 2}
+NARROW_WIDTH = {2: 2, 3: 2}
 SIZE = {2: (20, 18), 3: (18, 16, 17)}
 
 
@@ -61,13 +61,13 @@ def test_a_cascade_without_steps_is_refused():
 @pytest.mark.parametrize("name", ["R-L1-3x2-w0", "VoxelMorph-w0", "Siamese-w0", "2xRC-Net-w0"])
 def test_a_network_without_channels_is_refused(name):
     with pytest.raises(BadInput, match="no channels"):
-        trainable(name)
+        parse_trainable(name)
 
 
 def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     torch.manual_seed(0)
-    model = VoxelMorph(SMALL[d]).build(d)
+    model = VoxelMorph(NARROW_WIDTH[d]).build(d)
     assert model.steps == []
     assert torch.equal(model(I0, I1), model.init(I0, I1))
     assert isinstance(model.init, Predict)
@@ -75,14 +75,14 @@ def test_voxelmorph_is_the_empty_cascade(d, smooth_image):
 
 def test_one_recursive_cascade_is_voxelmorph(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    recursive, single = RCNet(1, SMALL[d]).build(d), VoxelMorph(SMALL[d]).build(d)
+    recursive, single = RCNet(1, NARROW_WIDTH[d]).build(d), VoxelMorph(NARROW_WIDTH[d]).build(d)
     single.init.net.load_state_dict(recursive.parts[0].second.net.state_dict())
     torch.testing.assert_close(recursive(I0, I1), single(I0, I1))
 
 
 def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    model = VRNet("R", "L1", 3, 2, init="zeros", parameters="Θ1", width=SMALL[d]).build(d)
+    model = VRNet("R", "L1", 3, 2, init="zeros", parameters="Θ1", width=NARROW_WIDTH[d]).build(d)
     model.parts[0].second = Denoise(TV(5), 0.75)
     solver = Cascade(no_motion, [[Step(DataStep(L1(), 0.1), Denoise(TV(5), 0.75))] * 2] * 3)
     with torch.no_grad():
@@ -93,7 +93,7 @@ def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image
 def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
     for warps, iterations in ((3, 2), (6, 1)):
         shared, separate = (
-            VRNet("R", "L1", warps, iterations, init="zeros", parameters=p, width=SMALL[d]).build(d)
+            VRNet("R", "L1", warps, iterations, init="zeros", parameters=p, width=NARROW_WIDTH[d]).build(d)
             for p in ("Θ1", "Θ2")
         )
         assert size(separate) == warps * iterations * size(shared)
@@ -118,7 +118,7 @@ def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters,
 
 def test_an_untrained_residual_network_is_near_the_identity(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    step = VRNet("R", width=SMALL[d]).build(d).parts[0]
+    step = VRNet("R", width=NARROW_WIDTH[d]).build(d).parts[0]
     u = 5 * smooth_image(SIZE[d], 2, 3, torch.float32).expand(1, d, *SIZE[d])
     state = State(u, linearize(I0, I1, u, (1.0,) * d))
     assert (step.second(state).v - u).abs().max() < 1e-2
@@ -126,7 +126,7 @@ def test_an_untrained_residual_network_is_near_the_identity(d, smooth_image):
 
 def test_the_released_order_denoises_first(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    model = VRNet("R", "L2", 1, 1, init="noise", order="released", width=SMALL[d]).build(d)
+    model = VRNet("R", "L2", 1, 1, init="noise", order="released", width=NARROW_WIDTH[d]).build(d)
     torch.manual_seed(3)
     u = model(I0, I1)
     torch.manual_seed(3)
@@ -139,7 +139,7 @@ def test_the_released_order_denoises_first(d, smooth_image):
 def test_noise_is_the_same_in_use_and_another_each_time_in_training(d, smooth_image):
     """For each pair of a batch as for a pair alone, and whatever else is drawn."""
     I0, I1 = (I.expand(3, -1, *SIZE[d]) for I in pair(d, smooth_image))
-    start = VRNet(init="noise", width=SMALL[d]).build(d).init
+    start = VRNet(init="noise", width=NARROW_WIDTH[d]).build(d).init
     a, b = start(I0, I1, None), start(I0, I1, None)
     assert not torch.equal(a, b)
     assert not torch.equal(a[0], a[1])
@@ -171,20 +171,20 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
     "name", ["R-L1-3x2", "VoxelMorph", "VoxelMorph-w8", "Siamese", "Siamese-w16", "4xRC-Net", "2xRC-Net-w8"]
 )
 def test_every_learned_method_has_a_name(name):
-    assert str(trainable(name)) == name
-    assert trainable(name.lower()) == trainable(name)
+    assert str(parse_trainable(name)) == name
+    assert parse_trainable(name.lower()) == parse_trainable(name)
 
 
 def test_an_unknown_learned_method_is_refused():
     with pytest.raises(BadInput, match="did you mean"):
-        trainable("RC-Net")
+        parse_trainable("RC-Net")
 
 
 @pytest.mark.parametrize("method", ["U-L2-6x1-w4", "U-L1-3x2-w4"])
 def test_a_plain_denoiser_hides_nothing_from_those_before_it(d, method, smooth_image):
     I0, I1 = pair(d, smooth_image)
     torch.manual_seed(0)
-    model = trainable(method).build(d)
+    model = parse_trainable(method).build(d)
     model(I0, I1).square().mean().backward()
     strongest = [max(w.grad.abs().max().item() for w in part.parameters()) for part in (model.init, *model.parts)]
     assert min(strongest) > 1e-6

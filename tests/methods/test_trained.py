@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose
 
 from tests.models import Flow, card, saved, trained
 from vrnet import BadInput, Trained, load_method
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.methods.trained import shape_at
 
 OWN = {2: (2.0, 1.5), 3: (2.0, 1.5, 1.7)}
@@ -46,7 +46,7 @@ def test_weights_in_half_precision_give_nearly_the_same_field(d, smooth_image, t
 def test_its_name_is_that_of_the_method_and_its_line_says_what_it_was_trained_for(tmp_path):
     model = load_method(str(saved(tmp_path, "VoxelMorph-w2")))
     assert str(model) == "VoxelMorph-w2"
-    assert trainable(str(model)) == trainable("voxelmorph-W2")
+    assert parse_trainable(str(model)) == parse_trainable("voxelmorph-W2")
     assert model.summary == "trained on phantoms: 2D at 1.8 x 1.8 mm"
     assert len(repr(model)) < 400
 

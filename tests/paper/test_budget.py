@@ -1,6 +1,6 @@
 import pytest
 
-from vrnet.methods.names import parse, trainable
+from vrnet.methods.names import parse, parse_trainable
 from vrnet.paper.budget import BUDGETS, DIMENSIONS
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 from vrnet.training.settings import PRESETS
@@ -31,7 +31,8 @@ def test_iterative_methods_are_tuned_whatever_the_budget_but_for_the_quick_one_w
 
 def test_the_papers_training_is_that_of_the_presets():
     found = {
-        data: BUDGETS["paper"].settings(trainable("R-L2-6x1"), data, None, 0) for data in ("acdc", "ukbb", "cmr3d")
+        data: BUDGETS["paper"].settings(parse_trainable("R-L2-6x1"), data, None, 0)
+        for data in ("acdc", "ukbb", "cmr3d")
     }
     assert found == {data: PRESETS[data] for data in found}
     assert (found["ukbb"].steps, found["ukbb"].batch, found["ukbb"].alpha) == (50_000, 10, 0.1)
@@ -44,6 +45,6 @@ def test_every_budget_knows_how_to_train_on_every_data_set():
 
 def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
     budget = BUDGETS["short"]
-    given = budget.settings(trainable("VoxelMorph"), "acdc", 0.3, 2)
+    given = budget.settings(parse_trainable("VoxelMorph"), "acdc", 0.3, 2)
     assert (given.alpha, given.seed) == (0.3, 2)
-    assert budget.settings(trainable("Siamese"), "acdc", 0.3, 0).alpha == 1e-4
+    assert budget.settings(parse_trainable("Siamese"), "acdc", 0.3, 0).alpha == 1e-4

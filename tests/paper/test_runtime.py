@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from vrnet.methods.names import parse, trainable
+from vrnet.methods.names import parse, parse_trainable
 from vrnet.paper import runtime
 from vrnet.paper.runtime import measure_seconds, seconds_per_pair, timing_hardware
 from vrnet.provenance import versions
@@ -14,7 +14,7 @@ SHAPE_AND_SPACING = (16, 16), 9.0
 def test_a_time_is_measured_once_then_read(tmp_path, monkeypatch):
     taken = iter([0.25])
     monkeypatch.setattr(runtime, "measure_seconds", lambda *words: next(taken))
-    method = trainable("VoxelMorph-w2")
+    method = parse_trainable("VoxelMorph-w2")
     assert [seconds_per_pair(tmp_path, method, *SHAPE_AND_SPACING, "cpu") for _ in range(3)] == [0.25] * 3
     kept = json.loads((tmp_path / "runtime" / "cpu" / "VoxelMorph-w2_16x16.json").read_text())
     assert kept["seconds"] == 0.25
@@ -49,7 +49,7 @@ def test_a_time_is_the_mean_over_pairs_after_one_to_warm_up(timing_seconds, pair
     monkeypatch.setattr(runtime, "prepare_registration", lambda *words: find)
     monkeypatch.setattr(runtime, "perf_counter", lambda: clock[0])
     assert measure_seconds(
-        trainable("VoxelMorph-w2"), *SHAPE_AND_SPACING, torch.device("cpu"), timing_seconds
+        parse_trainable("VoxelMorph-w2"), *SHAPE_AND_SPACING, torch.device("cpu"), timing_seconds
     ) == pytest.approx(1.0)
     assert len(calls) == 1 + pairs
 

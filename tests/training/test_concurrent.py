@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from vrnet.errors import BadInput
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.augmentation import Augmentation
 from vrnet.training.concurrent import fit_concurrently
 from vrnet.training.fit import TrainingJob, fit
@@ -24,7 +24,7 @@ def split(hearts):
 
 def jobs(folder, *seeds, names=NAMES):
     return [
-        TrainingJob(trainable(name), replace(QUICK, seed=seed), folder / f"{name}_{seed}")
+        TrainingJob(parse_trainable(name), replace(QUICK, seed=seed), folder / f"{name}_{seed}")
         for name in names
         for seed in seeds
     ]

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import NAMES, QUICK
 from vrnet.errors import BadInput
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_weights, read_card
 from vrnet.provenance import provenance
 from vrnet.training.fit import TrainingJob, fit, make_card
@@ -31,13 +31,13 @@ def test_a_network_learns_one_pair_by_heart(d, data, denoiser, turned, tmp_path)
     loss = {}
     for rate in (1e-12, 5e-3):
         settings = Training(steps if rate > 1e-6 else 1, 1, rate, alpha=1e-3, augmentation=None)
-        run = fit(trainable(name), turned, turned, settings, tmp_path / str(rate), device="cpu")
+        run = fit(parse_trainable(name), turned, turned, settings, tmp_path / str(rate), device="cpu")
         loss[rate] = run.best["val_loss"]
     assert loss[5e-3] < 0.5 * loss[1e-12]
 
 
 def test_the_same_seed_gives_the_same_run_and_another_another(hearts, tmp_path):
-    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), trainable(NAMES[2])
+    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         fit(method, train, val, replace(QUICK, seed=seed), tmp_path / name, device="cpu")
     assert same(weights_of(tmp_path / "a"), weights_of(tmp_path / "b"))
@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_run_and_another_another(hearts, tmp_path):
 
 
 def test_recomputing_changes_nothing_but_memory(hearts, tmp_path):
-    one, method = hearts(2, [0]), trainable("R-L1-2x1-w4")
+    one, method = hearts(2, [0]), parse_trainable("R-L1-2x1-w4")
     for name, recompute in (("plain", False), ("again", True)):
         fit(method, one, one, replace(QUICK, steps=2, recompute=recompute), tmp_path / name, device="cpu")
     a, b = weights_of(tmp_path / "plain"), weights_of(tmp_path / "again")
@@ -55,7 +55,7 @@ def test_recomputing_changes_nothing_but_memory(hearts, tmp_path):
 
 def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_path):
     train, val = hearts(2, [0, 1]), replace(hearts(2, [5]), split="val")
-    result = fit(trainable("R-L1-1x1-w2"), train, val, QUICK, tmp_path / "run", device="cpu")
+    result = fit(parse_trainable("R-L1-1x1-w2"), train, val, QUICK, tmp_path / "run", device="cpu")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["method"] == "R-L1-1x1-w2"
     assert config["training"]["alpha"] == QUICK.alpha
@@ -72,14 +72,14 @@ def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_pa
 
 def test_a_folder_with_a_run_is_not_overwritten(hearts, tmp_path):
     one = hearts(2, [0])
-    fit(trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
+    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
     with pytest.raises(BadInput, match="--resume"):
-        fit(trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
+        fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
     with pytest.raises(BadInput, match="begun with method"):
-        fit(trainable("R-L2-1x1-w2"), one, one, QUICK, tmp_path, device="cpu", resume=True)
+        fit(parse_trainable("R-L2-1x1-w2"), one, one, QUICK, tmp_path, device="cpu", resume=True)
     with pytest.raises(BadInput, match=r"begun with alpha 0\.05, not 0\.2"):
-        fit(trainable(NAMES[2]), one, one, replace(QUICK, alpha=0.2), tmp_path, device="cpu", resume=True)
-    assert fit(trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
+        fit(parse_trainable(NAMES[2]), one, one, replace(QUICK, alpha=0.2), tmp_path, device="cpu", resume=True)
+    assert fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_a_folder_with_a_run_is_not_overwritten(hearts, tmp_path):
 def test_devices_that_cannot_share_a_batch_are_refused_before_anything_is_written(shares, answer, hearts, tmp_path):
     one = hearts(2, [0])
     with pytest.raises(BadInput, match=answer):
-        fit(trainable(NAMES[2]), one, one, QUICK, tmp_path / "run", device="cpu", **shares)
+        fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path / "run", device="cpu", **shares)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("pairs_across_subjects", [False, True])
 def test_the_card_says_how_images_were_scaled(pairs_across_subjects, hearts, tmp_path):
     train = hearts(2, [0, 1], pairs_across_subjects=pairs_across_subjects)
-    card = make_card(TrainingJob(trainable(NAMES[2]), QUICK, tmp_path), train, provenance(torch.device("cpu")))
+    card = make_card(TrainingJob(parse_trainable(NAMES[2]), QUICK, tmp_path), train, provenance(torch.device("cpu")))
     assert card.normalisation == ("each" if pairs_across_subjects else "jointly")
 
 
 def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_path):
     one, made_by = hearts(2, [0]), provenance(torch.device("cpu"))
-    fit(trainable(NAMES[2]), one, one, replace(QUICK, steps=1), tmp_path, device="cpu")
+    fit(parse_trainable(NAMES[2]), one, one, replace(QUICK, steps=1), tmp_path, device="cpu")
     assert json.loads((tmp_path / "config.json").read_text())["provenance"] == [made_by]
     card = read_card(tmp_path / "weights.safetensors")
     found = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
@@ -110,7 +110,7 @@ def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_pat
 
 
 def test_a_run_goes_on_whatever_version_or_device_began_it(hearts, tmp_path, eager, stop_at):
-    one, method = hearts(2, [0]), trainable(NAMES[2])
+    one, method = hearts(2, [0]), parse_trainable(NAMES[2])
     fit(method, one, one, QUICK, tmp_path, device="cpu", watch=stop_at(2))
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
@@ -123,5 +123,5 @@ def test_a_run_goes_on_whatever_version_or_device_began_it(hearts, tmp_path, eag
 def test_a_term_that_is_unknown_is_refused_before_anything_is_written(hearts, tmp_path):
     one = hearts(2, [0])
     with pytest.raises(BadInput, match='there is no term "L3"'):
-        fit(trainable(NAMES[2]), one, one, replace(QUICK, similarity="L3"), tmp_path / "run", device="cpu")
+        fit(parse_trainable(NAMES[2]), one, one, replace(QUICK, similarity="L3"), tmp_path / "run", device="cpu")
     assert not list(tmp_path.iterdir())

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import NAMES, QUICK
 from vrnet.errors import BadInput
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.fit import fit
 from vrnet.training.loop import Speedometer
 
@@ -22,7 +22,7 @@ def same(a, b):
 
 @pytest.mark.parametrize(("d", "stop"), [(2, 2), (2, 3), (2, 4), (3, 4)])
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, hearts, tmp_path, eager, stop_at):
-    train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), trainable(NAMES[d])
+    train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
     whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
     half = fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(stop))
     assert (half.step, half.is_finished) == (stop, False)
@@ -36,7 +36,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, hearts, t
 
 @pytest.mark.parametrize("text", [None, BETTER])
 def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, hearts, tmp_path, eager, stop_at):
-    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), trainable(NAMES[2])
+    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
     whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
     fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(4))
     metrics = tmp_path / "parts" / "metrics.csv"
@@ -49,13 +49,13 @@ def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     one = hearts(2, [0])
     monkeypatch.setattr("vrnet.training.trainer.Trainer.update", lambda *_: torch.tensor(torch.nan))
     with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller --rate"):
-        fit(trainable("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
+        fit(parse_trainable("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "weights.safetensors").exists()
 
 
 def test_metrics_lose_no_digit(hearts, tmp_path):
     one = hearts(2, [0])
-    best = fit(trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu").best
+    best = fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu").best
     with (tmp_path / "metrics.csv").open(newline="") as file:
         rows = {int(row["step"]): {key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)}
     assert list(rows) == [3, 6]
@@ -64,7 +64,7 @@ def test_metrics_lose_no_digit(hearts, tmp_path):
 
 def test_who_watches_hears_the_loss_the_scores_and_every_theta(hearts, tmp_path, eager):
     one, heard = hearts(2, [0]), []
-    fit(trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
+    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
     assert [status.step for status in heard] == [1, 2, 3, 4, 5, 6]
     assert [status.scores.get("step") for status in heard] == [None, None, 3, 3, 3, 6]
     assert all(status.loss > 0 and len(status.thetas) == 1 and status.steps_per_second > 0 for status in heard)

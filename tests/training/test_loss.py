@@ -4,7 +4,7 @@ import torch
 from tests.conftest import SHAPES
 from vrnet.errors import BadInput
 from vrnet.fields import warp
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss, make_loss
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.regularizers import Bending, Diffusion, Huber
@@ -20,16 +20,16 @@ def test_the_loss_is_the_paper_s(d, random):
 
 def test_the_siamese_loss_is_squares_and_huber(d, random):
     I0, I1, u = (random(2, n, *SHAPES[d]).float() for n in (1, 1, d))
-    terms = trainable("Siamese").loss
+    terms = parse_trainable("Siamese").loss
     expected = (warp(I1, u) - I0).square().mean() + 1e-4 * Huber().loss(u)
     torch.testing.assert_close(make_loss(terms, terms.alpha)(I0, I1, u), expected)
 
 
 def test_a_method_brings_its_terms_and_others_may_be_asked_for():
-    own = trainable("R-L2-2x1").loss
+    own = parse_trainable("R-L2-2x1").loss
     assert make_loss(own, 0.1) == Loss(0.1, L1(), Diffusion())
     assert make_loss(own, 0.1, "L2", "Bending") == Loss(0.1, L2(), Bending())
-    for wrong in ({"similarity": "L3"}, {"smoothness": "L1"}):
+    for wrong in ({"similarity": "L3"}, {"smoothness": "L1"}, {"smoothness": "Gaussian"}):
         with pytest.raises(BadInput, match="choose one of"):
             make_loss(own, 0.1, **wrong)
 
@@ -44,3 +44,16 @@ def test_half_precision_fields_are_measured_in_single(random):
     loss = Loss(0.1)(I0, I1, (30 * u).bfloat16())
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss, Loss(0.1)(I0, I1, (30 * u).bfloat16().float()))
+
+
+@pytest.mark.parametrize("smoothness", ["TV", "Diffusion", "Bending", "Huber"])
+def test_every_penalty_has_a_gradient_where_nothing_moves(d, random, smoothness):
+    """And smooths: a step against its gradient lowers it."""
+    loss = make_loss(parse_trainable("VoxelMorph").loss, 1.0, smoothness=smoothness).smoothness.loss
+    still = torch.zeros(1, d, *SHAPES[d], requires_grad=True)
+    loss(still).backward()
+    assert still.grad.isfinite().all()
+    u = random(1, d, *SHAPES[d]).requires_grad_()
+    before = loss(u)
+    before.backward()
+    assert loss(u.detach() - 1e-2 * u.grad) < before

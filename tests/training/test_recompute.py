@@ -2,8 +2,11 @@ import pytest
 import torch
 
 from tests.models import trained
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.recompute import RecomputedCascade
+from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
+from vrnet.variational.data_terms import L1
+from vrnet.variational.regularizers import TV
 
 
 @pytest.mark.parametrize("name", ["R-L1-2x2-w4", "C-L2-2x1-w4", "R-L2-2x1-Θ1-zeros-w4", "2xRC-Net-w4", "VoxelMorph-w4"])
@@ -33,6 +36,14 @@ def test_what_lies_between_the_rows_is_not_kept(smooth_image):
             network(I0, I1)
         return sum(sizes)
 
-    short, long = (trainable(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
+    short, long = (parse_trainable(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
     assert kept(RecomputedCascade(short)) < kept(short) / 5
     assert kept(RecomputedCascade(long)) == kept(RecomputedCascade(short))
+
+
+def test_what_a_regulariser_remembers_goes_from_row_to_row(d, smooth_image):
+    """Three linearisations of two steps with the TV prox, whose dual variable is kept."""
+    I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
+    cascade = Cascade(no_motion, [[Step(DataStep(L1(), 0.1), Denoise(TV(), 0.75))] * 2] * 3)
+    assert cascade(I0, I1).abs().max() > 0.1
+    torch.testing.assert_close(RecomputedCascade(cascade)(I0, I1), cascade(I0, I1))

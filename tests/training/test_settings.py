@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.options import TrainingOptions
 from vrnet.training.settings import PRESETS, Training, settings
 
@@ -55,13 +55,13 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 @pytest.mark.parametrize(("data", "preset"), [("acdc", "acdc"), ("hippocampus", "hippocampus"), ("manifest", None)])
 def test_left_to_itself_the_preset_is_that_of_the_data_or_of_its_dimension(d, data, preset, hearts):
     train = replace(hearts(d, [0]), data=data)
-    found = settings(trainable("VoxelMorph"), "auto", train, TrainingOptions().changes())
+    found = settings(parse_trainable("VoxelMorph"), "auto", train, TrainingOptions().changes())
     assert found == PRESETS[preset or {2: "acdc", 3: "cmr3d"}[d]]
 
 
 def test_what_is_given_changes_the_preset(hearts):
     options = TrainingOptions(steps=7, alpha=0.3, augment=False, recompute="yes", smoothness="Bending")
-    found = settings(trainable("VoxelMorph"), "short", hearts(2, [0]), options.changes())
+    found = settings(parse_trainable("VoxelMorph"), "short", hearts(2, [0]), options.changes())
     changes = {"steps": 7, "alpha": 0.3, "augmentation": None, "recompute": True, "smoothness": "Bending"}
     assert options.changes() == changes
     assert found == replace(PRESETS["short"], **changes)
@@ -70,11 +70,11 @@ def test_what_is_given_changes_the_preset(hearts):
 def test_recomputing_can_be_switched_off(hearts):
     assert PRESETS["cmr3d"].recompute
     assert not settings(
-        trainable("VoxelMorph"), "cmr3d", hearts(3, [0]), TrainingOptions(recompute="no").changes()
+        parse_trainable("VoxelMorph"), "cmr3d", hearts(3, [0]), TrainingOptions(recompute="no").changes()
     ).recompute
 
 
 def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
     one = hearts(2, [0])
-    assert settings(trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1e-4
-    assert settings(trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2
+    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1e-4
+    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2

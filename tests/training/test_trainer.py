@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.training.conftest import QUICK
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.trainer import Trainer, loss_of
@@ -25,7 +25,7 @@ def one_of(rank, devices):
 
 def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
     how = replace(QUICK, **{"batch": 4, **settings})
-    return Trainer(one_of(rank, devices), trainable(name), Pairs.from_split(hearts(d, [0, 1, 2])), how)
+    return Trainer(one_of(rank, devices), parse_trainable(name), Pairs.from_split(hearts(d, [0, 1, 2])), how)
 
 
 @pytest.mark.parametrize("devices", [2, 4])
@@ -84,9 +84,9 @@ def test_a_step_is_the_mean_of_the_devices_parts(hearts):
 
 
 def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_terms():
-    siamese = trainable("Siamese")
+    siamese = parse_trainable("Siamese")
     assert loss_of(siamese, replace(QUICK, alpha=1e-4)) == Loss(1e-4, L2(), Huber())
     assert loss_of(siamese, replace(QUICK, smoothness="Bending")) == Loss(QUICK.alpha, L2(), Bending())
     for name in ("R-L1-3x2", "R-L2-3x2", "VoxelMorph", "3xRC-Net"):
-        assert loss_of(trainable(name), QUICK) == Loss(QUICK.alpha)
-        assert loss_of(trainable(name), replace(QUICK, similarity="L2")).similarity == L2()
+        assert loss_of(parse_trainable(name), QUICK) == Loss(QUICK.alpha)
+        assert loss_of(parse_trainable(name), replace(QUICK, similarity="L2")).similarity == L2()

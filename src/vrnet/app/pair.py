@@ -90,8 +90,7 @@ def register_pair(
     All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
     name. `inputs` are the files that are read, and never written."""
     check_not_input((folder / name for name in OUTPUTS), inputs)
-    names = planned_outputs(pair, report, images)
-    check_set(folder, names)
+    check_set(folder, names := planned_outputs(pair, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
     registration = register_images(
         pair.fixed,

@@ -1,4 +1,4 @@
-"""Where pairs come from: a data set by its name, or one prepared in a file."""
+"""Where pairs come from: a data set by its name (DATASETS in dataset.py lists them), or one prepared in a file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -31,8 +31,9 @@ def evaluate_split(
 ) -> dict[str, Any]:
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
     check_set(folder, (METRICS, SUMMARY))
-    place, first, rows, before = find_device(device), pairs.samples[0], [], []
+    first, rows, before = pairs.samples[0], [], []
     ready = method.resolve(len(first.spacing), first.spacing)
+    place = find_device(device, ready.devices)
     find = build_for_shape(ready, first, place)
     tick = stage(f"{ready} on {len(pairs.samples)} subjects")
     for done, sample in enumerate(pairs.samples, start=1):

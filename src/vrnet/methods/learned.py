@@ -15,7 +15,7 @@ from torch import nn
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, LossTerms, Trainable
-from vrnet.methods.parameters import changes, split_name, with_parameters
+from vrnet.methods.parameters import changes, check_at_most, split_name, with_parameters
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
 from vrnet.networks.unet import he_initialised, unet
@@ -30,6 +30,8 @@ def plain(net: nn.Module) -> nn.Module:
 
 PAPER_WIDTH = {2: 64, 3: 8}
 SIAMESE_WIDTH = 64
+MAX_CASCADES, MAX_WIDTH = 1_000, 4_096
+"""More of either is a slip of the pen, or a file that is not to be trusted."""
 DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
 SHORTHAND = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width", "cascades")
 """The fields that the shorthand of a network says."""
@@ -84,6 +86,7 @@ class VRNet(Learned):
             raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA_TERMS)}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+        check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
         check_width(self.width)
 
     def __str__(self) -> str:
@@ -177,6 +180,7 @@ class RCNet(Learned):
     def __post_init__(self) -> None:
         if self.cascades < 1:
             raise BadInput("0xRC-Net has no network: give at least 1x")
+        check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
         check_width(self.width)
 
     def __str__(self) -> str:
@@ -194,6 +198,7 @@ class RCNet(Learned):
 def check_width(width: int | None) -> None:
     if width is not None and width < 1:
         raise BadInput(f"a network of width {width} has no channels: give at least w1")
+    check_at_most("the width of a network", width or 0, MAX_WIDTH)
 
 
 def suffix(width: int | None) -> str:
@@ -218,12 +223,15 @@ class Family(NamedTuple):
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    form = r"([RUC])-(\w+)-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
+    form = rf"([RUC])-({'|'.join(map(re.escape, DATA_TERMS))})-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}
-    if not found or found[2].casefold() not in terms:
+    if not found:
         return None
-    options = dict(parse_option(word) for word in found[5].split("-") if word)
+    words = [parse_option(word) for word in found[5].split("-") if word]
+    options = dict(words)
+    if len(options) < len(words):
+        raise BadInput(f"{name} says one thing twice: give each of its words once")
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
 
 
@@ -255,7 +263,7 @@ def parse_width(digits: str | None) -> int | None:
 FAMILIES = {
     "R|U|C-L1|L2-NxM": Family(
         "learned: VR-Net, as R-L1-3x2: residual (R), plain (U) or image-aware (C) denoisers, "
-        "L1 or L2 data steps, N warps of M iterations",
+        "L1, L2 or another data term in its data steps, N warps of M iterations",
         parse_vrnet,
     ),
     "VoxelMorph": Family(VoxelMorph().summary, partial(parse_single, VoxelMorph)),

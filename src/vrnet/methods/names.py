@@ -21,15 +21,19 @@ from vrnet.methods.weights import SUFFIX
 EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
 
 
-def known() -> list[Method]:
+METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
+"""Every method that can register as it is, but for the solvers and the model in the box."""
+
+
+def all_methods() -> list[Method]:
     """Every method that can register as it is, but for the model in the box."""
-    return [*solvers(), FFD(), Demons(), SyN(), Identity(), Default()]
+    return [*solvers(), *METHODS]
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
     return {SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"} | {
-        str(method): method.summary for method in known()
+        str(method): method.summary for method in all_methods()
     }
 
 
@@ -45,7 +49,7 @@ def parse_base(name: str) -> Method:
     """The method of a name without brackets."""
     if name.casefold() == SHORT_AXIS:
         return short_axis()
-    found = {str(method).casefold(): method for method in known()}.get(name.casefold()) or parse_learned(name)
+    found = {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
     if found is None:
         raise BadInput(f'no method is called "{name}": {hint(name)}')
     return found
@@ -55,7 +59,7 @@ def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
         return "give a file of weights by --weights, or to vrnet.load_method"
-    every = {str(method).casefold(): str(method) for method in (*known(), *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
+    every = {str(method).casefold(): str(method) for method in (*all_methods(), *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
     close = get_close_matches(name.casefold(), every, n=1)
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
     return f'did you mean "{every[close[0]]}"?' if close else f"choose one of {others}"
@@ -77,6 +81,8 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ())
     It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
     Settings are texts such as lam=0.15."""
     given = read_settings(settings)
+    if given and weights is None and name.casefold() == "default":
+        raise BadInput("parameters are those of a method: name it too, such as --method TV-L1")
     if weights is None:
         return ready(with_parameters(parse(name), given))
     found = load_method(weights)
@@ -103,12 +109,12 @@ def ready(method: object) -> Method:
     return found  # type: ignore[return-value]
 
 
-def missing(method: Method) -> str | None:
+def missing_package(method: Method) -> str | None:
     """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package
 
 
-def trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
+def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:

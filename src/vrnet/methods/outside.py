@@ -21,7 +21,7 @@ from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.io import to_sitk
 from vrnet.methods.method import CPU, Method
-from vrnet.methods.parameters import Each, changes, value_in
+from vrnet.methods.parameters import Each, changes, check_positive, value_in
 from vrnet.variational.cascade import Initializer, Spacing
 
 Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
@@ -66,6 +66,10 @@ class Demons(Outside):
     iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))  # noqa: RUF009
     """At each level, coarsest first."""
 
+    def __post_init__(self) -> None:
+        check_positive({"step": self.step})
+        check_schedule(self.sigma, self.iterations)
+
     def __str__(self) -> str:
         return "Demons" + changes(self, Demons())
 
@@ -77,7 +81,7 @@ class Demons(Outside):
         field: Any = None
         sigma, schedule = value_in(self.sigma, fixed.ndim), value_in(self.iterations, fixed.ndim)
         for level, iterations in enumerate(schedule):
-            coarse = [shrunk(image, 2 ** (len(schedule) - 1 - level)) for image in images]
+            coarse = [shrink(image, 2 ** (len(schedule) - 1 - level)) for image in images]
             demons = sitk.DiffeomorphicDemonsRegistrationFilter()
             demons.SetNumberOfIterations(iterations)
             demons.SetStandardDeviations(sigma)
@@ -101,6 +105,10 @@ class SyN(Outside):
     """At each level, coarsest first."""
     radius: int = 2
     """Of the windows of the cross-correlation."""
+
+    def __post_init__(self) -> None:
+        check_positive({"radius": self.radius})
+        check_schedule(self.flow_sigma, self.iterations)
 
     def __str__(self) -> str:
         return "SyN" + changes(self, SyN())
@@ -142,6 +150,12 @@ class FFD(Outside):
     step: float = 0.9
     """About the longest first update, in mm."""
 
+    def __post_init__(self) -> None:
+        positive = "spacing", "levels", "samples", "iterations", "step"
+        check_positive({name: getattr(self, name) for name in positive})
+        if not self.bending >= 0:
+            raise BadInput(f"bending is {self.bending}: it must be zero or more")
+
     def __str__(self) -> str:
         return "FFD" + changes(self, FFD())
 
@@ -180,6 +194,16 @@ class FFD(Outside):
         return names
 
 
+def check_schedule(sigma: float | Each[float], iterations: Iterations | Each[Iterations]) -> None:
+    """BadInput unless there is a level with iterations, and smoothing is not negative, in 2D and in 3D."""
+    for d in (2, 3):
+        if not value_in(sigma, d) >= 0:
+            raise BadInput(f"the smoothing is {value_in(sigma, d)}: it must be zero or more")
+        counts = value_in(iterations, d)
+        if not counts or min(counts) < 0:
+            raise BadInput(f"iterations is {counts}: give one number per level, zero or more")
+
+
 def is_installed(package: str) -> bool:
     """Whether the package is there; it is not loaded."""
     try:
@@ -202,7 +226,7 @@ def each_pair(package: str, run: Tool) -> Initializer:
     return find
 
 
-def shrunk(image: Any, factor: int) -> Any:
+def shrink(image: Any, factor: int) -> Any:
     """Smoothed and sampled every `factor` voxels, along axes that have enough of them."""
     import SimpleITK as sitk
 

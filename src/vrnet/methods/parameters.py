@@ -4,8 +4,11 @@
 """
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from math import isfinite
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -23,7 +26,7 @@ class Each(Generic[T]):
     volume: T
 
     def __repr__(self) -> str:
-        return f"{{2:{self.plane},3:{self.volume}}}".replace(" ", "")
+        return f"{{2:{format_value(self.plane)},3:{format_value(self.volume)}}}"
 
 
 def value_in(parameter: T | Each[T], d: int) -> T:
@@ -41,7 +44,7 @@ class Parameter:
 
 
 def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
-    """Those of a method, but for the fixed ones, which its name says."""
+    """The parameters of a method that can be set; the fixed ones are said by its name."""
     meanings = field_docstrings(type(method))  # type: ignore[arg-type]
     return [
         Parameter(field.name, getattr(method, field.name), meanings.get(field.name, ""))
@@ -53,11 +56,17 @@ def parameters(method: Any, fixed: tuple[str, ...] = ()) -> list[Parameter]:
 def changes(method: Any, default: Any, fixed: tuple[str, ...] = ()) -> str:
     """(lam=0.15,warps=20): what differs from the default, as the name shows it; nothing where nothing does."""
     ours, theirs = parameters(method, fixed), parameters(default, fixed)
-    changed = [f"{a.name}={shown(a.value)}" for a, b in zip(ours, theirs, strict=True) if a.value != b.value]
+    changed = [f"{a.name}={format_value(a.value)}" for a, b in zip(ours, theirs, strict=True) if a.value != b.value]
     return f"({','.join(changed)})" if changed else ""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """A value as a name has it, which reads back to the same."""
+    if isinstance(value, (list, tuple)):
+        inner = ",".join(map(format_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, Real) and not isinstance(value, (bool, int)):
+        return repr(float(value))
     return value if isinstance(value, str) else repr(value).replace(" ", "")
 
 
@@ -66,18 +75,22 @@ def split_name(name: str) -> tuple[str, dict[str, Any]]:
     base, bracket, rest = name.strip().partition("(")
     if bracket and not rest.endswith(")"):
         raise BadInput(f'"{name}" lacks a closing bracket: write {base}(NAME=VALUE)')
-    return base, assignments(rest[:-1]) if bracket else {}
+    return base.strip(), assignments(rest[:-1]) if bracket else {}
 
 
 def assignments(text: str) -> dict[str, Any]:
     """{"lam": 0.15, "warps": 20} of "lam=0.15,warps=20"; BadInput if it is not written so."""
+    named = re.sub(r"(^|,)\s*(\w+)\s*=", r"\1_\2=", text)  # a name such as lambda is a word of Python's
     try:
-        call = ast.parse(f"_({text})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        assert not call.args
-        return {str(word.arg): literal(word.value) for word in call.keywords if word.arg is not None}
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError) as error:
+        call = ast.parse(f"_({named})", mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args or not call.keywords:
+            raise ValueError(text)
+        words = [(str(word.arg).removeprefix("_"), literal(word.value)) for word in call.keywords if word.arg]
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f'"{text}" sets no parameter: write NAME=VALUE, such as lam=0.15') from error
+    if "#" in text or len(dict(words)) < len(call.keywords):
+        raise BadInput(f'"{text}" sets a parameter twice, or holds what is no value: write NAME=VALUE, each once')
+    return dict(words)
 
 
 def literal(node: ast.expr) -> Any:
@@ -91,61 +104,83 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
     hints = get_type_hints(type(method))
     values = {}
     for name, value in given.items():
+        if name in fixed:
+            raise BadInput(f"{name} of {method} is said by its name: give the method of another name")
         if name not in known:
             others = f"it has {', '.join(sorted(known))}" if known else "it has none"
             raise BadInput(f'{method} has no parameter "{name}": {others}')
         try:
-            values[name] = converted(value, hints[name])
-        except (TypeError, ValueError) as error:
-            raise BadInput(f"{name} of {method} cannot be {shown(value)}: give {wanted(hints[name])}") from error
+            values[name] = convert(value, hints[name])
+        except (TypeError, ValueError, OverflowError) as error:
+            needed = describe_type(hints[name])
+            raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give {needed}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
 
 
-def converted(value: Any, hint: Any) -> Any:
+def check_positive(values: Mapping[str, int | float]) -> None:
+    """BadInput unless every value, by its name, is above zero."""
+    for name, value in values.items():
+        if not value > 0:
+            raise BadInput(f"{name} is {value}: it must be above zero")
+
+
+def check_at_most(name: str, value: int, limit: int) -> None:
+    if value > limit:
+        raise BadInput(f"{name} is {value}: it may be {limit:,} at most")
+
+
+def convert(value: Any, hint: Any) -> Any:
     """The value as the type that a field has; TypeError or ValueError if it is of another kind."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind in (Union, UnionType):
-        return first_converted(value, arguments)
+        return convert_to_any(value, arguments)
     if kind is Literal:
         return arguments[arguments.index(value)]
-    if kind is Each:
-        return Each(converted(value[2], arguments[0]), converted(value[3], arguments[0]))
+    if kind is Each and isinstance(value, dict) and value.keys() == {2, 3}:
+        return Each(convert(value[2], arguments[0]), convert(value[3], arguments[0]))
     if kind is tuple:
-        return converted_tuple(value, arguments)
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return convert_tuple(value, arguments)
+    if hint is float:
+        return convert_number(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     raise TypeError(f"{value} is no {hint}")
 
 
-def first_converted(value: Any, hints: tuple[Any, ...]) -> Any:
+def convert_number(value: Any) -> float:
+    """A number that is finite, as a float."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        raise TypeError(f"{value} is no finite number")
+    return float(value)
+
+
+def convert_to_any(value: Any, hints: tuple[Any, ...]) -> Any:
     """As the first of several types that takes it."""
     for hint in hints:
         try:
-            return converted(value, hint)
+            return convert(value, hint)
         except (TypeError, ValueError, KeyError):
             continue
     raise TypeError(f"{value} is none of {hints}")
 
 
-def converted_tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
+def convert_tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{value} is not several values")
     each = hints[:1] * len(value) if hints[-1] is Ellipsis else hints
-    return tuple(converted(item, hint) for item, hint in zip(value, each, strict=True))
+    return tuple(convert(item, hint) for item, hint in zip(value, each, strict=True))
 
 
-def wanted(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """What a field takes, in words."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind in (Union, UnionType):
-        return " or ".join(dict.fromkeys(wanted(argument) for argument in arguments))
+        return " or ".join(dict.fromkeys(describe_type(argument) for argument in arguments))
     if kind is Literal:
         return "one of " + ", ".join(map(str, arguments))
     if kind is Each:
-        return f"{{2: {wanted(arguments[0])}, 3: {wanted(arguments[0])}}}"
+        return f"{{2: {describe_type(arguments[0])}, 3: {describe_type(arguments[0])}}}"
     if kind is tuple:
-        inner = [wanted(argument) for argument in arguments if argument is not Ellipsis]
+        inner = [describe_type(argument) for argument in arguments if argument is not Ellipsis]
         return f"({', '.join(inner)}{', ...' if arguments[-1] is Ellipsis else ''})"
     return {int: "a whole number", float: "a number", str: "a word", NoneType: "None"}.get(hint, str(hint))

@@ -7,13 +7,15 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, Method
-from vrnet.methods.parameters import changes
+from vrnet.methods.parameters import changes, check_at_most, check_positive
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import REGULARIZERS
 from vrnet.variational.solver import Energy, Solver
 
+MAX_STEPS, MAX_LEVELS = 100_000, 32
+"""More of either is a slip of the pen, which would never end."""
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
 
@@ -44,9 +46,11 @@ class Variational(Method):
             known = f"pair {', '.join(REGULARIZERS)} with {', '.join(DATA_TERMS)}"
             raise BadInput(f"there is no {self.regularizer}-{self.data}: {known}")
         positive = {"lam": self.lam, "warps": self.warps, "iterations": self.iterations, "levels": self.levels}
-        for name, value in {**positive, "theta[0]": self.theta[0], "theta[1]": self.theta[1]}.items():
-            if not value > 0:
-                raise BadInput(f"{name} is {value}: it must be above zero")
+        check_positive({**positive, "theta[0]": self.theta[0], "theta[1]": self.theta[1]})
+        if not self.tolerance >= 0:
+            raise BadInput(f"tolerance is {self.tolerance}: it must be zero or more")
+        check_at_most("warps times iterations", self.warps * self.iterations, MAX_STEPS)
+        check_at_most("levels", self.levels, MAX_LEVELS)
 
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}{changes(self, preset(self.regularizer, self.data), FIXED)}"

@@ -4,7 +4,7 @@ import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -13,10 +13,9 @@ from torch.overrides import TorchFunctionMode
 from vrnet.errors import BadInput
 from vrnet.files import check_file, exists, is_folder, write_tensors
 from vrnet.methods.learned import parse_learned
+from vrnet.methods.method import Scaling
 
 SUFFIX = ".safetensors"
-Normalisation = Literal["jointly", "each"]
-"""Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, went to [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Card:
     dimension: int
     spacing_mm: tuple[float, ...]
     """Of the images it was trained on."""
-    normalisation: Normalisation
+    normalisation: Scaling
     """How their intensities were scaled, and so are those of images that it registers."""
     trained_on: str
     version: str
@@ -44,7 +43,7 @@ class Card:
         h = self.spacing_mm
         if self.dimension not in (2, 3) or len(h) != self.dimension or not all(isfinite(x) and x > 0 for x in h):
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
-        if self.normalisation not in get_args(Normalisation):
+        if self.normalisation not in get_args(Scaling):
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
 
 

@@ -12,7 +12,7 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import evaluate_split
 from vrnet.files import write_json
 from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import missing, parse
+from vrnet.methods.names import missing_package, parse
 from vrnet.methods.trained import load_method
 from vrnet.paper.results import Entry, Results, method_settings
 from vrnet.progress import Stage
@@ -52,7 +52,7 @@ class Study:
 
     def can_run(self, name: str) -> bool:
         """Whether everything that the method needs is installed."""
-        return missing(parse(name)) is None
+        return missing_package(parse(name)) is None
 
     def complete(self, entries: Sequence[Entry]) -> None:
         """Measure the entries that have no results; learned ones are trained first, several at once."""
@@ -88,7 +88,7 @@ class Study:
         for entry in entries:
             self.results.check_subjects(entry, self.test.names)
         for entry in wanted:
-            package = missing(entry.method)
+            package = missing_package(entry.method)
             if package:
                 raise BadInput(
                     f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'"

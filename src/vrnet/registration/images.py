@@ -113,7 +113,7 @@ def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Meth
 def plan(fixed: Image, moving: Image, method: Method, slices: Slices, device: str) -> tuple[torch.device, int | None]:
     """The device, and the axis across which slices are registered one by one; BadInput if anything is in the way."""
     check_pair(fixed, moving)
-    place, axis = find_device(device), choose_slice_axis(fixed.grid, slices, method.dimensions)
+    place, axis = find_device(device, method.devices), choose_slice_axis(fixed.grid, slices, method.dimensions)
     check_axes(fixed.grid.shape, axis)
     d = len(fixed.grid.shape) - (axis is not None)
     method.build(d, place)  # BadInput where a package is missing, or the model has another dimension

@@ -112,7 +112,7 @@ def headline(metrics: Mapping[str, Any]) -> list[Row]:
         ("Mean Dice", "", *before_after(metrics.get("dice"))),
         ("Mean Hausdorff", " mm", *before_after(metrics.get("hausdorff_mm"))),
         ("Mean |difference|", "", similarity.get("mae_before"), similarity.get("mae_after")),
-        ("Folded", " %", None, metrics.get("folding_strict_percent")),
+        ("Folded, strictly", " %", None, metrics.get("folding_strict_percent")),
         ("Time", " s", None, metrics.get("seconds")),
     ]
     return [

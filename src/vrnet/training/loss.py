@@ -29,7 +29,8 @@ class Loss:
 
 def make_loss(terms: LossTerms, alpha: float, similarity: str | None = None, smoothness: str | None = None) -> Loss:
     """The loss of a method, or with the terms of other names where such are given."""
-    penalties = REGULARIZERS | TRAINING_PENALTIES
+    every: dict[str, Penalty] = {**REGULARIZERS, **TRAINING_PENALTIES}
+    penalties = {name: penalty for name, penalty in every.items() if penalty.is_for_training}
     data, smooth = similarity or terms.similarity, smoothness or terms.smoothness
     for name, known in ((data, DATA_TERMS), (smooth, penalties)):
         if name not in known:

@@ -4,12 +4,14 @@ know of it; its docstrings are the help of the command (options.py)."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import Augmentation
+
+if TYPE_CHECKING:
+    from vrnet.data.prepared import PreparedSplit
 
 MAX_SEED = 2**31 - 1
 
@@ -75,7 +77,7 @@ PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", 
 PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
-def settings(method: Trainable, preset: str, split: PreparedSplit, changes: Mapping[str, Any]) -> Training:
+def settings(method: Trainable, preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
     """A preset ("auto": that of the data, or else of its dimension) with the method's own α, and these changes."""
     if preset == "auto":
         preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])

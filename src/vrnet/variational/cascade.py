@@ -32,7 +32,7 @@ class State:
     is_fresh: bool = True
     """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
     memory: Memory = None
-    """What a regulariser keeps from one step to the next."""
+    """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
 
     def move_to(self, v: Float[Tensor, "b d *s"]) -> "State":
         """The state with another field, away from where the pair was linearised."""
@@ -114,15 +114,21 @@ class Cascade(nn.Module):
     ) -> Iterator[State]:
         """Every state from a given field on."""
         memory: Memory = None
-        h = relative_spacing(spacing, v.shape[1])
-        for inner in self.steps:
-            state = State(v, self.linearize(I0, I1, v, h), memory=memory)
-            yield state
-            for step in inner:
-                state = step(state)
+        for row in range(len(self.schedule)):
+            for state in self.linearize_and_step(row, v, memory, I0, I1, spacing):
                 yield state
             v, memory = state.v, state.memory
             del state  # before the next linearisation needs the room
+
+    def linearize_and_step(
+        self, row: int, v: Tensor, memory: Memory, I0: Tensor, I1: Tensor, spacing: Spacing
+    ) -> Iterator[State]:
+        """The state after one linearisation, at v, and after each of its steps."""
+        state = State(v, self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1])), memory=memory)
+        yield state
+        for step in self.steps[row]:
+            state = step(state)
+            yield state
 
     def forward(
         self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None

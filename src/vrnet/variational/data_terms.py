@@ -8,6 +8,7 @@ DATA_TERMS: solvers, networks, energies, losses, names and commands then know it
 G, the gradient in space, stands where J would if voxels were cubes.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -15,8 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import RelativeSpacing, gradient, warp
-from vrnet.variational.linearize import Linearization
+from vrnet.fields import RelativeSpacing
+from vrnet.variational.linearize import Linearization, linearize
 
 EPSILON = 1e-5
 """Added to |J|² by L1, so that flat regions do not divide by zero."""
@@ -33,13 +34,13 @@ class DataTerm(Protocol):
     """As in TV-L1 and R-L1-3x2."""
     summary: ClassVar[str]
 
+    @abstractmethod
     def prox(self, v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
         """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel."""
-        ...
 
+    @abstractmethod
     def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
         """D at every voxel, of I0 and the warped image I1w."""
-        ...
 
     def linearize(
         self,
@@ -49,10 +50,7 @@ class DataTerm(Protocol):
         h: RelativeSpacing,
     ) -> Linearization:
         """Expand the difference of the channels at the field v, on voxels with edges h."""
-        I1w = warp(I1, v)
-        seen = self.channels(I1w)
-        # J before the residual, as in linearize: sums of gradients depend on the order
-        return Linearization(I0, I1, I1w, J=gradient(seen), residual=seen - self.channels(I0), at=v, h=h)
+        return linearize(I0, I1, v, h, self.channels)
 
     def channels(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
         """What is compared of an image: its intensities, unless a term says otherwise."""

@@ -58,12 +58,17 @@ Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing], Linearization]
 
 
 def linearize(
-    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], h: RelativeSpacing
+    I0: Float[Tensor, "b c *s"],
+    I1: Float[Tensor, "b c *s"],
+    u: Float[Tensor, "b d *s"],
+    h: RelativeSpacing,
+    channels: Callable[[Tensor], Tensor] = lambda I: I,
 ) -> Linearization:
-    """Expand the difference of intensities, I1(x + u) − I0, at u."""
+    """Expand the difference of the channels of two images, plain intensities if not given, at u."""
     I1w = warp(I1, u)
+    seen = channels(I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
-    return Linearization(I0, I1, I1w, J=gradient(I1w), residual=I1w - I0, at=u, h=h)
+    return Linearization(I0, I1, I1w, J=gradient(seen), residual=seen - channels(I0), at=u, h=h)
 
 
 def add_dot(

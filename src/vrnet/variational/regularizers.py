@@ -8,6 +8,7 @@ R and lengths are taken in space, where the shortest edge of a voxel counts as 1
 v_i = h_i u_i there, and a difference along axis j is divided by h_j.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from math import pi
@@ -27,6 +28,7 @@ from vrnet.fields import (
     squared_norm,
 )
 
+ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]
 Density = Float[Tensor, "b *s"]
 Memory = Tensor | None
@@ -41,9 +43,14 @@ class Penalty(Protocol):
     name: ClassVar[str]
     summary: ClassVar[str]
 
+    @abstractmethod
     def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
         """R at every voxel, of a field in voxels with edges h."""
-        ...
+
+    @property
+    def is_for_training(self) -> bool:
+        """Whether its value can be minimised by gradients, so that it can be part of a loss."""
+        return True
 
     def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
         """What training weighs with α: the mean of the value, taking voxels for cubes."""
@@ -54,11 +61,11 @@ class Penalty(Protocol):
 class Regularizer(Penalty, Protocol):
     """A penalty whose proximal map can be computed, so that a solver can use it."""
 
+    @abstractmethod
     def prox(
         self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
     ) -> tuple[Float[Tensor, "b d *s"], Memory]:
         """The v that minimises weight · R(v) + 1/2 |v − u|², and what to remember for the next time."""
-        ...
 
     def strength(self, lam: float, theta: float) -> float:
         """The weight of R in the v-subproblem: λ/θ."""
@@ -77,6 +84,10 @@ class TV(Regularizer):
 
     def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
         return squared_gradient(scale(u, h), h).sqrt()
+
+    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
+        """The mean of √(ε + |∇u|²): where the field is flat, the root alone has no gradient."""
+        return (ROOT_EPSILON + squared_gradient(u, (1.0,) * u.shape[1])).sqrt().mean()
 
     def prox(
         self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory
@@ -153,6 +164,10 @@ class Gaussian(Regularizer):
     def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
         """Zero: the energy that is watched is the data term alone."""
         return torch.zeros_like(u[:, 0])
+
+    @property
+    def is_for_training(self) -> bool:
+        return False
 
     def prox(
         self, u: Float[Tensor, "b d *s"], weight: float, h: RelativeSpacing, memory: Memory

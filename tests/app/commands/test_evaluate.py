@@ -10,7 +10,7 @@ from tests.data.conftest import random_sample
 from tests.models import card, saved, trained
 from vrnet import Grid, Image, Transform, read_image, write_image
 from vrnet.evaluation.cohort import build_for_shape
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import save_weights
 
 
@@ -135,7 +135,7 @@ def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
 
 def test_a_model_that_moves_nothing_is_measured_as_no_registration(vrnet, acdc, tmp_path):
     """An untrained residual network, its data steps held back by a large θ."""
-    model = trainable("R-L2-1x1-zeros-w2").build(2)
+    model = parse_trainable("R-L2-1x1-zeros-w2").build(2)
     for name, parameter in model.named_parameters():
         if "log_theta" in name:
             parameter.data.fill_(20.0)

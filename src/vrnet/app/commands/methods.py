@@ -40,12 +40,14 @@ class Methods:
 
 def list_methods() -> None:
     """Print one line per method, then one per family of learned methods."""
+    from vrnet.methods.default import SHORT_AXIS
     from vrnet.methods.learned import FAMILIES
-    from vrnet.methods.names import names, parse
+    from vrnet.methods.names import all_methods, names
 
     table = Table("name", "what it is", "ready", box=None)
-    for name, summary in names().items():
-        table.add_row(name, summary, readiness(parse(name)))
+    table.add_row(SHORT_AXIS, names()[SHORT_AXIS], "yes")  # without reading its weights
+    for method in all_methods():
+        table.add_row(str(method), method.summary, readiness(method))
     for name, family in FAMILIES.items():
         table.add_row(name, family.summary, "with --weights FILE")
     screen.print(table)
@@ -54,25 +56,27 @@ def list_methods() -> None:
 
 def describe_method(name: str) -> None:
     """Print what a method says of itself, and one line per parameter."""
+    from vrnet.methods.learned import FAMILIES
     from vrnet.methods.names import parameters, parse
 
+    if name in FAMILIES and FAMILIES[name].parse(name) is None:
+        print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
+        return
     method = parse(name)
     print_line(f"{method}: {method.summary}.")
     screen.print(properties_table(method))
-    known = parameters(method)
-    if not known:
+    settable = parameters(method)
+    if not settable:
         print_line("It has no parameters that can be set.")
         return
     table = Table("parameter", "value", "meaning", box=None)
-    for parameter in known:
+    for parameter in settable:
         table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
     screen.print(table)
-    print_line(f"Set one with --set {known[0].name}=VALUE, or in the name: {method_with(name, known[0].name)}.")
-
-
-def method_with(name: str, parameter: str) -> str:
-    """How a name sets a parameter."""
-    return f'"{name.partition("(")[0]}({parameter}=VALUE)"'
+    where = "For vrnet train: set one" if method.is_trainable else "Set one"
+    base = str(method).partition("(")[0]
+    first = settable[0].name
+    print_line(f'{where} with --set {first}=VALUE, or in the name: "{base}({first}=VALUE)".')
 
 
 def properties_table(method: "Method") -> Table:
@@ -88,7 +92,7 @@ def properties_table(method: "Method") -> Table:
 
 def readiness(method: "Method") -> str:
     """Whether all that a method needs is installed."""
-    from vrnet.methods.names import missing
+    from vrnet.methods.names import missing_package
 
-    needed = missing(method)
+    needed = missing_package(method)
     return f"no: needs {needed}" if needed else "yes"

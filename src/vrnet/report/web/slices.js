@@ -4,11 +4,13 @@ const report = readJson("data");
 const colours = readJson("colours");
 const { width, height, columns } = report.tiles;
 
-async function loadSheet([name, address]) {
-  const image = new Image();
-  image.src = address;
-  await image.decode();
-  return [name, image];
+function loadSheet([name, address]) {
+  return new Promise((resolve, reject) => {
+    const image = new Image();
+    image.onload = () => resolve([name, image]);
+    image.onerror = () => reject(new Error(`the sheet ${name} cannot be shown`));
+    image.src = address;
+  });
 }
 const sheets = Object.fromEntries(await Promise.all(Object.entries(report.sheets).map(loadSheet)));
 
