@@ -4,7 +4,7 @@ import sys
 from contextlib import nullcontext
 from shutil import copytree
 
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 install_import_hook("vrnet", "beartype.beartype")
 
@@ -17,6 +17,19 @@ pytest_plugins = ["tests.skips"]
 torch.set_num_threads(1)
 
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
+ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_outside.py")
+"""Files whose tests share what takes long to make: networks trained for several tables, and elastix, once loaded."""
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """The files of ONE_WORKER go to one worker, before all else; any other test goes wherever there is room."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ShareWork(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "one worker" if nodeid.startswith(ONE_WORKER) else nodeid
+
+    return ShareWork(config, log)
 
 
 @pytest.fixture(params=[2, 3], ids=["2D", "3D"])
@@ -29,6 +42,16 @@ def d(request):
 def h(d, request):
     """The edges of a voxel relative to the shortest: all equal, and unequal ones."""
     return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
+
+
+@pytest.fixture
+def as_users_run():
+    """Without the checks of shapes and types: of thousands of steps on small images they would take most of the time.
+
+    For tests of whole registrations and runs, whose parts are tested with the checks elsewhere."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

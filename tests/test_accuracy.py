@@ -7,6 +7,7 @@ from vrnet.data import acdc
 from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.phantom import phantom
 
+pytestmark = pytest.mark.usefixtures("as_users_run")
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}
 
 

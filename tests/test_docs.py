@@ -42,6 +42,7 @@ def vrnet_commands(code):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])
 def test_every_snippet_runs(document, registries, reader):
     known = {}

@@ -13,7 +13,7 @@ from vrnet.methods.parameters import Each
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["FFD", "Demons", "SyN"])
+@pytest.mark.parametrize("name", ["FFD(iterations=60)", "Demons", "SyN"])
 def test_an_outside_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     I0, I1, u = moved_texture(d)

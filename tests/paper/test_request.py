@@ -11,6 +11,8 @@ from vrnet.paper.figures import FIGURES
 from vrnet.paper.request import NAMES, PaperRequest, make_figure, make_table, plan_study
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 
+pytestmark = pytest.mark.usefixtures("as_users_run")
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)

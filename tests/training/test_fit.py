@@ -25,6 +25,7 @@ def same(a, b):
 @pytest.mark.parametrize("denoiser", ["R", "C"])
 @pytest.mark.parametrize("data", ["L1", "L2"])
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_users_run")
 def test_a_network_learns_one_pair_by_heart(d, data, denoiser, turned, tmp_path):
     """Beside the same network at a rate of nearly 0, since a data step alone brings the images closer."""
     name, steps = {2: (f"{denoiser}-{data}-1x1-w4", 120), 3: (f"{denoiser}-{data}-1x1-w2", 50)}[d]
