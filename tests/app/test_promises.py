@@ -17,7 +17,7 @@ from tests.app.outputs import PAGES, RESULTS, file_names
 from tests.disks import file_size_limit, full_disk
 from tests.models import card, saved
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.methods.names import trainable
+from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import save_weights
 
 GRID = Grid.plain((64, 64), (2.0, 2.0))
@@ -124,7 +124,7 @@ def check_old_set_stays(vrnet, words, old, out, room_kilobytes=100):
 
 @pytest.mark.parametrize("command", ["register", "evaluate", "evaluate a data set"])
 def test_a_network_that_gives_nan_ends_with_one_line(vrnet, inputs, tmp_path, data, command):
-    model = trainable("C-L2-2x1-w2").build(2)
+    model = parse_trainable("C-L2-2x1-w2").build(2)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(100).clamp_(-1e30, 1e30)
