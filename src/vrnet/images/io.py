@@ -199,26 +199,31 @@ def write_sitk(image: "sitk.Image", path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):
-                write_zipped_nifti(image, temporary)
+                is_whole = write_zipped_nifti(image, temporary)
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
-                check_written(is_image(temporary, image), path)
+                is_whole = is_image(temporary, image)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
+        check_written(is_whole, path)
 
 
-def write_zipped_nifti(image: "sitk.Image", path: Path) -> None:
-    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one."""
+def write_zipped_nifti(image: "sitk.Image", path: Path) -> bool:
+    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one.
+
+    Returns whether all of it arrived."""
     import SimpleITK as sitk
 
     bare = path.with_suffix("")
     sitk.WriteImage(image, str(bare))
-    check_written(bare.stat().st_size == NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes, path)
+    size = NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes
+    if bare.stat().st_size != size:
+        return False
     with bare.open("rb") as source, path.open("wb") as file:
         with gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
             shutil.copyfileobj(source, target, 1 << 20)
         length = file.tell()
-    check_written(path.stat().st_size == length and unzipped_bytes(path) == bare.stat().st_size % (1 << 32), path)
+    return path.stat().st_size == length and unzipped_bytes(path) == size % (1 << 32)
 
 
 def unzipped_bytes(path: Path) -> int:
