@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, exists, is_folder
+from vrnet.files import atomic_write, check_file, check_written, exists, is_folder
 
 FORMAT = 3
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
@@ -142,10 +142,13 @@ def load_label_values(path: Path) -> set[int] | None:
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
     """Write named arrays, one after the other, in one .npz file, whole or not at all."""
-    with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
-        for name, array in arrays:
-            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.save(member, array, allow_pickle=False)
+    with atomic_write(path) as temporary:
+        with ZipFile(temporary, "w", ZIP_DEFLATED) as file:
+            for name, array in arrays:
+                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.save(member, array, allow_pickle=False)
+        with ZipFile(temporary) as written:  # which reads the list of contents, at its end
+            check_written(written.namelist() == file.namelist(), path)
 
 
 def cache_folder() -> Path:
