@@ -15,6 +15,7 @@ EXPECTED = (
     r"needs a CUDA device",
     r"there is a CUDA device",
     r"the superuser may write everywhere",
+    r"only the superuser can mount a full disk",
     r"no such axis",
 )
 WITHOUT_DATA = (r"no real images at ", r"no brains at ")

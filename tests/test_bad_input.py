@@ -15,6 +15,7 @@ import torch
 from tests.models import saved
 from vrnet import Grid, Image, Transform, write_image
 from vrnet.app import cli
+from vrnet.images.io import to_sitk
 
 GRID = Grid.plain((20, 18, 8), (1.5, 1.5, 8.0))
 
@@ -36,7 +37,7 @@ def files(tmp_path):
 
 # What spoils files["moving.nii.gz"], or makes another file; and the words that the answer must have.
 def image(array, grid=GRID):
-    return lambda folder: write_image(Image(array, grid), folder / "moving.nii.gz")
+    return lambda folder: sitk.WriteImage(to_sitk(array, grid), str(folder / "moving.nii.gz"))
 
 
 def cut(name, part):

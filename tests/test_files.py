@@ -232,7 +232,7 @@ def test_rows_are_written_with_every_column_that_any_of_them_has(tmp_path):
     with (tmp_path / "new" / "rows.csv").open(newline="") as file:
         assert list(csv.DictReader(file)) == [
             {"subject": "a", "x": "0.1", "y": ""},
-            {"subject": "b, c", "x": "", "y": "nan"},
+            {"subject": "b, c", "x": "", "y": ""},
         ]
 
 

@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "vrnet"
 FILES = sorted(SOURCE.rglob("*.py"))
 MAX_LINES_OF_FILE = 300
 MAX_LINES_OF_FUNCTION = 40
+MAX_FILES_OF_DATA = 15
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 
 
@@ -26,6 +27,11 @@ def test_no_function_is_longer_than_one_can_read():
             if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno + 1 > MAX_LINES_OF_FUNCTION:
                 too_long[f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"] = node.end_lineno - node.lineno + 1
     assert too_long == {}
+
+
+def test_data_sets_do_not_bring_a_crowd_of_files():
+    """One file per data set, and what they share in few: a new one should need no other file."""
+    assert len(list((SOURCE / "data").rglob("*.py"))) <= MAX_FILES_OF_DATA
 
 
 @pytest.mark.parametrize(("word", "room"), [("method", "methods"), ("dataset", "data")])

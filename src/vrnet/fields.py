@@ -14,11 +14,19 @@ from jaxtyping import Float, Integer, Shaped
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.errors import BadInput
+
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
 SMALLEST_INVERSION_STEP = 1e-3
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+def check_finite(u: Float[Tensor, "b d *s"], name: str) -> None:
+    """BadInput if the field of this name has no meaning; measures would take NaN for no folds."""
+    if not u.isfinite().all():
+        raise BadInput(f"{name}: the displacements found are NaN or infinite; are its weights, or the images, damaged?")
 
 
 def relative_spacing(spacing: tuple[float, ...] | None, d: int) -> RelativeSpacing:

@@ -2,17 +2,22 @@
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import StringIO
 from math import isfinite
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vrnet.errors import BadInput
+from vrnet.locks import ORDINARY, partial_folder, remove_leftovers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Row = dict[str, Any]
 """One row of a table: {column: value}."""
@@ -35,27 +40,94 @@ def is_folder(path: Path) -> bool:
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a place to write to. If the block succeeds, what is there replaces `path`; if not, nothing is left behind.
 
-    The place is a file of the same name in a folder of its own, so that writers of one path do not meet."""
+    The place is a file of the same name in a folder of its own, so that writers of one path do not meet. Writers that
+    say nothing of a full disk must look at what they wrote before the block ends."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=path.parent, prefix=".partial-") as folder:
-            temporary, ordinary = Path(folder) / path.name, Path(folder) / ".ordinary"
-            ordinary.touch()
+        with partial_folder(path.parent) as folder:
+            temporary = folder / path.name
             yield temporary
-            temporary.chmod(ordinary.stat().st_mode)  # some libraries write files that nobody else may read
+            # Some libraries write files that nobody else may read.
+            temporary.chmod((folder / ORDINARY).stat().st_mode)
+            flush_file(temporary)
             temporary.replace(path)
+        flush_folder(path.parent)
     except OSError as error:
         raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
 
 
+def flush_file(path: Path) -> None:
+    """Wait until a file is on the disk: some file systems say only then that there was no room for it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system can tell."""
+    with suppress(OSError):
+        flush_file(folder)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file of this content, whole or not at all."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+        check_written(temporary.stat().st_size == len(content), path)
+
+
+def check_written(is_whole: bool, path: Path) -> None:
+    """BadInput unless what was written of a file is whole."""
+    if not is_whole:
+        raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
+
+
+def write_tensors(tensors: "Mapping[str, Tensor]", path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all, and only of finite numbers."""
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save_file
+
+    if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")
+    with atomic_write(path) as temporary:
+        try:
+            save_file(dict(tensors), temporary, metadata)
+            with safe_open(temporary, "pt") as file:  # which compares the size with the header
+                check_written(file.keys() == sorted(tensors), path)
+        except SafetensorError as error:
+            raise BadInput(f"cannot write {path}: is the disk full?") from error
+
+
+def check_no_twin(path: Path) -> None:
+    """BadInput if x.nii lies where x.nii.gz is to be, or the other way round: ITK would read the former for both."""
+    for one, other in ((".nii", ".nii.gz"), (".nii.gz", ".nii")):
+        twin = path.with_name(f"{path.name.removesuffix(one)}{other}")
+        if path.name.endswith(one) and exists(twin):
+            raise BadInput(f"{twin} is there, and ITK takes it for {path.name}: remove it, or choose another name")
+
+
+def check_not_input(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> None:
+    """BadInput if one of the files to be written is one that is read, also by another name: links are followed."""
+    read = [path for path in inputs if path is not None and exists(path)]
+    for output in outputs:
+        for path in read:
+            if exists(output) and output.samefile(path):
+                raise BadInput(f"{output} is an input, and would be lost: choose another place for the result")
+
+
 def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
-    """BadInput unless files of these names can be written in the folder, or it can be made. Nothing is made yet."""
+    """BadInput unless files of these names can be written in the folder, or it can be made. Nothing is made yet.
+
+    What killed processes left half-written there is removed."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if exists(place))
     try:
         with TemporaryFile(dir=nearest):
             pass
     except OSError as error:
         raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
+    remove_leftovers(folder)
     for name in names:
         if is_folder(folder / name):
             raise BadInput(f"{folder / name} is a folder, and would have to be a file: choose another folder")
@@ -68,6 +140,7 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
     if not path.name.endswith(suffixes):
         raise BadInput(f"{path.name} has no ending that can be written: choose one of {', '.join(suffixes)}")
     check_folder(path.parent)
+    check_no_twin(path)
 
 
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
@@ -128,14 +201,13 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: Path) -> None:
     """Write a CSV file of a header and the cells of each line below it."""
-    with atomic_write(path) as temporary:
-        temporary.write_text(csv_text([header, *lines]), encoding="utf-8", newline="")
+    write_bytes(csv_text([header, *lines]).encode(), path)
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
-    """Lines of cells as the text of a CSV file; None is an empty cell."""
+    """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
+    csv.writer(text, lineterminator="\n").writerows([finite_or_none(cell) for cell in line] for line in lines)
     return text.getvalue()
 
 
@@ -155,9 +227,8 @@ def read_json(path: Path) -> Any:
 def write_json(value: Any, path: Path) -> None:
     """Write strict JSON, in which NaN and ±∞ are null."""
     text = json.dumps(json_ready(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with atomic_write(path) as temporary:
-        # A file name may hold bytes that are no text: Python's escape for them, \udc80, is JSON's too.
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+    # A file name may hold bytes that are no text: Python's escape for them, \udc80, is JSON's too.
+    write_bytes(text.encode(errors="backslashreplace"), path)
 
 
 def json_ready(value: Any) -> Any:
@@ -168,4 +239,9 @@ def json_ready(value: Any) -> Any:
         return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_ready(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+    return finite_or_none(value)
+
+
+def finite_or_none(value: Any) -> Any:
+    """The value itself; None for NaN and ±∞, which are no results."""
+    return None if isinstance(value, (float, np.floating)) and not isfinite(value) else value

@@ -2,6 +2,8 @@
 
 import json
 
+from vrnet.file_sets import RECORD
+
 RESULTS = {"warped.nii.gz", "transform.nii.gz", "metrics.json"}
 PAGES = {"report.html", "overview.png"}
 METRICS = {
@@ -22,7 +24,8 @@ OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "m
 
 
 def file_names(folder):
-    return {path.name for path in folder.iterdir()}
+    """The names in a folder, but for the record of what a run wrote there."""
+    return {path.name for path in folder.iterdir()} - {RECORD}
 
 
 def read_json(path):

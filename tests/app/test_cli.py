@@ -1,13 +1,18 @@
 """What holds of every command: its help, and how it ends when something is wrong."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
+from vrnet.data.dataset import DATASETS
+from vrnet.docstrings import field_docstrings
+from vrnet.training.settings import PRESETS
 
 
 def test_the_version_is_printed(vrnet):
@@ -26,6 +31,18 @@ def test_help_of_a_command_explains_its_options(vrnet, command):
     assert status == 0
     assert len(out.splitlines()) > 3
     assert "None" not in out
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
+def test_help_names_every_data_set(command):
+    """The names are written in the help, so that it is shown without importing the data sets."""
+    listed = re.search(r"acdc.*manifest", field_docstrings(COMMANDS[command])["data"])[0]
+    assert re.split(", | or ", listed) == list(DATASETS)
+
+
+def test_train_takes_every_preset():
+    """The names are written at the option, so that help is shown without importing the settings."""
+    assert set(get_args(get_type_hints(COMMANDS["train"])["preset"])) == {"auto", *PRESETS}
 
 
 @pytest.mark.parametrize("words", [(), ("regster",), ("demo", "--seed", "many"), ("demo", "--nonsense")])

@@ -5,6 +5,7 @@ from numpy.testing import assert_allclose
 
 from vrnet import register_images
 from vrnet.app import demo
+from vrnet.app.pair import write_pair
 from vrnet.phantom import phantom
 
 SEED = 3
@@ -16,7 +17,7 @@ def patient():
 
 
 def test_the_files_hold_the_phantom(patient, tmp_path):
-    demo.write_pair(demo.phantom_pair(patient), tmp_path)
+    write_pair(demo.phantom_pair(patient), tmp_path)
     for name in ("fixed", "moving", "fixed_labels", "moving_labels"):
         image = sitk.ReadImage(str(tmp_path / f"{name}.nii.gz"))
         assert np.array_equal(sitk.GetArrayFromImage(image).T, getattr(patient, name)[0, 0])

@@ -9,7 +9,15 @@ from tests.app.outputs import read_json
 from tests.models import saved
 from vrnet import BadInput, Image, load_method, parse, write_image
 from vrnet.app import demo
-from vrnet.app.pair import ImagePair, find_transform, landmark_error, measure_transform, read_pair, register_pair
+from vrnet.app.pair import (
+    ImagePair,
+    find_transform,
+    landmark_error,
+    measure_transform,
+    read_pair,
+    register_pair,
+    write_pair,
+)
 from vrnet.files import write_json
 from vrnet.images.points import Points
 from vrnet.phantom import phantom
@@ -41,7 +49,7 @@ def done(pair, tmp_path_factory):
 
 def test_metrics_json_is_what_simpleitk_measures_on_the_files(pair, done, tmp_path):
     result, folder, _ = done
-    demo.write_pair(pair, tmp_path)
+    write_pair(pair, tmp_path)
     fixed, warped = (sitk.ReadImage(str(path)) for path in (tmp_path / "fixed.nii.gz", folder / "warped.nii.gz"))
     labels = [tmp_path / "fixed_labels.nii.gz", folder / "warped_labels.nii.gz"]
     metrics = read_json(folder / "metrics.json")
@@ -109,7 +117,7 @@ def test_points_must_come_in_pairs(pair, done):
 
 
 def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):
-    demo.write_pair(pair, tmp_path)
+    write_pair(pair, tmp_path)
     floats = Image(pair.fixed_labels.array.astype(np.float32), pair.fixed.grid, "floats.nii.gz")
     write_image(floats, tmp_path / "floats.nii.gz")
     read = read_pair(tmp_path / "fixed.nii.gz", tmp_path / "moving.nii.gz", tmp_path / "floats.nii.gz")

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import time
 
 import nibabel
 import numpy as np
@@ -9,8 +10,9 @@ import torch
 
 from tests.data.conftest import brightest, spots, write
 from vrnet import BadInput
-from vrnet.data.manifest import Manifest
+from vrnet.data.manifest import MAX_HEADERS, Manifest
 from vrnet.data.prepared import prepare_split
+from vrnet.files import exists
 
 LPS = np.array([-1, -1, 1])
 OPENED = """
@@ -214,6 +216,19 @@ def test_a_hundred_thousand_rows_open_within_five_seconds_and_300_mb(tmp_path):
     assert splits == "val 33334, test 33333, train 33333", done.stderr
     seconds, megabytes = map(float, used.split())
     assert (seconds < 5, megabytes < 300) == (True, True), used
+
+
+def test_a_hundred_thousand_rows_without_a_file_are_refused_within_five_seconds(tmp_path, monkeypatch):
+    """Few files are looked for, however many are listed."""
+    path = write_long_listing(tmp_path)
+    (tmp_path / "1000000" / "sa_ED.nii.gz").unlink()
+    asked = []
+    monkeypatch.setattr("vrnet.data.manifest.exists", lambda file: asked.append(file) or exists(file))
+    start = time.process_time()
+    with pytest.raises(BadInput, match=r"^no fixed image .* can be read: its paths are relative to"):
+        Manifest.read(path)
+    assert time.process_time() - start < 5
+    assert len(asked) == len(set(asked)) == MAX_HEADERS
 
 
 def test_of_a_long_file_some_headers_are_read_evenly_spread(tmp_path, monkeypatch):

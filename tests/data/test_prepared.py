@@ -1,4 +1,5 @@
 import gzip
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.data.conftest import Toy, assert_same, heart, write, write_acdc, writ
 from vrnet import BadInput
 from vrnet.data.acdc import ACDC
 from vrnet.data.prepared import prepare_split
-from vrnet.data.store import load_sample
+from vrnet.data.store import LABEL_VALUES, arrays_of, load_sample
 
 
 def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):
@@ -82,6 +83,51 @@ def test_samples_are_read_one_by_one_and_not_held(toy, cache):
     kept = split.load()
     assert kept.samples[0] is kept.samples[0]
     assert kept.names == split.names == ["s0", "s1", "s2"]
+
+
+def test_a_sample_that_cannot_be_made_again_is_named_when_it_is_read(toy, cache):
+    split = prepare_split(toy, "train", "training", cache)
+    next((cache / "toy").glob("s1-*")).unlink()
+    (toy.root / "s1.txt").write_text("rubbish")
+    with pytest.raises(BadInput, match=r"^s1: s1.txt holds rubbish"):
+        list(split.samples)
+
+
+def test_a_prepared_split_can_be_sent_to_another_process(toy, cache):
+    split = prepare_split(toy, "train", "evaluation", cache)
+    sent = pickle.loads(pickle.dumps(split))
+    assert (sent.names, sent.structures) == (split.names, split.structures)
+    for a, b in zip(split.samples, sent.samples, strict=True):
+        assert_same(a, b)
+
+
+@pytest.fixture
+def unnamed(toy, monkeypatch):
+    """A data set, of labels 0 to 2, that does not say what its labels are."""
+    monkeypatch.setattr(Toy, "structures", None)
+    return toy
+
+
+def test_labels_are_found_without_reading_an_image(unnamed, cache, monkeypatch):
+    """Also when a subject is added; and the cache holds nothing but samples."""
+    monkeypatch.setattr("vrnet.data.prepared.load_sample", lambda path: pytest.fail(f"{path} was read"))
+    for _ in range(2):
+        assert prepare_split(unnamed, "train", "evaluation", cache).structures == {"1": 1, "2": 2}
+    assert prepare_split(unnamed, "train", "training", cache / "other").structures == {}
+    (unnamed.root / "s3.txt").write_text("3")
+    assert prepare_split(unnamed, "train", "evaluation", cache).structures == {"1": 1, "2": 2}
+    assert sorted(path.name[:14] for path in (cache / "toy").iterdir()) == [f"s{k}-evaluation-" for k in range(4)]
+
+
+@pytest.mark.parametrize("values", [None, np.float32([1]), np.uint8(1), np.array("null")])
+def test_a_file_without_a_list_of_labels_is_made_again(unnamed, cache, values):
+    first = prepare_split(unnamed, "train", "evaluation", cache)
+    path = next((cache / "toy").glob("s1-*"))
+    np.savez(path, **arrays_of(first.samples[1]), **({} if values is None else {LABEL_VALUES: values}))
+    assert prepare_split(unnamed, "train", "evaluation", cache).structures == {"1": 1, "2": 2}
+    assert Toy.made == ["s0", "s1", "s2", "s1"]
+    with np.load(path) as file:
+        assert file[LABEL_VALUES].tolist() == [0, 1, 2]
 
 
 def test_progress_runs_to_one(toy, cache):

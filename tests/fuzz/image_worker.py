@@ -64,7 +64,9 @@ def read(kind, number, path, folder):
         with contextlib.suppress(BadInput):
             read_grid(path)
         with contextlib.suppress(BadInput):
+            signal.alarm(SECONDS_PER_CASE)
             Transform.load(path).save(folder / "field.nii")
+    signal.alarm(SECONDS_PER_CASE)  # each use of the file has that long
     write_image(read_image(path.parent if kind == "dicom" and number % 2 else path), out)
 
 
@@ -97,6 +99,7 @@ def run_case(kind, number, seeds, folder):
         wrong.append(f"{type(error).__name__}: {error}")
     was_read = not message
     if number % CASES_PER_COMMAND == 0:
+        signal.alarm(SECONDS_PER_CASE)
         status, said = command(kind, path, folder)
         message += said
         wrong += [f"status {status}"] if status not in (0, 2) else []

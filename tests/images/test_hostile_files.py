@@ -195,7 +195,7 @@ def test_an_hdf5_transform_cannot_read_another_file(tmp_path):
     Transform(np.ones((3, *GRID.shape)), GRID).save(tmp_path / "x.h5")
     assert_allclose(Transform.load(tmp_path / "x.h5").displacement, 1)
     request = {"action": "transform", "name": str(tmp_path / "x.h5")}
-    limits = {"memory": 900_000_000, "seconds": 8, "files": 0}
+    limits = {"memory": 900_000_000, "seconds": 8, "waiting_seconds": 8, "files": 0}
     header, _ = sandbox.current_sandbox().ask({**request, "limits": limits})
     assert "error" in header, "with no file allowed, not even its own can be opened"
 
@@ -206,7 +206,7 @@ def test_the_process_that_reads_hdf5_can_open_no_second_file_and_write_none(tmp_
     program = """if True:
         import sys
         from vrnet.images.sandbox_child import take_limits
-        take_limits(memory=900_000_000, seconds=8, files=1)
+        take_limits(memory=900_000_000, seconds=8, waiting_seconds=8, files=1)
         first = open(sys.argv[1])
         try:
             print(open(sys.argv[2]).read())
@@ -234,7 +234,7 @@ def test_a_reader_that_crashes_hangs_or_fills_the_memory_is_a_refusal(tmp_path, 
     )
     (tmp_path / "child.py").write_text(source)
     monkeypatch.setattr(sandbox, "CHILD", tmp_path / "child.py")
-    monkeypatch.setattr(sandbox, "BASE_SECONDS", 2)
+    monkeypatch.setattr(sandbox, "BASE_WAITING_SECONDS", 3)
     monkeypatch.setattr(sandbox, "running", [])
     assert "damaged" in refusal(tmp_path / "x.png")
     assert "damaged" in refusal(tmp_path / "x.png")

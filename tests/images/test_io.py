@@ -140,8 +140,9 @@ def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
     """A long-axis view is one oblique slice: no 2D image, or it would lose its pose."""
     grid = make_grid((12, 10, 1), (1.2, 1.4, 8.0), (3.0, 4.0, 5.0), POSES["oblique"](3))
     for suffix in IMAGE_SUFFIXES:
-        write_image(picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}")
-        same_place(read_image(tmp_path / f"x{suffix}").grid, grid)
+        path = tmp_path / suffix / f"x{suffix}"
+        write_image(picture(grid, (2, 2, 0)), path)
+        same_place(read_image(path).grid, grid)
 
 
 @contextmanager
@@ -238,8 +239,9 @@ def test_a_sequence_is_refused_and_one_frame_of_it_is_a_volume(tmp_path, suffix)
 
 def test_a_zipped_image_beside_a_different_one_has_its_own_voxels(oblique, tmp_path):
     """ITK would take the voxels of x.nii for those of x.nii.gz."""
-    for seed, name in enumerate(["x.nii", "x.nii.gz"]):
-        write_image(picture(oblique, seed=seed), tmp_path / name)
+    images = [picture(oblique, seed=seed) for seed in range(2)]
+    for image, name in zip(images, ["x.nii", "x.nii.gz"], strict=True):
+        sitk.WriteImage(to_sitk(image.array, image.grid), str(tmp_path / name))
     for seed, name in enumerate(["x.nii", "x.nii.gz"]):
         assert_array_equal(read_image(tmp_path / name).array, picture(oblique, seed=seed).array)
 
@@ -294,7 +296,11 @@ def test_a_nifti_spacing_that_is_not_positive_is_refused_in_one_line(tmp_path, w
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["x.nii", "x.nii.gz"])
 def test_nan_in_a_nifti_image_is_refused_where_itk_reads_0(tmp_path, name, value):
-    write_image(Image(np.where(RAMP == 7, value, RAMP), GRID), tmp_path / name)
+    array = np.where(RAMP == 7, value, RAMP)
+    with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
+        write_image(Image(array, GRID), tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    sitk.WriteImage(to_sitk(array, GRID), str(tmp_path / name))
     assert sitk.GetArrayFromImage(sitk.ReadImage(str(tmp_path / name))).T[RAMP == 7] == 0
     assert "contains NaN or infinite values" in refusal(tmp_path / name)
 

@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import jaxtyping
 import pytest
@@ -102,7 +102,10 @@ def test_weights_that_are_not_finite_are_refused(saved, value):
     path, model = saved
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] = value
-    save_weights(model, CARD, path)
+    with pytest.raises(BadInput, match="NaN or infinite"):
+        save_weights(model, CARD, path)
+    assert load_weights(path)[1] == CARD, "the old file stays"
+    save_file(model.state_dict(), path, metadata={"vrnet": json.dumps(asdict(CARD))})
     with pytest.raises(BadInput, match="not finite"):
         load_weights(path)
 

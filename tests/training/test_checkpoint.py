@@ -36,7 +36,7 @@ def test_a_run_without_a_checkpoint_is_at_its_beginning(tmp_path, convolutions):
 
 
 def test_the_optimiser_keeps_its_own_settings(checkpoint, convolutions):
-    """They are those of the device: a run may go on on another."""
+    """Settings such as `foreach` belong to the device, and a run may go on on another."""
     model, _ = convolutions(steps=0)
     optimizer = Adam(model.parameters(), lr=torch.tensor(0.5), foreach=False)
     load_checkpoint(checkpoint, model, optimizer)

@@ -1,6 +1,5 @@
 """The demonstration: a phantom's end-systole registered to its end-diastole, whose true motion is known."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -8,7 +7,6 @@ import torch
 from vrnet.app.pair import ImagePair
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import write_image
 from vrnet.images.transform import Transform
 from vrnet.phantom import Phantom
 
@@ -28,12 +26,6 @@ def phantom_pair(patient: Phantom) -> ImagePair:
     grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
     parts = ("fixed", "moving", "fixed_labels", "moving_labels")
     return ImagePair(*(Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts))
-
-
-def write_pair(pair: ImagePair, folder: Path) -> None:
-    """Write the images and labels of a phantom, each under its own name."""
-    for image in vars(pair).values():
-        write_image(image, folder / image.name)
 
 
 def end_point_error(patient: Phantom, transform: Transform) -> EndPointError:

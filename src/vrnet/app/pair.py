@@ -11,7 +11,8 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
-from vrnet.files import check_folder, write_json
+from vrnet.file_sets import check_set, replace_set
+from vrnet.files import check_not_input, write_json
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
@@ -27,7 +28,10 @@ from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
 
-OUTPUTS = ("warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json", "report.html", "overview.png")
+WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
+REPORT, OVERVIEW = "report.html", "overview.png"
+OUTPUTS = (WARPED, TRANSFORM, LABELS, METRICS, REPORT, OVERVIEW)
+"""All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
 FULL_COVERAGE_PERCENT = 99.0
 """Below this part of fixed, the reader is told how much of it moving covers."""
 
@@ -78,9 +82,15 @@ def register_pair(
     match_intensities: bool = False,
     device: str = "auto",
     report: bool = False,
+    images: bool = False,
+    inputs: Sequence[Path | None] = (),
 ) -> tuple[MeasuredTransform, list[Path]]:
-    """Register a pair and write the results in a folder; also returns which files. `stage` is told what is done."""
-    check_folder(folder, OUTPUTS)
+    """Register a pair and write the results in a folder; also returns which files. `stage` is told what is done.
+
+    All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
+    name. `inputs` are the files that are read, and never written."""
+    check_not_input((folder / name for name in OUTPUTS), inputs)
+    check_set(folder, names := planned_outputs(pair, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
     registration = register_images(
         pair.fixed,
@@ -94,11 +104,22 @@ def register_pair(
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration)
     stage("writing")
-    written = write_results(result, folder)
-    if report:
-        description = describe_run(pair, resolved, registration, match_intensities)
-        written += write_report_files(result, folder, registration.energies.tolist(), description)
-    return result, written
+    with replace_set(folder, (*OUTPUTS, *names)) as staged:
+        write_results(result, staged)
+        if images:
+            write_pair(pair, staged)
+        if report:
+            description = describe_run(pair, resolved, registration, match_intensities)
+            write_report_files(result, staged, registration.energies.tolist(), description)
+    return result, [folder / name for name in names]
+
+
+def planned_outputs(pair: ImagePair, report: bool, images: bool) -> list[str]:
+    """The names of the files that a registration is to write."""
+    labels = [] if pair.moving_labels is None else [LABELS]
+    pages = [REPORT, OVERVIEW] if report else []
+    given = [image.name for image in vars(pair).values() if image is not None] if images else []
+    return [WARPED, TRANSFORM, METRICS, *labels, *pages, *given]
 
 
 def find_transform(
@@ -197,37 +218,30 @@ def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
     return warnings
 
 
-def write_results(result: MeasuredTransform, folder: Path) -> list[Path]:
-    """Write the files that programs read; what an earlier run left under the names of OUTPUTS is removed first."""
-    remove_outputs(folder)
-    write_image(result.warped, folder / "warped.nii.gz")
-    result.transform.save(folder / "transform.nii.gz")
-    written = ["warped.nii.gz", "transform.nii.gz", "metrics.json"]
+def write_results(result: MeasuredTransform, folder: Path) -> None:
+    """Write the files that programs read."""
+    write_image(result.warped, folder / WARPED)
+    result.transform.save(folder / TRANSFORM)
     if result.warped_labels is not None:
-        write_image(result.warped_labels, folder / "warped_labels.nii.gz")
-        written.append("warped_labels.nii.gz")
-    write_json(result.metrics, folder / "metrics.json")
-    return [folder / name for name in written]
+        write_image(result.warped_labels, folder / LABELS)
+    write_json(result.metrics, folder / METRICS)
 
 
-def remove_outputs(folder: Path) -> None:
-    """Remove the files that an earlier run left in a folder."""
-    try:
-        for name in OUTPUTS:
-            (folder / name).unlink(missing_ok=True)
-    except OSError as error:
-        raise BadInput(f"cannot replace {folder / name} ({error.strerror}): choose another folder") from error
+def write_pair(pair: ImagePair, folder: Path) -> None:
+    """Write the images and labels of a pair, each under its own name."""
+    for image in vars(pair).values():
+        if image is not None:
+            write_image(image, folder / image.name)
 
 
 def write_report_files(
     result: MeasuredTransform, folder: Path, energies: Sequence[float], description: Mapping[str, str]
-) -> list[Path]:
+) -> None:
     """Write the page to look at, and the picture to show."""
-    write_report(folder / "report.html", result.on_fixed_grid, result.metrics, energies, description)
+    write_report(folder / REPORT, result.on_fixed_grid, result.metrics, energies, description)
     dice = result.metrics.get("dice")
     gain = f": mean Dice {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
-    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}"), folder / "overview.png")
-    return [folder / "report.html", folder / "overview.png"]
+    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}"), folder / OVERVIEW)
 
 
 def describe_run(

@@ -1,4 +1,7 @@
-"""ACDC in its official folders: end-systole (moving) to end-diastole (fixed), by the paper's 2D protocol or in 3D."""
+"""ACDC in its official folders: end-systole (moving) to end-diastole (fixed), by the paper's 2D protocol or in 3D.
+
+Which slices are trained on and measured on is chosen in protocols.py.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

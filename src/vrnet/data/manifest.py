@@ -6,7 +6,7 @@ pair is in "train", and there is none to validate or to test on: which are held 
 Opening the file reads no image: what is wrong with columns and splits is told at once, also of 100,000 rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -38,7 +38,7 @@ MIN_SIMILARITY = 0.8
 PATH_SEPARATOR = "\0"
 """A character that no path can have."""
 MAX_HEADERS = 1000
-"""Images, spread evenly over the file, of which the headers are read to find the common shape."""
+"""Images, spread evenly over the file, that are looked for, and whose headers are read to find the common shape."""
 
 
 class Pair(NamedTuple):
@@ -81,9 +81,9 @@ class Manifest:
         cls, root: Path, spacing: tuple[float, ...] | None = None, shape: tuple[int, ...] | None = None
     ) -> "Manifest":
         """The pairs of a CSV file; unless given, the spacing is that of the first fixed image, and the shape has room
-        for the largest. BadInput if columns, names or splits are wrong, or no fixed image is there."""
+        for the largest. BadInput if columns, names or splits are wrong, or none of `fixed_files` is there."""
         found = cls(root, *read_pairs(root), spacing, shape)
-        if not any(exists(path) for path in found.fixed_files()):
+        if not any(map(exists, found.fixed_files)):
             raise found.nothing_readable()
         return found
 
@@ -149,24 +149,25 @@ class Manifest:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """The grids of the fixed images that can be read, the first one first; of at most MAX_HEADERS of them."""
-        files, found = list(self.fixed_files()), []
-        for path in files[:: ceil(len(files) / MAX_HEADERS)]:
+        """The grids of those `fixed_files` that can be read, the first one first."""
+        found = []
+        for path in self.fixed_files:
             with suppress(BadInput):  # told when the pair is prepared
                 found.append(read_grid(path))
         if not found:
             raise self.nothing_readable()
         return found
 
-    def fixed_files(self) -> Iterator[Path]:
-        """The fixed images that rows name, in the order of the file."""
-        names = (Pair.split(joined).fixed for joined in self.pairs.values())
-        return (self.root.parent / name for name in names if name)
+    @cached_property
+    def fixed_files(self) -> list[Path]:
+        """The fixed images that rows name, in the order of the file; of more than MAX_HEADERS, some spread evenly."""
+        names = [name for name in (Pair.split(joined).fixed for joined in self.pairs.values()) if name]
+        return [self.root.parent / name for name in names[:: ceil(len(names) / MAX_HEADERS) or 1]]
 
     def nothing_readable(self) -> BadInput:
         """The error to raise where no fixed image can be read."""
         where = f"its paths are relative to {self.root.parent}"
-        return BadInput(f"no fixed image that {self.root} lists can be read: {where}")
+        return BadInput(f"no fixed image that {self.root} lists (tried: {len(self.fixed_files)}) can be read: {where}")
 
 
 def read_pairs(path: Path) -> tuple[dict[str, str], Splits, bool]:

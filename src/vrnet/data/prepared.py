@@ -1,20 +1,25 @@
 """A split of a data set, prepared: each subject is made once and kept; all that cannot be used are named at once."""
 
-import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vrnet.data import store
 from vrnet.data.dataset import Dataset
 from vrnet.data.sample import Purpose, Sample
-from vrnet.data.store import StoredSamples, cache_folder, cache_name, load_sample, save_sample
+from vrnet.data.store import (
+    StoredSamples,
+    cache_folder,
+    cache_name,
+    label_values,
+    load_label_values,
+    load_sample,
+    names_of,
+    save_sample,
+)
 from vrnet.errors import BadInput
-from vrnet.files import check_folder, exists, read_json, write_json
+from vrnet.files import check_folder, exists
 from vrnet.progress import Progress
 
 MAX_NAMED_SUBJECTS = 20
@@ -37,9 +42,7 @@ class PreparedSplit:
     @property
     def names(self) -> list[str]:
         """The subjects; no image is read to know them."""
-        if isinstance(self.samples, StoredSamples):
-            return list(self.samples.names)
-        return [sample.name for sample in self.samples]
+        return names_of(self.samples)
 
     def load(self) -> "PreparedSplit":
         """The split with all its samples in memory, for those who go through it many times."""
@@ -74,7 +77,7 @@ def prepare_split(
             progress(done / len(subjects))
     report_broken(broken, dataset.name, len(subjects), say if skip_broken else None)
     samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read)
-    structures = kept.structures(samples) if dataset.structures is None else dataset.structures
+    structures = kept.structures(samples.names) if dataset.structures is None else dataset.structures
     return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
 
 
@@ -112,29 +115,31 @@ class SampleCache:
 
     def read(self, subject: str) -> Sample:
         """The sample that the folder has; made and kept again if its file is damaged or gone."""
-        if (found := load_sample(self.folder / self.files[subject])) is None:
-            self.save(subject, found := self.make(subject))
-        return found
+        found = load_sample(self.folder / self.files[subject])
+        return self.remake(subject) if found is None else found
 
-    def structures(self, samples: StoredSamples) -> dict[str, int]:
-        """{"7": 7, ...}: every label but 0 that any sample has; kept in a file, since finding them reads every sample.
+    def remake(self, subject: str) -> Sample:
+        """A sample that was there before, made and kept again; or BadInput, which names the subject."""
+        try:
+            made = self.make(subject)
+        except BadInput as error:
+            raise BadInput(f"{subject}: {error}") from error
+        self.save(subject, made)
+        return made
+
+    def structures(self, subjects: Iterable[str]) -> dict[str, int]:
+        """{"7": 7, ...}: every label but 0 that any of the samples has; no image is read to know them.
 
         Samples to be trained on have none."""
         if self.purpose == "training":
             return {}
-        names = "\n".join(self.files[subject] for subject in samples.names)
-        place = self.folder / f"structures-{hashlib.sha256(names.encode()).hexdigest()[: store.HASH_DIGITS]}.json"
-        with suppress(BadInput):  # not there yet, or damaged
-            return read_json(place)
-        values = sorted(set().union(*(label_values(sample) for sample in samples)) - {0})
-        write_json(found := {str(value): value for value in values}, place)
-        return found
+        values = sorted(set().union(*map(self.labels, subjects)) - {0})
+        return {str(value): value for value in values}
 
-
-def label_values(sample: Sample) -> set[int]:
-    """The values of both label maps of a sample; none if it has no labels."""
-    masks = (mask for mask in (sample.fixed_labels, sample.moving_labels) if mask is not None)
-    return {value for mask in masks for value in np.unique(mask.numpy()).tolist()}
+    def labels(self, subject: str) -> set[int]:
+        """The labels of the sample that the folder has; it is made again if its file is damaged or gone."""
+        found = load_label_values(self.folder / self.files[subject])
+        return set(label_values(self.remake(subject)).tolist()) if found is None else found
 
 
 def report_broken(broken: Mapping[str, str], data: str, count: int, say: Callable[[str], None] | None) -> None:

@@ -10,7 +10,8 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, overload
@@ -18,15 +19,15 @@ from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped, UInt16
+from jaxtyping import Float, Shaped, UInt8, UInt16
 from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, exists, is_folder
+from vrnet.files import atomic_write, check_file, check_written, exists, is_folder
 
-FORMAT = 2
+FORMAT = 3
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
@@ -38,6 +39,8 @@ PATH_FIELDS = "root", "split_file"
 HASH_DIGITS = 16
 PACK_SUFFIX = ".npz"
 INDEX = "index"
+LABEL_VALUES = "label_values"
+"""The array of a file of the cache that lists the labels of its sample: small, and read without the images."""
 Arrays = Mapping[str, Shaped[ndarray, "..."]]
 
 
@@ -65,6 +68,11 @@ class StoredSamples:
 
 Part = tuple[dict[str, Any], StoredSamples | tuple[Sample, ...]]
 """What a pack says of a split, and the samples of the split."""
+
+
+def names_of(samples: StoredSamples | tuple[Sample, ...]) -> list[str]:
+    """The names of samples; none that is stored is read to know them."""
+    return list(samples.names) if isinstance(samples, StoredSamples) else [sample.name for sample in samples]
 
 
 def arrays_of(sample: Sample) -> Arrays:
@@ -103,7 +111,7 @@ def check_arrays(arrays: Arrays) -> None:
 
 def save_sample(sample: Sample, path: Path) -> None:
     """Write a sample in one .npz file, whole or not at all."""
-    write_arrays(arrays_of(sample).items(), path)
+    write_arrays([*arrays_of(sample).items(), (LABEL_VALUES, label_values(sample))], path)
 
 
 def load_sample(path: Path) -> Sample | None:
@@ -115,12 +123,32 @@ def load_sample(path: Path) -> Sample | None:
         return None
 
 
+def label_values(sample: Sample) -> UInt8[ndarray, " n"]:
+    """The values of both label maps of a sample, each once, in rising order; none if it has no labels."""
+    masks = (mask for mask in (sample.fixed_labels, sample.moving_labels) if mask is not None)
+    return np.unique(np.concatenate([np.zeros(0, np.uint8), *(np.unique(mask.numpy()) for mask in masks)]))
+
+
+def load_label_values(path: Path) -> set[int] | None:
+    """The labels of the sample of a file, whose images are not read; None if there is no such file, or it is
+    damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = file[LABEL_VALUES]
+    except DAMAGE:
+        return None
+    return set(found.tolist()) if (found.dtype, found.ndim) == (np.uint8, 1) else None
+
+
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
     """Write named arrays, one after the other, in one .npz file, whole or not at all."""
-    with atomic_write(path) as temporary, ZipFile(temporary, "w", ZIP_DEFLATED) as file:
-        for name, array in arrays:
-            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.save(member, array, allow_pickle=False)
+    with atomic_write(path) as temporary:
+        with ZipFile(temporary, "w", ZIP_DEFLATED) as file:
+            for name, array in arrays:
+                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.save(member, array, allow_pickle=False)
+        with ZipFile(temporary) as written:  # which reads the list of contents, at its end
+            check_written(written.namelist() == file.namelist(), path)
 
 
 def cache_folder() -> Path:
@@ -162,7 +190,7 @@ def safe_name(subject: str) -> str:
 def save_pack(parts: Sequence[Part], path: Path) -> None:
     """Write splits in one .npz file: arrays PART/NUMBER/NAME, and what the parts are in "index"."""
     check_file(path, (PACK_SUFFIX,))
-    index = [FORMAT, [{**about, "count": len(samples)} for about, samples in parts]]
+    index = [FORMAT, [{**about, "subjects": names_of(samples)} for about, samples in parts]]
     arrays = (
         (f"{place}/{number}/{name}", array)
         for place, (_, samples) in enumerate(parts)
@@ -173,31 +201,46 @@ def save_pack(parts: Sequence[Part], path: Path) -> None:
 
 
 def load_pack(path: Path) -> list[Part]:
-    """The splits of a file, which is checked as a whole; each sample is read when it is asked for."""
+    """The splits of a file, of which only the index is read; each sample is read when it is asked for."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
     try:
-        file = np.load(path, allow_pickle=False)
-        if file.zip.testzip() is not None:
-            raise BadZipFile(f"{path} is damaged")
-        version, index = json.loads(str(file[INDEX]))
-        parts: list[Part] = [
-            (about, packed_samples(file, place, about.pop("count"))) for place, about in enumerate(index)
-        ]
+        with np.load(path, allow_pickle=False) as file:
+            version, index = json.loads(str(file[INDEX]))
+        parts = [packed_part(path, place, about) for place, about in enumerate(index)] if version == FORMAT else None
     except (*DAMAGE, TypeError, AttributeError) as error:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: prepare it again") from error
-    if version != FORMAT:
+    if parts is None:
         raise BadInput(f"{path} was written by another version of vrnet: prepare it again")
     return parts
 
 
-def packed_samples(file: Any, place: int, count: int) -> StoredSamples:
-    """The samples of one part of a pack, which stays open."""
-    folders = {str(file[f"{place}/{number}/name"]): f"{place}/{number}" for number in range(count)}
+def packed_part(path: Path, place: int, about: dict[str, Any]) -> Part:
+    """One part of a pack: what the index says of it, and its samples."""
+    names = about.pop("subjects")
+    return about, StoredSamples(names, PackReader(path, {name: f"{place}/{k}" for k, name in enumerate(names)}))
 
-    def read(subject: str) -> Sample:
-        folder = folders[subject]
-        names = (*NEEDED, *(name for name in OPTIONAL if f"{folder}/{name}" in file))
-        return sample_of({name: file[f"{folder}/{name}"] for name in names})
 
-    return StoredSamples(list(folders), read)
+@dataclass(frozen=True)
+class PackReader:
+    """Reads a subject of a pack, which is opened at the first and stays open; a pickle of it opens the pack anew."""
+
+    path: Path
+    folders: Mapping[str, str]
+    """{subject: what the names of its arrays begin with}."""
+
+    def __call__(self, subject: str) -> Sample:
+        folder = self.folders[subject]
+        try:
+            names = (*NEEDED, *(name for name in OPTIONAL if f"{folder}/{name}" in self.file))
+            return sample_of({name: self.file[f"{folder}/{name}"] for name in names})
+        except DAMAGE as error:
+            raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: prepare it again") from error
+
+    @cached_property
+    def file(self) -> Any:
+        """The open pack."""
+        return np.load(self.path, allow_pickle=False)
+
+    def __reduce__(self) -> tuple[type, tuple[Path, Mapping[str, str]]]:
+        return PackReader, (self.path, self.folders)

@@ -15,8 +15,9 @@ from vrnet.data.sample import Sample
 from vrnet.devices import CPU, capture_graph, find_device, threads_for
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.pair import batch_regularity
-from vrnet.fields import warp_labels, zeros
-from vrnet.files import Row, check_folder, columns_of, write_json, write_rows
+from vrnet.fields import check_finite, warp_labels, zeros
+from vrnet.file_sets import check_set, replace_set
+from vrnet.files import Row, columns_of, write_json, write_rows
 from vrnet.methods.method import Method
 from vrnet.progress import Stage
 from vrnet.provenance import provenance
@@ -29,7 +30,7 @@ def evaluate_split(
     stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu"
 ) -> dict[str, Any]:
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
-    check_folder(folder, (METRICS, SUMMARY))
+    check_set(folder, (METRICS, SUMMARY))
     first, rows, before = pairs.samples[0], [], []
     ready = method.resolve(len(first.spacing), first.spacing)
     place = find_device(device, ready.devices)
@@ -50,8 +51,9 @@ def evaluate_split(
         "before": summarise(before),
         "provenance": provenance(place),
     }
-    write_rows(rows, folder / METRICS)
-    write_json(summary, folder / SUMMARY)
+    with replace_set(folder, (METRICS, SUMMARY)) as staged:
+        write_rows(rows, staged / METRICS)
+        write_json(summary, staged / SUMMARY)
     return summary
 
 
@@ -78,6 +80,7 @@ def measure_subject(
     with torch.inference_mode():
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
         u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs]).cpu()
+        check_finite(u, sample.name)
     seconds = (perf_counter() - start) / len(sample.fixed)
     scores = subject_overlaps(sample, u, structures) | batch_regularity(u) | end_point_error(sample, u)
     return {"subject": sample.name, **scores, "seconds": seconds}

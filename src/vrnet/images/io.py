@@ -1,6 +1,7 @@
 """Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG."""
 
 import gzip
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, exists
+from vrnet.files import atomic_write, check_file, check_written, exists
 from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
 from vrnet.images.grid import Grid
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import SimpleITK as sitk
 
 NIFTI_SUFFIXES = (".nii", ".nii.gz")
+NIFTI_HEADER_BYTES = 352
 IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")
 """The formats that images are written in."""
 PICTURE_READERS = {
@@ -188,8 +190,16 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
 
 def write_image(image: Image, path: str | Path) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
-    check_file(Path(path), IMAGE_SUFFIXES)
-    write_sitk(to_sitk(image.array, image.grid), Path(path))
+    path = Path(path)
+    check_file(path, IMAGE_SUFFIXES)
+    check_finite(image.array, path)
+    write_sitk(to_sitk(image.array, image.grid), path)
+
+
+def check_finite(array: Shaped[ndarray, "..."], path: Path) -> None:
+    """BadInput if any number that is to be written is NaN or infinite."""
+    if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")
 
 
 def write_sitk(image: "sitk.Image", path: Path) -> None:
@@ -199,18 +209,46 @@ def write_sitk(image: "sitk.Image", path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             if path.name.endswith(".nii.gz"):
-                write_zipped_nifti(image, temporary)
+                is_whole = write_zipped_nifti(image, temporary)
             else:
                 sitk.WriteImage(image, str(temporary), useCompression=True)
+                is_whole = is_image(temporary, image)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
+        check_written(is_whole, path)
 
 
-def write_zipped_nifti(image: "sitk.Image", path: Path) -> None:
-    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one."""
+def write_zipped_nifti(image: "sitk.Image", path: Path) -> bool:
+    """Write .nii.gz with the quickest compression, which costs little room; ITK would use a slower one.
+
+    Returns whether all of it arrived."""
     import SimpleITK as sitk
 
     bare = path.with_suffix("")
     sitk.WriteImage(image, str(bare))
-    with bare.open("rb") as source, path.open("wb") as file, gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
-        shutil.copyfileobj(source, target, 1 << 20)
+    size = NIFTI_HEADER_BYTES + sitk.GetArrayViewFromImage(image).nbytes
+    if bare.stat().st_size != size:
+        return False
+    with bare.open("rb") as source, path.open("wb") as file:
+        with gzip.GzipFile("", "wb", 1, file, mtime=0) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        length = file.tell()
+    return path.stat().st_size == length and unzipped_bytes(path) == size % (1 << 32)
+
+
+def unzipped_bytes(path: Path) -> int:
+    """How long a gzip file says at its end that its content is, up to multiples of 2³²."""
+    with path.open("rb") as file:
+        file.seek(-4, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
+
+
+def is_image(path: Path, image: "sitk.Image") -> bool:
+    """Whether a file that ITK wrote holds every voxel of the image: ITK says nothing of a disk that is full."""
+    import SimpleITK as sitk
+
+    found = sitk.ReadImage(str(path))
+    if found.GetNumberOfComponentsPerPixel() != image.GetNumberOfComponentsPerPixel():
+        return False
+    written, meant = (sitk.GetArrayViewFromImage(each).ravel() for each in (found, image))
+    return np.array_equal(written, meant)

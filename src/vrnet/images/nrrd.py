@@ -71,7 +71,8 @@ def skip_bytes(file: BinaryIO, fields: dict[str, str], is_compressed: bool, path
         return
     if is_compressed:
         raise unreadable(path, "its header has `byte skip` before compressed voxels, which is not supported")
-    file.seek(*whole_numbers(skip, 1, path), 1)
+    (count,) = whole_numbers(skip, 1, path)
+    file.seek(count, 1)
 
 
 def nrrd_place(path: Path) -> Grid:

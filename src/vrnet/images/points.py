@@ -48,6 +48,8 @@ def read_points(path: Path, space: Space) -> Points:
 
 def write_points(points: Points, path: Path, space: Space) -> None:
     """Write the table of the points with their positions in this space, to a millionth of a millimetre."""
+    if not np.isfinite(points.lps).all():
+        raise BadInput(f"some points go to places that are NaN or infinite: {path} is not written")
     rows = [list(row) for row in points.rows]
     for row, numbers in zip(rows, points.lps * axis_signs(space, points.lps.shape[1]), strict=True):
         for column, number in zip(points.columns, numbers, strict=True):

@@ -17,7 +17,8 @@ from vrnet.images.checks import DAMAGED, available_memory, check_memory, reason_
 CHILD = Path(__file__).with_name("sandbox_child.py")
 BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
 """What a reader may take: this, and so many times the file's size."""
-BASE_SECONDS, BYTES_PER_SECOND = 5, 2_000_000
+BASE_SECONDS, BASE_WAITING_SECONDS, BYTES_PER_SECOND = 2, 8, 2_000_000
+"""How long it may compute, and how long it may take in all, where disks are slow."""
 SECONDS_PER_FILE = 0.05
 THREAD_SETTINGS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"
 ONE_THREAD = dict.fromkeys((*THREAD_SETTINGS, "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1")
@@ -77,8 +78,9 @@ def ask_sandbox(action: str, path: Path, files: list[Path], open_files: int = 16
     size = sum(file.stat().st_size for file in files)
     check_memory(path, size)
     memory = int(min(BASE_MEMORY + MEMORY_PER_BYTE * size, BASE_MEMORY + available_memory()))
-    seconds = int(BASE_SECONDS + size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files))
-    limits = {"memory": memory, "seconds": seconds, "files": open_files}
+    more = int(size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files))
+    limits = {"memory": memory, "files": open_files}
+    limits |= {"seconds": BASE_SECONDS + more, "waiting_seconds": BASE_WAITING_SECONDS + more}
     try:
         header, data = current_sandbox().ask({"action": action, "limits": limits, **request})
     except OSError as error:

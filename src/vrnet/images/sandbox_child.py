@@ -58,7 +58,7 @@ def answer(request_pipe: int, answer_pipe: int) -> None:
             target.write(part)
 
 
-def take_limits(memory: int, seconds: int, files: int) -> None:
+def take_limits(memory: int, seconds: int, waiting_seconds: int, files: int) -> None:
     """Let the kernel end this process if it takes more; it can write no file, and open few."""
     for limit, value in [
         (resource.RLIMIT_CORE, 0),
@@ -71,7 +71,7 @@ def take_limits(memory: int, seconds: int, files: int) -> None:
         within = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (within, within))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(seconds)
+    signal.alarm(waiting_seconds)
 
 
 def next_descriptor() -> int:

@@ -15,10 +15,10 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
-from vrnet.files import atomic_write, check_file
+from vrnet.files import atomic_write, check_file, check_written
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI_SUFFIXES, grid_of, read_sitk, to_sitk, write_sitk
+from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
 from vrnet.images.itk_transforms import is_itk_transform, read_itk
 from vrnet.images.resample import resample, resample_labels
 
@@ -123,7 +123,10 @@ class Transform:
         Displacements are rounded to 1/8192 mm, which makes files much smaller."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
-        rounded = Transform(np.round(self.displacement.astype(np.float64) * STEPS_PER_MM) / STEPS_PER_MM, self.grid)
+        with np.errstate(over="ignore"):
+            steps = np.round(self.displacement.astype(np.float64) * STEPS_PER_MM)
+        check_finite(steps, path)
+        rounded = Transform(steps / STEPS_PER_MM, self.grid)
         if path.suffix in ITK_SUFFIXES:
             write_itk(rounded.itk, path)
         else:
@@ -165,8 +168,18 @@ def write_itk(transform: "sitk.Transform", path: Path) -> None:
     with atomic_write(path) as temporary:
         try:
             sitk.WriteTransform(transform, str(temporary))
+            check_written(is_transform(temporary, transform), path)
         except RuntimeError as error:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
+
+
+def is_transform(path: Path, transform: "sitk.Transform") -> bool:
+    """Whether a file that ITK wrote holds every number of the transform."""
+    import SimpleITK as sitk
+
+    found = sitk.ReadTransform(str(path))
+    numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
+    return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
 
 
 def load_field(path: Path) -> Transform:

@@ -64,7 +64,7 @@ class Demons(Outside):
     step: float = 2.0
     """The longest update, in voxels."""
     iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))  # noqa: RUF009
-    """At each level, coarsest first."""
+    """The number of iterations at each level, coarsest first."""
 
     def __post_init__(self) -> None:
         check_positive({"step": self.step})
@@ -102,9 +102,9 @@ class SyN(Outside):
     total_sigma: float = 0.0
     """Smoothing of the whole field, in voxels."""
     iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (50, 20, 0))  # noqa: RUF009
-    """At each level, coarsest first."""
+    """The number of iterations at each level, coarsest first."""
     radius: int = 2
-    """Of the windows of the cross-correlation."""
+    """Radius of the windows of the cross-correlation, in voxels; used in 3D only."""
 
     def __post_init__(self) -> None:
         check_positive({"radius": self.radius})
@@ -139,16 +139,16 @@ class FFD(Outside):
     needs: ClassVar = "itk-elastix"
     about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
     spacing: float = 8.0
-    """Between control points at the finest level, in mm."""
+    """Distance between control points at the finest level, in mm."""
     bending: float = 0.1
     """Weight of the bending energy."""
     levels: int = 3
     samples: int = 2048
     """Voxels drawn at random at each iteration."""
     iterations: int = 200
-    """At each level."""
+    """The number of iterations at each level."""
     step: float = 0.9
-    """About the longest first update, in mm."""
+    """Length of the longest first update, about, in mm."""
 
     def __post_init__(self) -> None:
         positive = "spacing", "levels", "samples", "iterations", "step"

@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, exists, is_folder
+from vrnet.files import check_file, exists, is_folder, write_tensors
 from vrnet.methods.learned import parse_learned
 from vrnet.methods.method import Scaling
 
@@ -49,13 +49,10 @@ class Card:
 
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
     """Write a model; in half precision it takes half the room."""
-    from safetensors.torch import save_file
-
     check_file(path, (SUFFIX,))
     dtype = torch.float16 if half else torch.float32
     tensors = {name: cast(tensor.cpu(), dtype).contiguous() for name, tensor in model.state_dict().items()}
-    with atomic_write(path) as temporary:
-        save_file(tensors, temporary, metadata={"vrnet": json.dumps(asdict(card))})
+    write_tensors(tensors, path, {"vrnet": json.dumps(asdict(card))})
 
 
 def load_weights(path: Path) -> tuple[nn.Module, Card]:

@@ -29,7 +29,7 @@ class PaperRequest:
     """Where images come from and results go, and what may be spent on them."""
 
     source: Source
-    """Its data is empty where the table's own data set is meant."""
+    """Where images come from; `source.data` is empty where the table's own data set is meant."""
     out: Path
     budget: str = "short"
     device: str = "auto"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from vrnet.files import atomic_write, csv_text
+from vrnet.files import csv_text, write_bytes
 from vrnet.paper.values import Value
 
 Cell = str | Value | None
@@ -69,8 +69,7 @@ class Table:
         """Write NAME.md, NAME.csv and NAME.tex."""
         texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
         for suffix, text in texts.items():
-            with atomic_write(folder / f"{name}{suffix}") as temporary:
-                temporary.write_text(text, encoding="utf-8")
+            write_bytes(text.encode(), folder / f"{name}{suffix}")
         return [folder / f"{name}{suffix}" for suffix in texts]
 
 

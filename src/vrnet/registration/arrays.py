@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
-from vrnet.fields import determinant, jacobian, warp, warp_labels
+from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
@@ -114,9 +114,11 @@ def solve(
         I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1))
         if not isinstance(find, Solver):
             u = find_each(find, I0, I1, spacing, in_threads, progress)
+            check_finite(u, str(method))
             return unbatch(u, slice_axis), u.new_zeros(0)
         with watch(find, tuple(I0.shape[2:]), spacing, progress):
             descent = find.descend(I0, I1, spacing)
+        check_finite(descent.v, str(method))
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
 
 

@@ -1,5 +1,6 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy import ndarray
 
-from vrnet.files import atomic_write
+from vrnet.files import write_bytes
 from vrnet.report.colours import (
     DIFFERENCE_MAP,
     FOLD,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GRID_LINES = 40
-"""Of the deformed grid, along the longer side."""
+"""Lines of the deformed grid along the longer side of a picture."""
 MAX_LEGEND_LABELS = 8
 WHITE_PERCENTILE = 99.5
 
@@ -163,5 +164,6 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
 
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that the suffix of the file names."""
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, dpi=130)
+    picture = BytesIO()
+    figure.savefig(picture, dpi=130, format=path.suffix.removeprefix("."))
+    write_bytes(picture.getvalue(), path)

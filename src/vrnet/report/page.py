@@ -6,13 +6,13 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
-from vrnet.files import atomic_write
+from vrnet.files import write_bytes
 from vrnet.report import measures
 from vrnet.report.page_data import page_colours, page_data
 from vrnet.report.pair import Pair, orient_for_viewing
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
-"""Of the plot of energies, in the units of page.html."""
+"""Size of the plot of energies, in the units of page.html."""
 
 
 def write_report(
@@ -21,8 +21,7 @@ def write_report(
     """Write the page. `metrics` is what metrics.json holds; `run` says what was run, in order, and by its entries
     "fixed" and "moving" which files; `energies` may be empty."""
     text = render_page(pair, metrics, energies, run)
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="replace")
+    write_bytes(text.encode(errors="replace"), path)
 
 
 def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:

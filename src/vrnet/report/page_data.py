@@ -20,15 +20,16 @@ from vrnet.report.sheets import encode_sheet, find_labels, quantise, quantise_mo
 from vrnet.report.slices import PageSlices, slice_pair
 
 WINDOW_PERCENTILES = (0.5, 99.5)
-"""Of both images: what is black and what is white."""
+"""The percentiles of the intensities of both images that are black and white."""
 FULL_COLOUR_PERCENTILE = 99.9
-"""Of the motion: if the longest had full colour, a few outliers would make all others pale."""
+"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
+all others pale."""
 DETERMINANTS = (-1.0, -1 + 255 / 64)
 """The range of the determinants, in steps of 1/64."""
 AXIS_ENDS = ("RL", "AP", "IS")
 """What lies at the two ends of each axis of LPS."""
 BOX_MARGIN = 0.25
-"""Around the structures, as a part of their size."""
+"""The margin around the structures when they are zoomed to, as a part of their size."""
 
 
 def page_data(pair: Pair) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, exists
+from vrnet.files import exists, write_tensors
 from vrnet.training.run import Row
 
 
@@ -33,14 +33,11 @@ class RunState(NamedTuple):
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, state: RunState) -> None:
     """Write where a run stands, whole or not at all."""
-    from safetensors.torch import save_file
-
     tensors = {"total": state.loss_sum} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, kept in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
-    with atomic_write(path) as temporary:
-        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(held, temporary, metadata={"step": str(state.step), "rows": json.dumps(state.rows)})
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_tensors(held, path, {"step": str(state.step), "rows": json.dumps(state.rows)})
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> RunState:

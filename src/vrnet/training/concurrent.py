@@ -5,6 +5,7 @@ drawn once. benchmarks/concurrent_runs.py compares this with one process per run
 results/concurrent_runs_h200.json has what an H200 gave."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from vrnet.training.fit import TrainingJob, begin_loop, check_job
 from vrnet.training.loop import REPORT_EVERY_SECONDS, TrainingLoop, TrainingResult
 from vrnet.training.pairs import Pairs
 from vrnet.training.processes import catch_stop_signals, launch_fabric
+from vrnet.training.run import Run
 
 __all__ = ["TrainingJob", "fit_concurrently"]
 
@@ -62,6 +64,16 @@ def fit_concurrently(
     the others to finish; then BadInput names it. `watch` hears which part of all steps is done."""
     for job in jobs:
         check_job(job, train, val, resume=True)
+    with ExitStack() as locks:
+        for job in jobs:
+            locks.enter_context(Run(job.folder).lock())
+        return fit_locked(jobs, train, val, device, watch)
+
+
+def fit_locked(
+    jobs: Sequence[TrainingJob], train: PreparedSplit, val: PreparedSplit, device: str, watch: Progress
+) -> list[TrainingResult]:
+    """Train each job, in folders that nobody else trains in."""
     fabric = launch_fabric(device, 1, 1, jobs[0].settings)
     pairs = Pairs.from_split(train).move_to(fabric.device)
     val = val.load()  # once for all runs

@@ -1,5 +1,7 @@
 """TensorBoard: a curve for every column of metrics.csv and every θ, and a strip of pictures of one pair."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import pi
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.data.sample import Sample
+from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian, warp
 from vrnet.training.run import Row
 from vrnet.training.validation import evaluation_mode
@@ -17,7 +20,7 @@ FOLDER = "logs"
 TILES = "fixed, moving, warped, difference before, after, grid, det 0 to 2"
 """What the pictures of a strip show, from left to right."""
 GAP_PIXELS = 2
-"""Between two pictures."""
+"""Width of the white gap between two pictures of a strip."""
 GRID_LINE_EVERY_VOXELS = 8
 
 
@@ -27,10 +30,26 @@ class Logs:
     def __init__(self, folder: Path, step: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(str(folder / FOLDER), purge_step=step + 1)
+        self.folder = folder / FOLDER
+        with self.failing():
+            self.writer = SummaryWriter(str(self.folder), purge_step=step + 1)
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """BadInput in place of the system's errors, such as that the disk is full."""
+        try:
+            yield
+        except OSError as error:
+            raise BadInput(f"cannot write in {self.folder} ({error.strerror}): make room, then --resume") from error
 
     def write(self, row: Row, model: nn.Module, sample: Sample) -> None:
         """The scores of a validation, every θ, and how the model registers the first pair of a subject."""
+        with self.failing():
+            self.add_events(row, model, sample)
+            self.writer.flush()
+
+    def add_events(self, row: Row, model: nn.Module, sample: Sample) -> None:
+        """One event for each of these."""
         step = int(row["step"])
         for name in row.keys() - {"step"}:
             self.writer.add_scalar(name, row[name], step)
@@ -40,7 +59,6 @@ class Logs:
         I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
         with evaluation_mode(model):
             self.writer.add_image(f"pair/{TILES}", draw_strip(I0, I1, model(I0, I1, sample.spacing)), step)
-        self.writer.flush()
 
 
 def thetas(model: nn.Module) -> list[float]:

@@ -140,13 +140,19 @@ class TrainingLoop:
         """The mean loss since the last row, over all devices; BadInput if the training diverged."""
         since = self.step - (self.rows[-1]["step"] if self.rows else 0)
         loss = self.mean_over_devices(self.loss_sum / since).item()
-        if not isfinite(loss):
-            raise BadInput(f"the loss is {loss} after {self.step} steps: train in another folder at a smaller --rate")
+        self.check_loss(loss)
         return loss
 
+    def check_loss(self, loss: float) -> None:
+        """BadInput if a loss is not finite: the training diverged."""
+        if not isfinite(loss):
+            raise BadInput(f"the loss is {loss} after {self.step} steps: train in another folder at a smaller --rate")
+
     def scores(self) -> Scores:
-        """The scores of the model on the validation subjects."""
-        return validate(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
+        """The scores of the model on the validation subjects; BadInput if they are not finite."""
+        found = validate(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
+        self.check_loss(found["val_loss"])
+        return found
 
     def checkpoint(self) -> None:
         """Write where the run stands, in the first process; the others wait for it."""

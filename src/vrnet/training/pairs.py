@@ -1,6 +1,5 @@
 """The pairs to train on: images held together on one device, and which two of them make a pair."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import permutations
@@ -27,15 +26,19 @@ class Pairs:
     @classmethod
     def from_split(cls, prepared: PreparedSplit) -> "Pairs":
         """The pairs of a split: within each subject or, where subjects are compared, every image with every other."""
-        samples = list(prepared.samples)
-        if len({(sample.fixed.shape[2:], sample.spacing) for sample in samples}) > 1:
-            raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-        fixed, which = unique_images([image for sample in samples for image in sample.fixed])
+        fixed, moving, which, grids = UniqueImages(), [], [], set()
+        for sample in prepared.samples:  # read one by one: labels and images that come again are let go at once
+            grids.add((sample.fixed.shape[2:], sample.spacing))
+            if len(grids) > 1:
+                raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
+            which += [fixed.place(image) for image in sample.fixed]
+            moving += [] if prepared.pairs_across_subjects else [sample.moving]
+        (_, spacing), count = grids.pop(), len(fixed.images)
         if prepared.pairs_across_subjects:
-            index = torch.tensor(list(permutations(range(len(fixed)), 2)))
-            return cls(fixed, index, samples[0].spacing)
-        images = torch.cat([fixed, *(sample.moving for sample in samples)])
-        return cls(images, torch.stack([which, torch.arange(len(fixed), len(images))], dim=1), samples[0].spacing)
+            index = torch.tensor(list(permutations(range(count), 2)))
+        else:
+            index = torch.stack([torch.tensor(which), torch.arange(count, count + len(which))], dim=1)
+        return cls(torch.cat(fixed.images + moving), index, spacing)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,9 +56,17 @@ class Pairs:
         return self.images[rows[:, 0]], self.images[rows[:, 1]]
 
 
-def unique_images(images: Sequence[Float[Tensor, "1 *s"]]) -> tuple[Float[Tensor, "m 1 *s"], Integer[Tensor, " n"]]:
-    """Each image once, and for every given image its place among them: all frames of a cine share one fixed frame."""
-    keys = [sha256(image.numpy().tobytes()).digest() for image in images]
-    kept = dict(zip(keys, images, strict=True))
-    place = {key: k for k, key in enumerate(kept)}
-    return torch.stack(list(kept.values())), torch.tensor([place[key] for key in keys])
+class UniqueImages:
+    """Images, each held once: all frames of a cine share one fixed frame."""
+
+    def __init__(self) -> None:
+        self.images: list[Float[Tensor, "1 1 *s"]] = []
+        self.places: dict[bytes, int] = {}
+
+    def place(self, image: Float[Tensor, "1 *s"]) -> int:
+        """The number of an image among those held, to which it is added if it is new."""
+        key = sha256(image.numpy().tobytes()).digest()
+        if key not in self.places:
+            self.places[key] = len(self.images)
+            self.images.append(image[None].clone())
+        return self.places[key]

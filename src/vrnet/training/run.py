@@ -1,15 +1,19 @@
 """The folder of a run: config.json, metrics.csv, weights.safetensors (best on validation), checkpoint.safetensors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vrnet.errors import BadInput
 from vrnet.files import check_folder, exists, json_ready, read_json, write_json
+from vrnet.locks import hold_lock, is_locked
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
+LOCK = ".lock"
+"""A file that is there while a run is trained."""
 Row = dict[str, int | float]
 """A row of metrics.csv: the step, the mean loss since the row before, the rate, the scores on validation."""
 
@@ -30,6 +34,31 @@ class Run:
         check_folder(self.folder, FILES)
         if self.is_begun and not resume:
             raise BadInput(f"{self.folder} holds a run: add --resume to go on with it, or choose another folder")
+
+    def check_unlocked(self) -> None:
+        """BadInput while another process trains in the folder."""
+        if is_locked(self.folder / LOCK):
+            raise self._in_use()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep others from training in the folder meanwhile: BadInput for them. It ends with this process at last."""
+        is_new = not exists(self.folder)
+        with ExitStack() as held:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(hold_lock(self.folder / LOCK))
+            except BlockingIOError as error:
+                raise self._in_use() from error
+            except OSError as error:
+                raise BadInput(f"cannot write to {self.folder} ({error.strerror}): choose another folder") from error
+            yield
+        if is_new:
+            with suppress(OSError):
+                self.folder.rmdir()  # which leaves a folder that has anything in it
+
+    def _in_use(self) -> BadInput:
+        return BadInput(f"{self.folder} is in use by a training that is running: wait for it, or choose another folder")
 
     def check_same(self, config: Mapping[str, Any]) -> None:
         """BadInput if the run was begun with another method, other data or other settings."""

@@ -80,7 +80,7 @@ class TV(Regularizer):
     summary = "total variation (keeps motion discontinuities)"
 
     iterations: int = 1
-    """Of the dual ascent at each call; one is enough where the dual variable is remembered."""
+    """Steps of the dual ascent at each call; one is enough where the dual variable is remembered."""
 
     def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
         return squared_gradient(scale(u, h), h).sqrt()

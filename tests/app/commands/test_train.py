@@ -20,7 +20,7 @@ RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetens
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
 METHOD = "C-L2-1x1-w4"
 BETA = 0.9
-"""Of Adam: after one step, exp_avg is (1 - BETA) times the gradient."""
+"""The decay rate of Adam's mean gradient: after one step, exp_avg is (1 - BETA) times the gradient."""
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 4])
 def test_two_processes_train_as_one_does(steps, train, data, tmp_path):
-    """The same pairs, half of each batch to each: the gradient of the first step, and the weights after four."""
+    """Each process takes half of each batch; the gradient of the first step agrees, and so do weights after four."""
     words = "--steps", steps, "--batch", 4, "--validate-every", 2, "--rate", 1e-3
     one, _ = train("one", *words)
     started = process("train", METHOD, *data, "--out", tmp_path / "two", *QUICK, *words, "--devices", 2)

@@ -64,7 +64,7 @@ def test_points_go_where_simpleitk_takes_them(vrnet, files, tmp_path):
 
 
 def test_points_may_be_given_in_ras(vrnet, files, tmp_path):
-    """The same points with x and y of the other sign go to the same places, with x and y of the other sign."""
+    """RAS has x and y of the other sign than LPS, in the points that are given and in those that are written."""
     for space, sign in (("LPS", 1), ("RAS", -1)):
         (tmp_path / f"{space}.csv").write_text(f"x,y\n{-20 * sign},{120 * sign}\n")
         assert vrnet("points", files / "true.nii.gz", tmp_path / f"{space}.csv", "--out", tmp_path / f"{space}o.csv",

@@ -24,7 +24,7 @@ class Demo:
     method_options: Group[MethodOptions]
 
     def run(self) -> None:
-        from vrnet.app.demo import STRUCTURES, end_point_error, phantom_pair, write_pair
+        from vrnet.app.demo import STRUCTURES, end_point_error, phantom_pair
         from vrnet.app.pair import register_pair
         from vrnet.phantom import phantom
 
@@ -32,8 +32,7 @@ class Demo:
         patient = phantom(self.seed)
         pair = phantom_pair(patient)
         with stage_progress() as stage:
-            result, _ = register_pair(stage, pair, method, self.out, report=True)
-            write_pair(pair, self.out)
+            result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
         before, after = end_point_error(patient, result.transform)
         screen.print(metrics_table(result.metrics, STRUCTURES))
         print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")

@@ -25,7 +25,8 @@ class Register:
 
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
     SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
-    for a report, a page to look at (report.html) and a picture (overview.png).
+    for a report, a page to look at (report.html) and a picture (overview.png). They replace those of an earlier run all
+    at once; other files are never replaced.
     """
 
     fixed: FixedFile
@@ -70,6 +71,7 @@ class Register:
                 match_intensities=self.match_intensities,
                 device=self.device_options.device,
                 report=self.report,
+                inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
         for warning in warnings_for(pair, result.metrics):

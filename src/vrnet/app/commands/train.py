@@ -55,9 +55,11 @@ class Train:
         method = parse_trainable(self.method, self.parameter_options.settings)
         source = self.source_options.source(self.data)
         find_device(self.device_options.device)  # which fails at once where there is none
-        Run(self.out).check(self.resume)
-        is_first = self.devices * self.nodes == 1 or is_first_process()
-        if not is_first:
+        run, is_first = Run(self.out), self.devices * self.nodes == 1 or is_first_process()
+        run.check(self.resume)
+        if is_first:
+            run.check_unlocked()
+        else:
             show_errors_only()
         with stage_progress() as stage:
             train, val = splits(source, USES[:2], stage, print_line).values()

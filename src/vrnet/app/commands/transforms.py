@@ -33,10 +33,11 @@ class Apply:
     """For an image."""
 
     def run(self) -> None:
-        from vrnet.files import check_file
+        from vrnet.files import check_file, check_not_input
         from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
         from vrnet.images.transform import Transform
 
+        check_not_input([self.out], (self.transform, self.moving, self.reference))
         check_file(self.out, IMAGE_SUFFIXES)
         if self.smooth and not self.labels:
             raise BadInput("--smooth is for label maps: add --labels")
@@ -69,10 +70,11 @@ class Invert:
     def run(self) -> None:
         import numpy as np
 
-        from vrnet.files import check_file
+        from vrnet.files import check_file, check_not_input
         from vrnet.images.io import read_image
         from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
+        check_not_input([self.out], (self.transform, self.reference))
         check_file(self.out, TRANSFORM_SUFFIXES)
         grid = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
@@ -104,10 +106,11 @@ class Points:
     """Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer."""
 
     def run(self) -> None:
-        from vrnet.files import check_file
+        from vrnet.files import check_file, check_not_input
         from vrnet.images.points import read_points, write_points
         from vrnet.images.transform import map_points, read_point_map
 
+        check_not_input([self.out], (self.transform, self.points))
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
         moved = map_points(read_point_map(self.transform), table.lps)

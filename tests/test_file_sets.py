@@ -1,0 +1,189 @@
+"""All of the old set or all of the new, and nothing of anybody else's."""
+
+import errno
+import json
+import os
+from contextlib import suppress
+
+import pytest
+
+from vrnet.errors import BadInput
+from vrnet.file_sets import RECORD, SWAP, check_set, replace_set, sha256
+
+NAMES = ("a.txt", "b.txt", "c.txt")
+OLD = {"a.txt": "old a", "b.txt": "old b"}
+NEW = {"a.txt": "new a", "c.txt": "new c"}
+STEPS = ("symlink", "link", "rename", "replace", "unlink", "mkdir", "chmod")
+"""The calls of the system by which a swap is done."""
+
+
+def write_set(folder, texts):
+    with replace_set(folder, NAMES) as staged:
+        for name, text in texts.items():
+            (staged / name).write_text(text)
+
+
+def stop_while_writing(folder):
+    with replace_set(folder, NAMES) as staged:
+        (staged / "a.txt").write_text("half")
+        raise KeyboardInterrupt
+
+
+def contents(folder):
+    """{name: text} of what can be opened there by its name, but for the record."""
+    return {
+        path.name: path.read_text()
+        for path in folder.iterdir()
+        if path.exists() and path.is_file() and path.name != RECORD and not path.name.endswith(".lock")
+    }
+
+
+def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    write_set(tmp_path, OLD)
+    assert contents(tmp_path) == OLD | {"mine.txt": "mine"}
+    write_set(tmp_path, NEW)
+    assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
+    assert {path.name for path in tmp_path.iterdir()} == {*NEW, "mine.txt", RECORD}
+    assert not any(path.is_symlink() for path in tmp_path.iterdir())
+    recorded = json.loads((tmp_path / RECORD).read_text())["files"]
+    assert recorded == {name: sha256(tmp_path / name) for name in NEW}
+
+
+def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
+    write_set(tmp_path, OLD)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(KeyboardInterrupt):
+        stop_while_writing(tmp_path)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_text("by somebody else"), lambda path: path.mkdir()])
+def test_a_file_of_somebody_else_is_refused_before_the_work_and_kept(tmp_path, spoil):
+    spoil(tmp_path / "a.txt")
+    with pytest.raises(BadInput, match=r"a\.txt .*: (move it away, or )?choose another folder"):
+        check_set(tmp_path, NAMES)
+    with pytest.raises(BadInput):
+        write_set(tmp_path, NEW)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_file_that_was_changed_since_is_somebody_else_s(tmp_path, name):
+    """If the new set has its name it is refused; if not, it stays."""
+    write_set(tmp_path, OLD)
+    (tmp_path / name).write_text("changed by hand")
+    if name in NEW:
+        with pytest.raises(BadInput, match="would be lost"):
+            write_set(tmp_path, NEW)
+        assert contents(tmp_path) == OLD | {name: "changed by hand"}
+    else:
+        write_set(tmp_path, NEW)
+        assert contents(tmp_path) == NEW | {name: "changed by hand"}
+
+
+def test_a_link_of_somebody_else_s_is_not_followed(tmp_path):
+    write_set(tmp_path / "out", OLD)
+    (tmp_path / "elsewhere").write_text("old a")
+    (tmp_path / "out" / "a.txt").unlink()
+    (tmp_path / "out" / "a.txt").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="would be lost"):
+        check_set(tmp_path / "out", NAMES)
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"files": 3}', '{"files": {"a.txt": 1, "../x": "y"}}', "\x00"])
+def test_a_damaged_record_makes_nothing_ours(tmp_path, record):
+    write_set(tmp_path, OLD)
+    (tmp_path / RECORD).write_text(record)
+    with pytest.raises(BadInput, match="would be lost"):
+        write_set(tmp_path, NEW)
+    assert contents(tmp_path) == OLD
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing is tidied up after it."""
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """stop_at(n): every call of the system from the n-th on fails as if the process had been killed before it."""
+    calls = []
+
+    def stop_at(limit):
+        calls.clear()
+
+        def counting(call):
+            def counted(*args, **options):
+                calls.append(call.__name__)
+                if len(calls) > limit:
+                    raise Killed
+                return call(*args, **options)
+
+            return counted
+
+        for step in STEPS:
+            monkeypatch.setattr(os, step, counting(getattr(os, step)))
+        return calls
+
+    return stop_at
+
+
+@pytest.mark.parametrize("before", [OLD, {}], ids=["over an old set", "in an empty folder"])
+def test_whenever_a_swap_is_stopped_all_names_are_of_one_set(tmp_path, stop_at, monkeypatch, before):
+    seen = []
+    for limit in range(1000):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        (folder / "mine.txt").write_text("mine")
+        if before:
+            write_set(folder, before)
+        calls = stop_at(limit)
+        with suppress(Killed):
+            write_set(folder, NEW)
+        is_done = len(calls) <= limit
+        monkeypatch.undo()
+        found = contents(folder)
+        assert found in (before | {"mine.txt": "mine"}, NEW | {"mine.txt": "mine"}), calls
+        seen.append("c.txt" in found)
+        write_set(folder, OLD)
+        assert {path.name for path in folder.iterdir()} == {*OLD, "mine.txt", RECORD}
+        assert contents(folder) == OLD | {"mine.txt": "mine"}
+        if is_done:
+            break
+    assert len(seen) > 20
+    assert seen == sorted(seen), "once the new set is there, it stays"
+    assert sum(seen) > 5, "there are steps after the one that shows the new set"
+
+
+def test_where_there_are_no_links_files_are_renamed(tmp_path, monkeypatch):
+    def no_links(*_, **__):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", no_links)
+    monkeypatch.setattr(os, "link", no_links)
+    write_set(tmp_path, OLD)
+    write_set(tmp_path, NEW)
+    assert {path.name for path in tmp_path.iterdir()} == {*NEW, RECORD}
+    assert contents(tmp_path) == NEW
+
+
+def test_a_file_that_somebody_puts_there_meanwhile_is_kept(tmp_path, monkeypatch):
+    write_set(tmp_path, OLD)
+    rename = os.rename
+
+    def put_file(source, target):
+        rename(source, target)
+        if str(target).endswith(SWAP):
+            (tmp_path / "c.txt").write_text("by somebody else")
+
+    monkeypatch.setattr(os, "rename", put_file)
+    with pytest.raises(BadInput, match="nothing was replaced"):
+        write_set(tmp_path, NEW)
+    assert contents(tmp_path) == OLD | {"c.txt": "by somebody else"}
+
+
+@pytest.mark.parametrize(("there", "asked"), [("x.nii", "x.nii.gz"), ("x.nii.gz", "x.nii")])
+def test_no_image_is_written_beside_one_that_itk_takes_for_it(tmp_path, there, asked):
+    (tmp_path / there).touch()
+    with pytest.raises(BadInput, match="ITK takes it for"):
+        check_set(tmp_path, [asked])

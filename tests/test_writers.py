@@ -1,0 +1,157 @@
+"""Every writer, where its file does not fit: it says so, and the old file stays; and given NaN: it writes nothing."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+from torch.optim import Adam
+
+from tests.disks import file_size_limit, full_disk
+from tests.models import card
+from vrnet.data.sample import Sample
+from vrnet.data.store import save_pack, save_sample
+from vrnet.errors import BadInput
+from vrnet.files import write_json, write_rows, write_tensors
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.io import IMAGE_SUFFIXES, write_image
+from vrnet.images.points import Points, write_points
+from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
+from vrnet.methods.weights import save_weights
+from vrnet.paper.table import Table
+from vrnet.report.figures import save
+from vrnet.training.checkpoint import RunState, save_checkpoint
+
+NOISE = np.random.default_rng(0).standard_normal((2, 96, 96))
+GRID = Grid.plain((96, 96), (1.0, 1.0))
+TABLE = ["x", "y"]
+
+
+def model():
+    return nn.Linear(100, 100)
+
+
+def checkpoint(path, network):
+    save_checkpoint(path, network, Adam(network.parameters()), RunState(1, torch.zeros(()), []))
+
+
+def figure(path):
+    drawn = Figure()
+    drawn.add_subplot().imshow(NOISE[0], cmap="viridis")
+    save(drawn, path)
+
+
+def sample():
+    image = torch.from_numpy(NOISE[:1, None]).float().sigmoid()
+    return Sample("s", image, image, (1.0, 1.0))
+
+
+def points(path, lps):
+    write_points(Points(lps, TABLE, [["0", "0"]] * len(lps), [0, 1]), path, "LPS")
+
+
+WRITERS = {
+    **{f"x{suffix}": lambda path: write_image(Image(NOISE[0], GRID), path) for suffix in IMAGE_SUFFIXES},
+    **{f"t{suffix}": lambda path: Transform(NOISE, GRID).save(path) for suffix in TRANSFORM_SUFFIXES},
+    "m.json": lambda path: write_json({"numbers": NOISE}, path),
+    "rows.csv": lambda path: write_rows([{"x": x} for x in NOISE.flat], path),
+    "points.csv": lambda path: points(path, NOISE.reshape(-1, 2)),
+    "m.safetensors": lambda path: save_weights(model(), card(), path),
+    "checkpoint.safetensors": lambda path: checkpoint(path, model()),
+    "sample.npz": lambda path: save_sample(sample(), path),
+    "pack.npz": lambda path: save_pack([({}, (sample(),))], path),
+    "figure.png": figure,
+}
+"""{name of a file: what writes more than 12 kB there}"""
+
+
+@contextmanager
+def tmpfs(folder, old):
+    """A disk of 24 kB, on which the old file is."""
+    with full_disk(folder, 24) as is_full:
+        if not is_full:
+            pytest.skip("only the superuser can mount a full disk")
+        old.write_text("old")
+        yield
+
+
+@contextmanager
+def limit(folder, old):
+    old.write_text("old")
+    with file_size_limit(12):
+        yield
+
+
+@pytest.mark.parametrize("place", [tmpfs, limit], ids=["full disk", "file-size limit"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_that_does_not_fit_is_refused_and_the_old_one_stays(tmp_path, name, place):
+    path = tmp_path / name
+    WRITERS[name](tmp_path / f"fits{name}")
+    (tmp_path / f"fits{name}").unlink()
+    with place(tmp_path, path):
+        with pytest.raises(BadInput, match="cannot write") as raised:
+            WRITERS[name](path)
+        assert len(str(raised.value).splitlines()) == 1
+        assert path.read_text() == "old"
+        assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("room_kilobytes", range(4, 160, 12))
+def test_whatever_the_room_a_transform_is_whole_or_refused(tmp_path, room_kilobytes):
+    """ITK says nothing of a full disk: it left half of a file, or none of it, as if all were well."""
+    path, transform = tmp_path / "t.nii.gz", Transform(NOISE, GRID)
+    with file_size_limit(room_kilobytes):
+        try:
+            transform.save(path)
+        except BadInput:
+            assert not list(tmp_path.iterdir())
+            return
+    assert np.abs(Transform.load(path).displacement - NOISE).max() < 1e-3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e305])
+@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
+def test_no_transform_is_written_that_is_not_finite(tmp_path, suffix, value):
+    """The last is finite, and infinite in the steps that displacements are rounded to."""
+    displacement = NOISE.copy()
+    displacement[1, 3, 4] = value
+    with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
+        Transform(displacement, GRID).save(tmp_path / f"t{suffix}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_nothing_else_is_written_that_is_not_finite(tmp_path, value):
+    broken = model()
+    with torch.no_grad():
+        broken.weight[3, 4] = value
+    writers = [
+        lambda: write_image(Image(np.full((8, 8), value), Grid.plain((8, 8), (1.0, 1.0))), tmp_path / "x.mha"),
+        lambda: points(tmp_path / "p.csv", np.array([[0.0, value]])),
+        lambda: save_weights(broken, card(), tmp_path / "m.safetensors"),
+        lambda: checkpoint(tmp_path / "c.safetensors", broken),
+        lambda: write_tensors({"x": torch.tensor([value])}, tmp_path / "t.safetensors", {}),
+    ]
+    for write in writers:
+        with pytest.raises(BadInput, match="NaN or infinite"):
+            write()
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_half_precision_cannot_hold_are_refused(tmp_path):
+    large = model()
+    with torch.no_grad():
+        large.weight[0, 0] = 1e6
+    with pytest.raises(BadInput, match="NaN or infinite"):
+        save_weights(large, card(), tmp_path / "m.safetensors", half=True)
+    save_weights(large, card(), tmp_path / "m.safetensors")
+
+
+def test_a_table_of_the_paper_that_does_not_fit_is_refused(tmp_path):
+    table = Table("t", ["x"], [[str(x)] for x in NOISE.flat], [])
+    with file_size_limit(12), pytest.raises(BadInput, match="cannot write"):
+        table.write(tmp_path, "t")
+    assert not list(tmp_path.iterdir())
