@@ -1,5 +1,6 @@
 import gzip
 import locale
+from contextlib import contextmanager
 
 import nibabel
 import numpy as np
@@ -13,7 +14,7 @@ from tests.images.conftest import POSES, make_grid, picture
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import IMAGE_SUFFIXES, keep_locale, read_image, to_sitk, write_image
+from vrnet.images.io import IMAGE_SUFFIXES, read_image, to_sitk, write_image
 
 GRID = Grid.plain((12, 10, 8), (1.0, 1.5, 2.0))
 RAMP = np.arange(GRID.shape[0] * 80, dtype=np.float32).reshape(GRID.shape)
@@ -142,6 +143,16 @@ def test_a_stack_of_one_slice_stays_where_it_is_in_space(tmp_path):
         path = tmp_path / suffix / f"x{suffix}"
         write_image(picture(grid, (2, 2, 0)), path)
         same_place(read_image(path).grid, grid)
+
+
+@contextmanager
+def keep_locale():
+    """Restore the locale afterwards: ITK's DICOM writer sets it to C."""
+    kept = locale.setlocale(locale.LC_ALL)
+    try:
+        yield
+    finally:
+        locale.setlocale(locale.LC_ALL, kept)
 
 
 def series(folder, grid, array, uid="1.2.3"):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from vrnet.data.grids import common_grid, common_shape, common_spacing, registered_dimension, to_batch
 from vrnet.data.protocols import not_constant
-from vrnet.data.reading import check_overlap, read_grid, read_labels, read_shown
+from vrnet.data.reading import check_overlap, read_labels, read_shown
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
 from vrnet.errors import BadInput
@@ -27,6 +27,7 @@ from vrnet.files import exists, iterate_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
+from vrnet.images.io import read_grid
 from vrnet.images.resample import place_labels, resample_image
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'

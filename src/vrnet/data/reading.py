@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import IMAGE_SUFFIXES, grid_of, read_image, read_sitk, silence_warnings
+from vrnet.images.io import grid_of, read_image, read_sitk
 
 LARGEST_LABEL = 255
 
@@ -73,20 +72,3 @@ def read_labels(path: Path, image: Image) -> Image:
     if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
         raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")
     return labels.with_array(labels.array.astype(np.uint8))
-
-
-def read_grid(path: Path) -> Grid:
-    """Where the voxels of an image are; their values are not read where the format allows."""
-    import SimpleITK as sitk
-
-    if not (path.is_file() and path.name.endswith(IMAGE_SUFFIXES)):
-        return read_image(path).grid
-    reader = sitk.ImageFileReader()
-    reader.SetFileName(str(path))
-    try:
-        with silence_warnings():
-            reader.ReadImageInformation()
-    except RuntimeError as error:
-        raise BadInput(f"cannot read {path}") from error
-    grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
-    return grid if len(grid.shape) in (2, 3) else read_image(path).grid

@@ -1,45 +1,66 @@
 """A DICOM series as one volume."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vrnet.errors import BadInput
+from vrnet.files import exists
+from vrnet.images.checks import Voxels
+from vrnet.images.grid import Grid
+from vrnet.images.sandbox import ask_sandbox
 
-if TYPE_CHECKING:
-    import SimpleITK as sitk
-
+DICOM_READER = "GDCMImageIO"
 POSITION_TAG, ORIENTATION_TAG = "0020|0032", "0020|0037"
 MIN_SLICE_DISTANCE_MM = 1e-3
 MAX_DISTANCE_VARIATION = 0.02
 """How much the distances between slices may differ, relative to the largest."""
 
 
-def read_series(folder: Path) -> "sitk.Image":
+def is_dicom(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of DICOM, with its preamble or without."""
+    return head[128:132] == b"DICM" or head[:2] in (b"\2\0", b"\x08\0", b"\0\2", b"\0\x08")
+
+
+def read_series(folder: Path) -> Voxels:
     """The one DICOM series of a folder, or BadInput."""
-    import SimpleITK as sitk
+    files = files_of(folder)
+    tags = [POSITION_TAG, ORIENTATION_TAG]
+    found, _ = ask_sandbox("series", folder, files, folder=str(folder.absolute()), tags=tags)
+    if found["series"] != 1:
+        count = f"{found['series']} DICOM series" if found["series"] else "no DICOM series"
+        raise BadInput(f"{folder} holds {count}: name a folder with one, or an image file")
+    check_slices(folder, [slice_position(*texts) for texts in found["tags"]])
+    return read_isolated(folder, [Path(name) for name in found["names"]], DICOM_READER)
 
-    series = sitk.ImageSeriesReader.GetGDCMSeriesIDs(str(folder))
-    if len(series) != 1:
-        found = f"{len(series)} DICOM series" if series else "no DICOM series"
-        raise BadInput(f"{folder} holds {found}: name a folder with one, or an image file")
-    names = sitk.ImageSeriesReader.GetGDCMSeriesFileNames(str(folder), series[0])
-    check_slices(folder, [slice_position(name) for name in names])
-    return sitk.ReadImage(names)
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a folder; BadInput if there is something that could block, such as a pipe."""
+    entries = sorted(folder.iterdir())
+    for entry in entries:
+        if exists(entry) and not (entry.is_file() or entry.is_dir()):
+            raise BadInput(f"{folder} holds {entry.name!a}, which is no ordinary file: remove it")
+    return [entry for entry in entries if entry.is_file()]
 
 
-def slice_position(name: str) -> float:
+def read_isolated(path: Path, files: list[Path], reader: str) -> Voxels:
+    """An image by one of ITK's readers, which runs in another process."""
+    names = [str(file.absolute()) for file in files]
+    found, data = ask_sandbox("image", path, files, names=names, reader=reader)
+    shape, components = found["shape"], found["components"]
+    array = np.frombuffer(data, found["number_type"])
+    array = array.reshape((*reversed(shape), components) if components > 1 else shape[::-1]).T
+    place = (tuple(map(float, found[part])) for part in ("spacing", "origin", "direction"))
+    return Voxels(array, Grid(tuple(shape), *place), components > 1, path)
+
+
+def slice_position(position: str | None, orientation: str | None) -> float:
     """Position of a slice along the normal of its plane, in mm; NaN if its file does not say."""
-    import SimpleITK as sitk
-
-    reader = sitk.ImageFileReader()
-    reader.SetFileName(name)
-    reader.ReadImageInformation()
-    if not (reader.HasMetaDataKey(POSITION_TAG) and reader.HasMetaDataKey(ORIENTATION_TAG)):
+    try:
+        x, axes = (np.array(str(text).split("\\"), float) for text in (position, orientation))
+        return float(x @ np.cross(axes[:3], axes[3:]))
+    except ValueError:
         return np.nan
-    position, axes = (np.array(reader.GetMetaData(key).split("\\"), float) for key in (POSITION_TAG, ORIENTATION_TAG))
-    return float(position @ np.cross(axes[:3], axes[3:]))
 
 
 def check_slices(folder: Path, positions: list[float]) -> None:

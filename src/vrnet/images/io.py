@@ -1,13 +1,11 @@
 """Images on disk, by SimpleITK: NIfTI, MHA, NRRD, DICOM folders, PNG, JPEG."""
 
 import gzip
-import locale
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +14,13 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, check_written, exists
-from vrnet.images.dicom import read_series
+from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
+from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
+from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti
+from vrnet.images.nrrd import is_nrrd, nrrd_place, read_nrrd
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -27,17 +29,13 @@ NIFTI_SUFFIXES = (".nii", ".nii.gz")
 NIFTI_HEADER_BYTES = 352
 IMAGE_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd")
 """The formats that images are written in."""
-PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
+PICTURE_READERS = {
+    b"\x89PNG": "PNGImageIO", b"\xff\xd8\xff": "JPEGImageIO", b"BM": "BMPImageIO",
+    b"II*\0": "TIFFImageIO", b"MM\0*": "TIFFImageIO", b"II+\0": "TIFFImageIO", b"MM\0+": "TIFFImageIO",
+}  # fmt: skip
+"""The first bytes of a picture, and ITK's reader for it."""
 ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
 """What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
-NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
-REASONS = {
-    "orthonormal": "its header's axes are sheared or coincide",
-    "Bad direction": "its header's axes are sheared or coincide",
-    "spacing": "its header has a spacing that is not positive",
-    "Unable to determine": "it is not an image, or of a kind that is not known",
-}
-"""Words in a message of ITK, and what they mean to the reader."""
 
 
 def read_image(path: str | Path) -> Image:
@@ -52,27 +50,32 @@ def read_image(path: str | Path) -> Image:
         raise BadInput(f"{path} has {image.GetDimension()} dimensions: give one 2D or 3D image, such as one time frame")
     import SimpleITK as sitk
 
-    grid = grid_of(image)
-    if not np.allclose(grid.axes.T @ grid.axes, np.eye(len(grid.shape)), atol=1e-3):
-        raise BadInput(f"cannot read {path}: {REASONS['orthonormal']}")
     array = sitk.GetArrayFromImage(image).T
     if array.dtype.kind == "c":
         raise BadInput(f"{path} holds complex numbers: give an image of real ones, such as their magnitude")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise BadInput(f"{path} {NOT_FINITE}")
-    return Image(array, grid, name=str(path))
+    return Image(array, grid_of(image), name=str(path))
 
 
 def read_sitk(path: Path) -> "sitk.Image":
-    """The image in a file or in a folder of DICOM, as SimpleITK reads it; or BadInput."""
+    """The image in a file or in a folder of DICOM, as SimpleITK has it; or BadInput."""
     check_name(path)
+    with refuse_itk_errors(path), silence_warnings():
+        image = as_sitk(read_series(path)) if path.is_dir() else read_file(path)
+        check_grid(grid_of(image), path)
+        return image
+
+
+@contextmanager
+def refuse_itk_errors(path: Path) -> Iterator[None]:
+    """What ITK and the system raise while a file is read, as BadInput."""
     try:
-        with keep_locale(), silence_warnings():
-            return read_series(path) if path.is_dir() else read_file(path)
+        yield
+    except MemoryError as error:
+        raise BadInput(f"{path} needs more memory than is free: use a smaller image, or more memory") from error
     except (RuntimeError, OSError) as error:
-        said = str(error).replace(str(path), "")
-        reason = next((text for words, text in REASONS.items() if words in said), "it is damaged or incomplete")
-        raise BadInput(f"cannot read {path}: {reason}") from error
+        raise unreadable(path, reason_of(str(error).replace(str(path), ""))) from error
 
 
 def check_name(path: Path) -> None:
@@ -84,20 +87,57 @@ def check_name(path: Path) -> None:
 
 
 def read_file(path: Path) -> "sitk.Image":
-    """An image file of any format, as SimpleITK reads it."""
+    """An image file of any format: its first bytes say which, not its ending."""
+    head = first_bytes(path)
+    if is_nrrd(head):
+        return as_sitk(read_nrrd(path))
+    if is_metaimage(head):
+        return as_sitk(read_metaimage(path))
+    for magic, reader in PICTURE_READERS.items():
+        if head.startswith(magic):
+            return with_unit_spacing(as_sitk(read_isolated(path, [path], reader)))
+    if is_dicom(head):
+        return as_sitk(read_isolated(path, [path], DICOM_READER))
+    return read_nifti(path)
+
+
+def read_nifti(path: Path) -> "sitk.Image":
+    """A NIfTI file that has been checked, as ITK reads it."""
     import SimpleITK as sitk
 
-    if path.suffix.lower() in PICTURE_SUFFIXES:
-        return with_unit_spacing(sitk.ReadImage(str(path)))
-    if not path.name.endswith(NIFTI_SUFFIXES):
-        return sitk.ReadImage(str(path))
-    check_nifti(path)
-    if not (path.name.endswith(".gz") and path.with_suffix("").exists()):
-        return sitk.ReadImage(str(path))
-    with TemporaryDirectory() as folder:  # where x.nii lies beside x.nii.gz, ITK would read the voxels of the former
-        alone = Path(folder) / path.name
-        alone.symlink_to(path.resolve())
-        return sitk.ReadImage(str(alone))
+    with checked_nifti(path) as name:
+        return sitk.ReadImage(str(name), imageIO="NiftiImageIO")
+
+
+def read_grid(path: Path) -> Grid:
+    """Where the voxels of an image are; their values are not read where the format allows."""
+    check_name(path)
+    if path.is_dir():
+        return read_image(path).grid
+    with refuse_itk_errors(path):
+        head = first_bytes(path)
+        places = {is_nrrd: nrrd_place, is_metaimage: metaimage_place, is_nifti: nifti_place}
+        grid = next((place(path) for is_kind, place in places.items() if is_kind(head)), None)
+    return grid if grid is not None and len(grid.shape) in (2, 3) else read_image(path).grid
+
+
+def nifti_place(path: Path) -> Grid:
+    """Where the voxels of a NIfTI file are, which are not read."""
+    import SimpleITK as sitk
+
+    reader = sitk.ImageFileReader()
+    with checked_nifti(path, with_voxels=False) as name, silence_warnings():
+        reader.SetFileName(str(name))
+        reader.ReadImageInformation()
+    grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
+    check_grid(grid, path)
+    return grid
+
+
+def as_sitk(voxels: Voxels) -> "sitk.Image":
+    """What was read without ITK, or in another process, as an image of SimpleITK."""
+    check_grid(voxels.grid, voxels.path)
+    return to_sitk(voxels.array, voxels.grid, voxels.is_vector)
 
 
 def with_unit_spacing(image: "sitk.Image") -> "sitk.Image":
@@ -106,47 +146,17 @@ def with_unit_spacing(image: "sitk.Image") -> "sitk.Image":
     return image
 
 
-def check_nifti(path: Path) -> None:
-    """BadInput where ITK says nothing: it takes missing voxels and NaN for 0, and mends or flips odd spacings."""
-    import nibabel
-
-    try:
-        with nibabel.openers.Opener(str(path)) as file:
-            image: Any = nibabel.load(path)
-            voxels = image.dataobj.get_unscaled()
-            pixdim = image.header_class.from_fileobj(file, check=False)["pixdim"]  # as it is, where load mends it
-    except Exception as error:  # a damaged header makes nibabel raise many kinds
-        raise BadInput(f"cannot read {path}: it is not a NIfTI image, or damaged or incomplete") from error
-    if not (pixdim[1 : 1 + min(image.ndim, 3)] > 0).all():
-        raise BadInput(f"cannot read {path}: {REASONS['spacing']}")
-    if voxels.dtype.kind in "fc" and not np.isfinite(voxels).all():
-        raise BadInput(f"{path} {NOT_FINITE}")
-
-
-@contextmanager
-def keep_locale() -> Iterator[None]:
-    """Restore the locale afterwards: ITK's DICOM reader sets it to C, in which text files are read as ASCII."""
-    kept = locale.setlocale(locale.LC_ALL)
-    try:
-        yield
-    finally:
-        locale.setlocale(locale.LC_ALL, kept)
-
-
 @contextmanager
 def silence_warnings() -> Iterator[None]:
-    """Show no warnings of ITK and nibabel: what they are about ends in BadInput."""
-    import nibabel
+    """Show no warnings of ITK: what they are about ends in BadInput."""
     import SimpleITK as sitk
 
-    shown, disabled = sitk.ProcessObject.GetGlobalWarningDisplay(), nibabel.imageglobals.logger.disabled
+    shown = sitk.ProcessObject.GetGlobalWarningDisplay()
     sitk.ProcessObject.SetGlobalWarningDisplay(False)
-    nibabel.imageglobals.logger.disabled = True
     try:
         yield
     finally:
         sitk.ProcessObject.SetGlobalWarningDisplay(shown)
-        nibabel.imageglobals.logger.disabled = disabled
 
 
 def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":

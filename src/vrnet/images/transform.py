@@ -18,7 +18,8 @@ from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI_SUFFIXES, check_finite, check_name, grid_of, read_sitk, to_sitk, write_sitk
+from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
+from vrnet.images.itk_transforms import is_itk_transform, read_itk
 from vrnet.images.resample import resample, resample_labels
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
+MAX_DISPLACEMENT_MM = 1e9
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm."""
 
@@ -136,9 +138,11 @@ class Transform:
     def load(cls, path: str | Path, reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
-        transform = load_itk(path, reference) if path.suffix in ITK_SUFFIXES else load_field(path)
+        transform = load_itk(path, reference) if holds_itk_transform(path) else load_field(path)
         if not np.isfinite(transform.displacement).all():
             raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
+        if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
+            raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
         return transform
 
 
@@ -190,20 +194,14 @@ def load_field(path: Path) -> Transform:
     return from_vector_image(image)
 
 
-def read_itk(path: Path) -> "sitk.Transform":
-    """The transform in an ITK transform file, as SimpleITK reads it; or BadInput."""
-    import SimpleITK as sitk
-
-    check_name(path)
-    try:
-        return sitk.ReadTransform(str(path))
-    except RuntimeError as error:
-        raise BadInput(f"cannot read {path}: it is not an ITK transform, or damaged") from error
+def holds_itk_transform(path: Path) -> bool:
+    """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
+    return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
 
 
 def read_point_map(path: Path) -> "sitk.Transform":
     """The transform of any file, to map points: an ITK transform needs no grid for that."""
-    return read_itk(path) if path.suffix in ITK_SUFFIXES else load_field(path).itk
+    return read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk
 
 
 def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:

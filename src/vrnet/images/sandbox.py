@@ -1,0 +1,99 @@
+"""Readers in C++ that trust their files (DICOM, pictures, HDF5) run in another process, with limits.
+
+What crashes, hangs or fills the memory there ends as BadInput here. That process starts with the first such file, and
+ends with this one."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from vrnet.images.checks import DAMAGED, available_memory, check_memory, reason_of, unreadable
+
+CHILD = Path(__file__).with_name("sandbox_child.py")
+BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
+"""What a reader may take: this, and so many times the file's size."""
+BASE_SECONDS, BYTES_PER_SECOND = 5, 2_000_000
+SECONDS_PER_FILE = 0.05
+THREAD_SETTINGS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"
+ONE_THREAD = dict.fromkeys((*THREAD_SETTINGS, "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1")
+"""Each thread would reserve memory of its own."""
+TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
+MAX_ANSWER_LINE = 1 << 26
+Answer = tuple[dict[str, Any], bytes]
+
+
+class Sandbox:
+    """A process that waits for requests; one per process of the user."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            self.child = subprocess.Popen(
+                [sys.executable, "-I", str(CHILD), str(theirs.fileno()), json.dumps(sys.path)],
+                pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD, cwd="/", start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it runs, and was not inherited over a fork."""
+        return self.process_id == os.getpid() and self.child.poll() is None
+
+    def ask(self, request: dict[str, Any]) -> Answer:
+        """The answer to a request: its line of JSON, and the bytes after it; ValueError if it is broken off."""
+        (their_request, our_request), (our_answer, their_answer) = os.pipe(), os.pipe()
+        with os.fdopen(our_answer, "rb") as answer:
+            with os.fdopen(our_request, "wb") as file:
+                try:
+                    socket.send_fds(self.socket, [b"?"], [their_request, their_answer])
+                finally:
+                    os.close(their_request)
+                    os.close(their_answer)
+                file.write(json.dumps(request).encode())
+            header = json.loads(answer.readline(MAX_ANSWER_LINE))
+            return header, answer.read(header.get("bytes", 0))
+
+
+running: list[Sandbox] = []
+starting = Lock()
+
+
+def current_sandbox() -> Sandbox:
+    """The one that runs, or a new one."""
+    with starting:
+        if not (running and running[-1].is_usable):
+            running[:] = [Sandbox()]
+        return running[-1]
+
+
+def ask_sandbox(action: str, path: Path, files: list[Path], open_files: int = 16, **request: Any) -> Answer:
+    """Do an action of `sandbox_child` on files, in another process; BadInput named after `path` if it fails."""
+    size = sum(file.stat().st_size for file in files)
+    check_memory(path, size)
+    memory = int(min(BASE_MEMORY + MEMORY_PER_BYTE * size, BASE_MEMORY + available_memory()))
+    seconds = int(BASE_SECONDS + size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files))
+    limits = {"memory": memory, "seconds": seconds, "files": open_files}
+    try:
+        header, data = current_sandbox().ask({"action": action, "limits": limits, **request})
+    except OSError as error:
+        raise unreadable(path, f"no process to read it in could be started ({error.strerror})") from error
+    except ValueError as error:  # it crashed, or ran out of time
+        raise unreadable(path, DAMAGED) from error
+    check_answer(header, data, path)
+    return header, data
+
+
+def check_answer(header: dict[str, Any], data: bytes, path: Path) -> None:
+    """BadInput where the reader says that it failed, or broke off."""
+    said = header.get("error")
+    if said is None and len(data) == header["bytes"]:
+        return
+    if said is not None and ("alloc" in said or "memory" in said):
+        raise unreadable(path, TOO_LARGE)
+    raise unreadable(path, reason_of(said or ""))

@@ -1,0 +1,545 @@
+"""Files made to crash, to block, to fill the memory or to copy another file: each is refused in one line, quickly."""
+
+import gzip
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose, assert_array_equal
+from PIL import Image as Picture
+
+from tests.images.conftest import POSES, make_grid, picture
+from tests.images.test_io import GRID, RAMP, nifti, refusal, same_place, series
+from vrnet.errors import BadInput
+from vrnet.images import checks, sandbox
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.io import IMAGE_SUFFIXES, read_grid, read_image, to_sitk, write_image
+from vrnet.images.transform import Transform, read_point_map
+
+CANARY = b"The canary sings: nobody may read this." * 200
+NRRD = {
+    "type": "float",
+    "dimension": "3",
+    "space": "left-posterior-superior",
+    "sizes": "12 10 8",
+    "space directions": "(1,0,0) (0,1.5,0) (0,0,2)",
+    "kinds": "domain domain domain",
+    "endian": "little",
+    "encoding": "raw",
+    "space origin": "(0,0,0)",
+}
+MHA = {
+    "ObjectType": "Image",
+    "NDims": "3",
+    "BinaryData": "True",
+    "BinaryDataByteOrderMSB": "False",
+    "CompressedData": "False",
+    "TransformMatrix": "1 0 0 0 1 0 0 0 1",
+    "Offset": "0 0 0",
+    "ElementSpacing": "1 1.5 2",
+    "DimSize": "12 10 8",
+    "ElementType": "MET_FLOAT",
+    "ElementDataFile": "LOCAL",
+}
+AFFINE = "#Insight Transform File V1.0\nTransform: AffineTransform_double_3_3\n"
+BODY = RAMP.T.astype("<f4").tobytes()
+
+
+def nrrd(path, body=BODY, **fields):
+    """An NRRD file with some fields of its header replaced; None removes one."""
+    header = {**NRRD, **{key.replace("_", " "): value for key, value in fields.items()}}
+    lines = [f"{key}: {value}" for key, value in header.items() if value is not None]
+    path.write_bytes("\n".join(["NRRD0004", *lines, "", ""]).encode("latin-1") + body)
+    return path
+
+
+def mha(path, body=BODY, **fields):
+    """A MetaImage with some fields of its header replaced; None removes one."""
+    header = {**{k: v for k, v in MHA.items() if k != "ElementDataFile"}, **fields}
+    header["ElementDataFile"] = header.pop("ElementDataFile", "LOCAL")
+    lines = [f"{key} = {value}" for key, value in header.items() if value is not None]
+    path.write_bytes("\n".join([*lines, ""]).encode("latin-1") + body)
+    return path
+
+
+def transform_refusal(path, reference=GRID):
+    """The message with which a transform is refused: one line that names it."""
+    with pytest.raises(BadInput) as raised:
+        Transform.load(path, reference)
+    message = str(raised.value)
+    assert len(message.splitlines()) == 1
+    assert str(path) in message
+    with pytest.raises(BadInput):
+        read_point_map(path)
+    return message
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    """No attack takes long; one that blocks ends here."""
+
+    def stop(*_):
+        raise TimeoutError("it took more than 10 s")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+# What is read without ITK is what ITK reads
+
+
+@pytest.mark.parametrize("compress", [False, True], ids=["raw", "compressed"])
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("suffix", [".mha", ".mhd", ".nrrd", ".nhdr"])
+@pytest.mark.parametrize("pose", POSES)
+def test_an_image_reads_to_the_bit_as_simpleitk_reads_it(d, tmp_path, suffix, pose, components, compress):
+    shape, path = (5, 4, 3)[:d], tmp_path / f"x{suffix}"
+    grid = make_grid(shape, (1.3, 0.7, 1 / 3)[:d], (10.1, -20.2, 5.3)[:d], POSES[pose](d))
+    array = np.random.default_rng(0).standard_normal((components, *shape) if components > 1 else shape)
+    sitk.WriteImage(to_sitk(array, grid, components > 1), str(path), useCompression=compress)
+    theirs = sitk.ReadImage(str(path))
+    expected = Grid(theirs.GetSize(), theirs.GetSpacing(), theirs.GetOrigin(), theirs.GetDirection())
+    if components == 1:
+        ours = read_image(path)
+        assert_array_equal(ours.array, sitk.GetArrayFromImage(theirs).T)
+        assert ours.grid == expected
+        assert read_grid(path) == expected
+    elif d == 3:
+        field = Transform.load(path)
+        assert_array_equal(field.displacement, sitk.GetArrayFromImage(theirs).T)
+        assert field.grid == expected
+
+
+@pytest.mark.parametrize(
+    "space", ["left-posterior-superior", "right-anterior-superior", "left-anterior-superior", "RAS"]
+)
+def test_an_nrrd_lies_where_simpleitk_puts_it_in_every_space(tmp_path, space):
+    path = nrrd(tmp_path / "x.nrrd", space=space, space_directions="(0,1,0) (1.5,0,0) (0,0,2)", space_origin="(3,4,5)")
+    theirs = sitk.ReadImage(str(path))
+    ours = read_image(path)
+    same_place(ours.grid, Grid(theirs.GetSize(), theirs.GetSpacing(), theirs.GetOrigin(), theirs.GetDirection()), 0)
+    assert_array_equal(ours.array, sitk.GetArrayFromImage(theirs).T)
+
+
+def test_an_nrrd_without_a_space_lies_where_simpleitk_puts_it(tmp_path):
+    gone = dict.fromkeys(["space", "space_directions", "space_origin"])
+    path = nrrd(tmp_path / "x.nrrd", spacings="1 1.5 2", **gone)
+    theirs = sitk.ReadImage(str(path))
+    same_place(
+        read_image(path).grid, Grid(theirs.GetSize(), theirs.GetSpacing(), theirs.GetOrigin(), theirs.GetDirection())
+    )
+
+
+def test_voxels_in_the_same_folder_are_read(tmp_path):
+    (tmp_path / "parts").mkdir()
+    for place in ("x.raw", "parts/x.raw"):
+        (tmp_path / place).write_bytes(b"head" + BODY)
+        for path in (mha(tmp_path / "x.mhd", b"", ElementDataFile=place, HeaderSize="4"),
+                     mha(tmp_path / "y.mhd", b"", ElementDataFile=place, HeaderSize="-1"),
+                     nrrd(tmp_path / "x.nhdr", b"", data_file=place, byte_skip="4")):  # fmt: skip
+            assert_array_equal(read_image(path).array, RAMP)
+
+
+# Another file
+
+
+ELSEWHERE = ["{canary}", "../canary.txt", "parts/../../canary.txt", "link.raw", "linked/canary.txt", "/etc/hostname",
+             "LIST", "c%d.raw 1 2 1", "//etc/hostname", ".", "fifo", "no.raw", "\0", "x" * 300]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("kind", ["mha", "nrrd"])
+def test_a_header_cannot_name_a_file_elsewhere(tmp_path, kind, name):
+    folder, canary = tmp_path / "images", tmp_path / "canary.txt"
+    folder.mkdir()
+    canary.write_bytes(CANARY)
+    (folder / "link.raw").symlink_to(canary)
+    (folder / "linked").symlink_to(tmp_path)
+    os.mkfifo(folder / "fifo")
+    name = name.format(canary=canary)
+    path = (
+        mha(folder / "x.mhd", b"", ElementDataFile=name)
+        if kind == "mha"
+        else nrrd(folder / "x.nhdr", b"", data_file=name)
+    )
+    assert "canary sings" not in refusal(path)
+    assert "canary sings" not in transform_refusal(path)
+
+
+def test_an_hdf5_transform_cannot_read_another_file(tmp_path):
+    """Its reader may open one file; HDF5 can say that numbers are in another, which needs a second."""
+    Transform(np.ones((3, *GRID.shape)), GRID).save(tmp_path / "x.h5")
+    assert_allclose(Transform.load(tmp_path / "x.h5").displacement, 1)
+    request = {"action": "transform", "name": str(tmp_path / "x.h5")}
+    limits = {"memory": 900_000_000, "seconds": 8, "files": 0}
+    header, _ = sandbox.current_sandbox().ask({**request, "limits": limits})
+    assert "error" in header, "with no file allowed, not even its own can be opened"
+
+
+def test_the_process_that_reads_hdf5_can_open_no_second_file_and_write_none(tmp_path):
+    (tmp_path / "first").write_bytes(b"first")
+    (tmp_path / "canary").write_bytes(CANARY)
+    program = """if True:
+        import sys
+        from vrnet.images.sandbox_child import take_limits
+        take_limits(memory=900_000_000, seconds=8, files=1)
+        first = open(sys.argv[1])
+        try:
+            print(open(sys.argv[2]).read())
+        except OSError as error:
+            print(error.strerror)
+        first.close()
+        print(open(sys.argv[1], "a").write("more"), flush=True)
+    """
+    words = [sys.executable, "-c", program, str(tmp_path / "first"), str(tmp_path / "canary")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert "Too many open files" in done.stdout
+    assert "canary sings" not in done.stdout
+    assert (tmp_path / "first").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("what", ["import os; os.abort()", "while True: pass", "import time; time.sleep(60)",
+                                  "x = bytearray(3_000_000_000)"])  # fmt: skip
+def test_a_reader_that_crashes_hangs_or_fills_the_memory_is_a_refusal(tmp_path, monkeypatch, what):
+    """The reader of pictures replaced by one that misbehaves, in a process of its own."""
+    Picture.new("L", (8, 8)).save(tmp_path / "x.png")
+    source = (
+        Path(sandbox.CHILD)
+        .read_text()
+        .replace("    image = sitk.ReadImage(", f"    {what}\n    image = sitk.ReadImage(")
+    )
+    (tmp_path / "child.py").write_text(source)
+    monkeypatch.setattr(sandbox, "CHILD", tmp_path / "child.py")
+    monkeypatch.setattr(sandbox, "BASE_SECONDS", 2)
+    monkeypatch.setattr(sandbox, "running", [])
+    assert "damaged" in refusal(tmp_path / "x.png")
+    assert "damaged" in refusal(tmp_path / "x.png")
+
+
+def test_a_minc_transform_cannot_name_a_grid_file(tmp_path):
+    text = "MNI Transform File\n\nTransform_Type = Grid_Transform;\nDisplacement_Volume = canary.mnc;\n"
+    (tmp_path / "x.xfm").write_text(text)
+    assert "not one linear MNI transform" in transform_refusal(tmp_path / "x.xfm")
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"encoding": "r" * 5000}, "too long"),
+        ({"encoding": "r" * 600}, "encoded in a way"),
+        ({"type": "f" * 900}, "number type"),
+        ({"dimension": "1e308"}, "whole number"),
+        ({"dimension": "99999999999"}, "dimensions"),
+        ({"dimension": "-3"}, "whole number"),
+        ({"dimension": "1", "sizes": "960", "kinds": "domain", "space_directions": None}, "dimension"),
+        ({"sizes": "2000 2000 2000"}, "damaged or incomplete"),
+        ({"sizes": "12 10 0"}, "whole number"),
+        ({"sizes": "99999999999 99999999999 99999999999"}, "damaged or incomplete"),
+        ({"sizes": "999999999999999999999 1 1"}, "whole number"),
+        ({"sizes": "12 10"}, "whole number"),
+        ({"space_directions": "(1e308,0,0) (0,1e308,0) (0,0,1)"}, "sheared"),
+        ({"space_directions": "(1,0,0) (1,0,0) (0,0,1)"}, "sheared"),
+        ({"space_directions": "(1e-30,0,0) (0,1,0) (0,0,1)"}, "spacing"),
+        ({"space_directions": "(1e-200,0,0) (0,1,0) (0,0,1)"}, "sheared"),
+        ({"space_directions": "(nan,0,0) (0,1,0) (0,0,1)"}, "finite number"),
+        ({"space_directions": "(1,0,0) (0,1,0)"}, "axes of space"),
+        ({"space_origin": "(nan,0,0)"}, "finite number"),
+        ({"space_origin": "(1e300,0,0)"}, "no finite place"),
+        ({"space_origin": "(" * 1000}, "finite number"),
+        ({"kinds": "domain " * 500}, "axes of space"),
+        ({"endian": None}, "order of bytes"),
+        ({"axis_mins": "0 0 0"}, "not supported"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_absurd_nrrd_header_is_refused(tmp_path, fields, why, capfd):
+    for name in ("x.nrrd", "x.nii", "x"):
+        path = nrrd(tmp_path / name, **fields)
+        message = refusal(path)
+        if why != "axes of space" or "space_directions" in fields:
+            assert why in message
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"NDims": "1e308"}, "whole number"),
+        ({"NDims": "3000000000"}, "dimensions"),
+        ({"NDims": "-1"}, "whole number"),
+        ({"NDims": "0" * 3000}, "whole number"),
+        ({"Comment": "x" * 5000}, "too long"),
+        ({"DimSize": "100000 100000 100000"}, "damaged or incomplete"),
+        ({"DimSize": "1 2 3 4"}, "whole number"),
+        ({"ElementNumberOfChannels": "2000000000"}, "values per voxel"),
+        ({"ElementType": "MET_NONE"}, "not known"),
+        ({"TransformMatrix": "1e308 0 0 0 1 0 0 0 1"}, "sheared"),
+        ({"TransformMatrix": "0 0 0 0 0 0 0 0 0"}, "sheared"),
+        ({"TransformMatrix": "nan 0 0 0 1 0 0 0 1"}, "finite number"),
+        ({"ElementSpacing": "1e-30 1 1"}, "spacing"),
+        ({"ElementSpacing": "1e30 1 1"}, "spacing"),
+        ({"ElementSpacing": "1 -1 1"}, "not positive"),
+        ({"Offset": "nan nan nan"}, "finite number"),
+        ({"Offset": "1e308 0 0"}, "no finite place"),
+        ({"ElementToIntensityFunctionSlope": "2"}, "scaled"),
+        ({"ElementToIntensityFunctionSlope": "two"}, "scaled"),
+        ({"DistanceUnits": "um"}, "millimetres"),
+    ],
+    ids=str,
+)
+def test_an_absurd_mha_header_is_refused(tmp_path, fields, why, capfd):
+    for name in ("x.mha", "x.MHA", "x.nii.gz", "x.dat"):
+        assert why in refusal(mha(tmp_path / name, **fields))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dim": [7, 32767, 32767, 32767, 32767, 32767, 32767, 32767]},
+        {"dim": [3, -12, 10, 8, 1, 1, 1, 1]},
+        {"dim": [0, 12, 10, 8, 1, 1, 1, 1]},
+        {"dim": [3, 12, 10, 9, 1, 1, 1, 1]},
+        {"vox_offset": np.nan},
+        {"vox_offset": 1e30},
+        {"vox_offset": -352},
+        {"vox_offset": 0},
+        {"datatype": 12345},
+        {"pixdim": [1, 1e-30, 1, 1, 0, 0, 0, 0], "sform_code": 0, "qform_code": 1},
+        {"srow_x": [1e30, 0, 0, 0]},
+        {"srow_x": [1, 0, 0, np.nan]},
+        {"srow_x": [1, 0, 0, 1e30]},
+        {"sform_code": 0, "qform_code": 1, "quatern_b": np.nan},
+        {"sform_code": 0, "qform_code": 1, "qoffset_x": np.inf},
+        {"magic": b"abc"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["x.nii", "x.NII", "x.NII.GZ", "x.img", "x.mha", "x"])
+def test_an_absurd_nifti_header_is_refused_whatever_its_name(tmp_path, fields, name, capfd):
+    whole = nifti(tmp_path / "whole.nii", **fields).read_bytes()
+    (tmp_path / name).write_bytes(gzip.compress(whole) if name.endswith("GZ") else whole)
+    assert "cannot read" in refusal(tmp_path / name)
+    assert capfd.readouterr() == ("", "")
+
+
+# Content decides, not the ending
+
+
+@pytest.mark.parametrize("name", ["x.nii", "x.NII", "x.NII.GZ", "x.img", "x.hdr", "x.dat", "x.mha", "x.png", "x"])
+@pytest.mark.parametrize("written", IMAGE_SUFFIXES)
+def test_an_image_is_read_by_its_content_and_half_of_it_is_refused(tmp_path, name, written):
+    source, path = tmp_path / f"source{written}", tmp_path / name
+    write_image(picture(GRID), source)
+    shutil.copy(source, path)
+    assert_array_equal(read_image(path).array, picture(GRID).array)
+    path.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+    assert "cannot read" in refusal(path)
+
+
+@pytest.mark.parametrize("endings", [("hdr", "img"), ("hdr.gz", "img.gz"), ("hdr", "img.gz")], ids=str)
+def test_a_nifti_pair_is_read_by_either_name_and_checked(tmp_path, endings):
+    header, voxels = (tmp_path / f"x.{ending}" for ending in endings)
+    nibabel.save(nibabel.Nifti1Pair(RAMP, np.eye(4)), tmp_path / "y.hdr")
+    for path, source in ((header, "y.hdr"), (voxels, "y.img")):
+        data = (tmp_path / source).read_bytes()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    for path in (header, voxels):
+        assert_array_equal(read_image(path).array, RAMP)
+    data = voxels.read_bytes()
+    voxels.write_bytes(data[: len(data) // 2])
+    for path in (header, voxels):
+        assert "damaged or incomplete" in refusal(path)
+    voxels.unlink()
+    assert "beside it" in refusal(header)
+
+
+@pytest.mark.parametrize("suffix", [".mha", ".nrrd", ".nii.gz"])
+def test_a_flipped_bit_in_compressed_voxels_is_refused(tmp_path, suffix):
+    """Every flip that is accepted must leave every voxel as it was (such as one in gzip's time stamp)."""
+    path, rng = tmp_path / f"x{suffix}", np.random.default_rng(0)
+    array = rng.integers(0, 50, GRID.shape).astype(np.int16)
+    write_image(Image(array, GRID), path)
+    whole, refused = path.read_bytes(), 0
+    start = 0 if suffix == ".nii.gz" else len(whole) // 2
+    for place in rng.integers(start, len(whole), 80):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(flipped)
+        try:
+            assert_array_equal(read_image(path).array, array)
+        except BadInput:
+            refused += 1
+    assert refused >= 78
+
+
+# Memory
+
+
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path):
+    body = gzip.compress(bytes(9_000_000))
+    assert "damaged or incomplete" in refusal(nrrd(tmp_path / "x.nrrd", body, encoding="gzip", sizes="2500 2500 620"))
+    body = zlib.compress(bytes(9_000_000))
+    path = mha(tmp_path / "x.mha", body, CompressedData="True", DimSize="2500 2500 620")
+    assert "damaged or incomplete" in refusal(path)
+    whole = nifti(tmp_path / "y.nii", dim=[3, 2500, 2500, 620, 1, 1, 1, 1]).read_bytes()
+    (tmp_path / "x.nii.gz").write_bytes(gzip.compress(whole + bytes(5_000_000)))
+    assert "damaged or incomplete" in refusal(tmp_path / "x.nii.gz")
+
+
+def test_voxels_beyond_what_the_header_says_are_refused_before_they_fill_the_memory(tmp_path):
+    for encoding, compress in (("gzip", gzip.compress), ("gzip", zlib.compress)):
+        path = nrrd(tmp_path / "x.nrrd", compress(BODY + bytes(30_000_000)), encoding=encoding)
+        assert "more voxels than its header says" in refusal(path)
+
+
+@pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
+def test_an_image_that_does_not_fit_in_memory_is_refused_in_words(tmp_path, suffix, monkeypatch):
+    write_image(picture(GRID), tmp_path / f"x{suffix}")
+    monkeypatch.setattr(checks, "machine_memory", lambda: 1000.0)
+    assert "GB of memory" in refusal(tmp_path / f"x{suffix}")
+
+
+def test_a_picture_that_asks_for_too_much_memory_is_refused(tmp_path):
+    Picture.new("L", (8, 8)).save(tmp_path / "x.png")
+    whole = bytearray((tmp_path / "x.png").read_bytes())
+    whole[16:24] = (60_000).to_bytes(4, "big") * 2
+    whole[29:33] = zlib.crc32(whole[12:29]).to_bytes(4, "big")
+    (tmp_path / "x.png").write_bytes(whole)
+    assert "more memory than a file of its size" in refusal(tmp_path / "x.png")
+
+
+def test_a_tall_picture_without_pixels_is_refused_at_once(tmp_path):
+    Picture.new("L", (6, 5)).save(tmp_path / "x.bmp")
+    whole = bytearray((tmp_path / "x.bmp").read_bytes())
+    whole[24] = 0x80  # 8,388,613 rows
+    (tmp_path / "x.bmp").write_bytes(whole)
+    assert "more memory than a file of its size" in refusal(tmp_path / "x.bmp")
+
+
+# Pipes, devices, folders
+
+
+@pytest.mark.parametrize("name", ["x.nii", "x.nii.gz", "x.mha", "x.nrrd", "x.png", "x.dcm", "x.h5", "x.tfm", "x"])
+def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    assert "not an ordinary file" in refusal(tmp_path / name)
+    assert "not an ordinary file" in transform_refusal(tmp_path / name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    assert "not an ordinary file" in refusal(tmp_path / name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    assert "no DICOM series" in refusal(tmp_path / name)
+    assert "not an ordinary file" in transform_refusal(tmp_path / name)
+
+
+def test_a_pipe_among_the_slices_of_a_series_is_refused(tmp_path):
+    folder = series(tmp_path / "scan", GRID, RAMP.astype(np.int16))
+    os.mkfifo(folder / "slice.dcm")
+    assert "no ordinary file" in refusal(folder)
+
+
+# Transforms
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        AFFINE + "Parameters: 1e308 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
+        AFFINE + "Parameters: 1 0 0 0 1 0 0 0 0 0 0 0\nFixedParameters: 0 0 0\n",
+        AFFINE + "Parameters: nan 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
+        AFFINE + "Parameters: 1 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: inf 0 0\n",
+        AFFINE + "Parameters: 1 0 0\nFixedParameters: 0 0 0\n",
+        AFFINE + "Parameters:" + " 1" * 5000 + "\nFixedParameters: 0 0 0\n",
+        AFFINE + "Parameters: one\nFixedParameters: 0 0 0\n",
+        AFFINE,
+        AFFINE.replace("Affine", "Unheard"),
+        AFFINE.replace("Affine", "x" * 5000),
+        AFFINE.replace("3_3", "9_9"),
+        "#Insight Transform File V1.0\n",
+        "#Insight Transform File V1.0\nTransform: CompositeTransform_double_3_3\n",
+        AFFINE.replace("Affine", "DisplacementField") + "Parameters: 0\n"
+        "FixedParameters: 90000 90000 90000 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
+        AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
+        "FixedParameters: 1e9 1e9 1e9 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
+        AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
+        "FixedParameters: 1 1 1 0 0 0 1e-30 1 1 1 0 0 0 1 0 0 0 1\n",
+    ],
+    ids=lambda text: text[29:150],
+)  # fmt: skip
+def test_an_absurd_text_transform_is_refused(tmp_path, text, capfd):
+    for name in ("x.tfm", "x.txt", "x.TFM", "x.h5"):
+        (tmp_path / name).write_text(text)
+        transform_refusal(tmp_path / name)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["x.tfm", "x.txt", "x.mat", "x.xfm", "x.h5", "x.nii.gz"])
+def test_bytes_that_are_no_text_are_refused_as_a_transform(tmp_path, name):
+    for data in (b"\xff\xfe\xfa" * 100, AFFINE.encode() + b"Parameters: \xff\xff\n", b"MNI Transform File\n\xff",
+                 b"\x89HDF\r\n\x1a\n" + b"\xff" * 500, b""):  # fmt: skip
+        (tmp_path / name).write_bytes(data)
+        transform_refusal(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".nrrd"])
+def test_absurd_displacements_are_refused(tmp_path, suffix, recwarn):
+    field = to_sitk(np.full((3, *GRID.shape), 1e300), GRID, is_vector=True)
+    sitk.WriteImage(field, str(tmp_path / f"x{suffix}"))
+    assert "displacements above" in transform_refusal(tmp_path / f"x{suffix}")
+
+
+def test_a_linear_mni_transform_is_that_of_simpleitk(tmp_path):
+    A = np.random.default_rng(0).standard_normal((3, 3)) + 2 * np.eye(3)
+    sitk.WriteTransform(sitk.AffineTransform(A.ravel().tolist(), [1.0, 2.0, 3.0]), str(tmp_path / "x.xfm"))
+    theirs = sitk.ReadTransform(str(tmp_path / "x.xfm"))
+    ours = read_point_map(tmp_path / "x.xfm")
+    assert_array_equal(ours.TransformPoint((1.0, 5.0, -7.0)), theirs.TransformPoint((1.0, 5.0, -7.0)))
+
+
+KINDS = ["Euler2D", "Similarity2D", "Euler3D", "Similarity3D", "Versor", "VersorRigid3D", "ScaleVersor3D",
+         "ScaleSkewVersor3D"]  # fmt: skip
+
+
+def test_an_affine_transform_by_ants_moves_points_as_in_simpleitk(tmp_path):
+    text = "Parameters: 1.1 0.1 0 0 0.9 0 0.2 0 1 3 4 5\nFixedParameters: 1 2 3\n"
+    (tmp_path / "x.txt").write_text(AFFINE.replace("AffineTransform", "MatrixOffsetTransformBase") + text)
+    theirs = sitk.ReadTransform(str(tmp_path / "x.txt")).TransformPoint((1.0, 5.0, -7.0))
+    assert_array_equal(read_point_map(tmp_path / "x.txt").TransformPoint((1.0, 5.0, -7.0)), theirs)
+
+
+@pytest.mark.parametrize("suffix", [".tfm", ".mat", ".h5"])
+@pytest.mark.parametrize("kind", [*KINDS, "Translation", "Scale", "Affine", "Identity", "Composite"])
+def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind, suffix):
+    if kind == "Identity":
+        transform = sitk.Transform(3, sitk.sitkIdentity)
+    elif kind == "Composite":
+        suffix = suffix.replace(".mat", ".txt")  # ITK writes no composite in Matlab's format
+        transform = sitk.CompositeTransform(
+            [sitk.Euler3DTransform((0, 0, 0), 0.1, 0.2, 0.3), sitk.TranslationTransform(3, (1, 2, 3))]
+        )
+    else:
+        made = getattr(sitk, f"{kind}Transform")
+        transform = made() if kind in KINDS else made(3)
+        start, rng = np.array(transform.GetParameters()), np.random.default_rng(0)
+        transform.SetParameters((start + 0.1 * rng.random(len(start))).tolist())
+    sitk.WriteTransform(transform, str(tmp_path / f"x{suffix}"))
+    point = (1.0, 5.0, -7.0)[: transform.GetDimension()]
+    theirs = sitk.ReadTransform(str(tmp_path / f"x{suffix}")).TransformPoint(point)
+    assert_array_equal(read_point_map(tmp_path / f"x{suffix}").TransformPoint(point), theirs)
