@@ -36,7 +36,7 @@ class Method(Protocol):
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """Of the images it can register."""
+        """The dimensions of the images that it can register: 2, 3 or both."""
         return (2, 3)
 
     @property
@@ -76,7 +76,7 @@ class Method(Protocol):
 
     @property
     def model(self) -> nn.Module | None:
-        """Its network with weights, if it has one."""
+        """The network with its weights, of a method that has one."""
         return None
 
     @property

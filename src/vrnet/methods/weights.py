@@ -23,19 +23,19 @@ class Card:
     """What a model is, and what it expects."""
 
     method: str
-    """Its name, such as R-L1-3x2, from which it is built again."""
+    """The name of the method, such as R-L1-3x2, from which the model is built again."""
     dimension: int
     spacing_mm: tuple[float, ...]
-    """Of the images it was trained on."""
+    """The spacing of the images it was trained on."""
     normalisation: Scaling
-    """How their intensities were scaled, and so are those of images that it registers."""
+    """How intensities were scaled in training, and are in use."""
     trained_on: str
     version: str
-    """Of vrnet."""
+    """The version of vrnet that trained it."""
     commit: str = ""
-    """Of the checkout that trained it; empty where there was none, or it is not known."""
+    """The commit of the checkout that trained it; empty where there was none, or it is not known."""
     torch: str = ""
-    """Its version, where it is known."""
+    """The version of torch, where it is known."""
     device: str = ""
     """What it was trained on, where it is known."""
 
