@@ -1,19 +1,22 @@
-# make demo | test | test-release | docs | clean: each sets up .venv by itself, and again only when what it was made from
+# make demo | test | test-release | fuzz | docs | clean: each sets up .venv by itself, and again only when what it was made from
 # has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt
 
-.PHONY: demo test test-release docs lint clean
+.PHONY: demo test test-release fuzz docs lint clean
 
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
 
 test: lint
-	$(BIN)/pytest -m "not release"
+	$(BIN)/pytest -m "not release and not fuzz"
 
 test-release: .venv/test
 	$(BIN)/pytest -m release
+
+fuzz: .venv/test
+	$(BIN)/pytest -m fuzz
 
 docs: .venv/docs
 	$(BIN)/python docs/make_commands.py

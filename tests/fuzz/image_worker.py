@@ -4,7 +4,6 @@ FORMAT FIRST COUNT FOLDER. The number of each case is printed before it, so that
 import contextlib
 import io
 import json
-import resource
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ import numpy as np
 
 from tests.fuzz.image_seeds import SEEDS, volume
 from tests.fuzz.mutations import mutate
+from tests.memory import peak_bytes
 from vrnet.errors import BadInput
 
 CANARY = b"The canary sings: nobody may read this. "
@@ -125,8 +125,8 @@ def main(kind, first, count, folder):
         slowest, read_count = max(slowest, (time.monotonic() - began, number)), read_count + was_read
         if wrong:
             failures[number] = wrong
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"failures": failures, "read": read_count, "slowest": slowest, "peak_bytes": peak}))
+    found = {"failures": failures, "read": read_count, "slowest": slowest, "peak_bytes": peak_bytes()}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

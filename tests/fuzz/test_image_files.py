@@ -40,7 +40,7 @@ def test_a_thousand_damaged_files_crash_nothing(kind, tmp_path):
     check(kind, 1000, tmp_path)
 
 
-@pytest.mark.release
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", SEEDS)
 def test_ten_thousand_damaged_files_crash_nothing(kind, tmp_path):
     check(kind, 10_000, tmp_path)
