@@ -8,7 +8,7 @@ from vrnet.data.source import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
 from vrnet.paper.figures import FIGURES
-from vrnet.paper.request import NAMES, PaperRequest, make_figure, make_table, plan_study
+from vrnet.paper.request import PaperRequest, known_names, make_figure, make_table, plan_study
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -69,7 +69,7 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
 @pytest.mark.parametrize("kind", NAMES)
 def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
-    with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(NAMES[kind])}'):
+    with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(known_names(kind))}'):
         make("tables", quick, reader.stage, reader.say)
 
 

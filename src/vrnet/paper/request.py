@@ -20,7 +20,6 @@ from vrnet.progress import Stage
 from vrnet.report.figures import save
 
 RUNTIME = "runtime"
-NAMES = {"table": (*TABLES, RUNTIME), "figure": tuple(FIGURES)}
 Say = Callable[[str], None]
 
 
@@ -106,7 +105,12 @@ def with_budget(stem: str, budget: Budget) -> str:
     return stem if budget.name == "short" else f"{stem}_{budget.name}"
 
 
+def known_names(kind: str) -> tuple[str, ...]:
+    """Every table, or every figure, that can be asked for."""
+    return (*TABLES, RUNTIME) if kind == "table" else tuple(FIGURES)
+
+
 def check_name(name: str, kind: str) -> None:
     """BadInput if there is no such table or figure."""
-    if name not in NAMES[kind]:
-        raise BadInput(f'there is no {kind} "{name}": choose one of {", ".join(NAMES[kind])}')
+    if name not in known_names(kind):
+        raise BadInput(f'there is no {kind} "{name}": choose one of {", ".join(known_names(kind))}')
