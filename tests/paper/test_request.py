@@ -66,7 +66,7 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", ["table", "figure"])
 def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
     with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(known_names(kind))}'):
