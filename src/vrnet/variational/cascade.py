@@ -126,8 +126,8 @@ class Cascade(nn.Module):
         """The state after one linearisation, at v, and after each of its steps."""
         state = State(v, self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1])), memory=memory)
         yield state
-        for step in self.steps[row]:
-            state = step(state)
+        for k in self.schedule[row]:
+            state = self.parts[k](state)
             yield state
 
     def forward(
