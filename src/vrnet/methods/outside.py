@@ -4,7 +4,7 @@ Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives d
 Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,8 +23,11 @@ from vrnet.images.io import to_sitk
 from vrnet.methods.method import CPU, Method
 from vrnet.methods.parameters import Each, changes, check_positive, value_in
 from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.masks import Masks
 
-Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
+MaskArrays = Sequence[ndarray]
+"""1 inside and 0 outside, of fixed and of moving."""
+Tool = Callable[[ndarray, ndarray, tuple[float, ...], MaskArrays | None], ndarray]
 Iterations = tuple[int, ...]
 
 
@@ -35,7 +38,9 @@ class Outside(Method, Protocol):
     needs: ClassVar[str]
     about: ClassVar[str]
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray: ...
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray: ...
 
     @property
     def summary(self) -> str:
@@ -73,9 +78,13 @@ class Demons(Outside):
     def __str__(self) -> str:
         return "Demons" + changes(self, Demons())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import SimpleITK as sitk
 
+        if masks:  # which the tool does not take
+            fixed, moving = fill_outside(fixed, moving, masks)
         images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
         images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
         field: Any = None
@@ -113,11 +122,15 @@ class SyN(Outside):
     def __str__(self) -> str:
         return "SyN" + changes(self, SyN())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import ants
 
         images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
         metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
+        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks or ()]
+        where = dict(zip(("mask", "moving_mask"), inside, strict=False))
         with TemporaryDirectory() as folder:
             found = ants.registration(
                 *images,
@@ -128,6 +141,7 @@ class SyN(Outside):
                 reg_iterations=value_in(self.iterations, fixed.ndim),
                 outprefix=str(Path(folder) / "syn"),
                 **metric,
+                **where,
             )
             return np.moveaxis(ants.image_read(found["fwdtransforms"][0]).numpy(), -1, 0)
 
@@ -159,15 +173,22 @@ class FFD(Outside):
     def __str__(self) -> str:
         return "FFD" + changes(self, FFD())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import itk
 
-        images = [itk.image_from_array(np.ascontiguousarray(image.T, dtype=np.float32)) for image in (fixed, moving)]
-        for image in images:
+        def to_itk(array: ndarray, kind: type) -> Any:
+            image = itk.image_from_array(np.ascontiguousarray(array.T, dtype=kind))
             image.SetSpacing(spacing)
+            return image
+
+        images = [to_itk(image, np.float32) for image in (fixed, moving)]
+        inside = [to_itk(mask, np.uint8) for mask in masks or ()]
+        where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
         parameters = itk.ParameterObject.New()
         parameters.AddParameterMap(self._parameters(parameters))
-        _, found = itk.elastix_registration_method(*images, parameter_object=parameters, log_to_console=False)
+        _, found = itk.elastix_registration_method(*images, parameter_object=parameters, log_to_console=False, **where)
         with TemporaryDirectory() as folder:  # or it leaves the field in the working directory
             field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
         return itk.array_from_image(field).T
@@ -217,13 +238,25 @@ def each_pair(package: str, run: Tool) -> Initializer:
     if not is_installed(package):
         raise BadInput(f"this method needs {package}, which is not installed: pip install 'vrnet[baselines]'")
 
-    def find(I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b d *s"]:
+    def find(
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
         h = spacing or (1.0,) * (I0.dim() - 2)
-        pairs = zip(I0[:, 0].cpu().numpy(), I1[:, 0].cpu().numpy(), strict=True)
-        mm = np.stack([run(fixed, moving, h) for fixed, moving in pairs]).astype(np.float32)
+        images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
+        pairs = zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
+        mm = np.stack([run(fixed, moving, h, inside or None) for fixed, moving, *inside in pairs]).astype(np.float32)
         return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
 
     return find
+
+
+def fill_outside(fixed: ndarray, moving: ndarray, masks: MaskArrays) -> list[ndarray]:
+    """The images with each, outside its mask, as the other is."""
+    w0, w1, I0, I1 = (torch.from_numpy(array)[None, None] for array in (*masks, fixed, moving))
+    return [image[0, 0].numpy() for image in Masks(w0, w1).fill(I0, I1)]
 
 
 def shrink(image: Any, factor: int) -> Any:

@@ -13,7 +13,8 @@ from vrnet.fields import resize, resize_field
 from vrnet.methods.method import CPU, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
 from vrnet.networks.adaptors import Noise
-from vrnet.variational.cascade import Spacing
+from vrnet.variational.cascade import Spacing, initialize
+from vrnet.variational.masks import Masks
 
 SPACING_TOLERANCE = 0.05
 """An axis whose spacing is within this part of the model's is not resized."""
@@ -100,13 +101,18 @@ class AtSpacing(nn.Module):
         self.model, self.spacing = model, spacing
 
     def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
         shape = tuple(I0.shape[2:])
         own = shape_at(self.spacing, shape, spacing or self.spacing)
         if own == shape:
-            return self.model(I0, I1, self.spacing)
-        return resize_field(self.model(resize(I0, own), resize(I1, own), self.spacing), shape)
+            return initialize(self.model, I0, I1, self.spacing, masks)
+        seen = masks and masks.map(lambda w: resize(w, own))
+        return resize_field(initialize(self.model, resize(I0, own), resize(I1, own), self.spacing, seen), shape)
 
 
 def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:

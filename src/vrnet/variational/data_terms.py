@@ -36,7 +36,7 @@ class DataTerm(Protocol):
 
     @abstractmethod
     def prox(self, v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
-        """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel."""
+        """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel; θ is one number, or one per voxel (b, 1, *s)."""
 
     @abstractmethod
     def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
@@ -76,7 +76,7 @@ class L1(DataTerm):
             z = (theta * lin.rho(v) / (lin.JG + EPSILON)).clamp(-1, 1)
             return torch.addcmul(v, z / theta, lin.G[:, 0], value=-1)
         J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        z = maximize_in_box(J @ G.mT + EPSILON * identity(J.shape[-2], J), theta * rho)
+        z = maximize_in_box(J @ G.mT + EPSILON * identity(J.shape[-2], J), beside_vectors(theta) * rho)
         return v - times(G.mT, z).movedim(-1, 1) / theta
 
     def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
@@ -95,7 +95,8 @@ class L2(DataTerm):
         if lin.J.shape[1] == 1:
             return v - lin.G[:, 0] * (lin.rho(v) / (lin.JG + theta))
         J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        return v - times(G.mT, solve(J @ G.mT + theta * identity(J.shape[-2], J), rho)).movedim(-1, 1)
+        penalty = beside_vectors(theta)[..., None] * identity(J.shape[-2], J)
+        return v - times(G.mT, solve(J @ G.mT + penalty, rho)).movedim(-1, 1)
 
     def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
         return ((self.channels(I1w) - self.channels(I0)).square() / 2).sum(1)
@@ -133,6 +134,11 @@ def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Flo
 def as_matrices(J: Float[Tensor, "b k d *s"]) -> Float[Tensor, "b *s k d"]:
     """One matrix per voxel."""
     return J.movedim((1, 2), (-2, -1))
+
+
+def beside_vectors(theta: Tensor) -> Tensor:
+    """θ as a factor of vectors (b, *s, k)."""
+    return theta.movedim(1, -1) if theta.dim() else theta
 
 
 def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:

@@ -32,6 +32,8 @@ class Linearization:
     at: Float[Tensor, "b d *s"]
     """u^ω."""
     h: RelativeSpacing
+    weight: Float[Tensor, "b 1 *s"] | None = None
+    """w(x): how much each voxel counts, where there are masks."""
 
     def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""

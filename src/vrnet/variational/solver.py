@@ -1,4 +1,4 @@
-"""E(u) = mean of D(I1(x + u), I0) + λ R(u): run a cascade as a minimiser of it.
+"""E(u) = mean of D(I1(x + u), I0) + λ R(u), or, under a weight, Σ (w D + λ R) / Σ w: run a cascade to minimise it.
 
 Watch the energy, stop when it changes no more, keep the best field.
 """
@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from vrnet.fields import RelativeSpacing, relative_spacing, warp
 from vrnet.progress import Progress
-from vrnet.variational.cascade import Cascade, Spacing, State, Step
+from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.masks import Masks, weight_at
 from vrnet.variational.pyramid import coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
@@ -37,10 +38,16 @@ class Energy:
         I1w: Float[Tensor, "b c *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
+        weight: Float[Tensor, "b 1 *s"] | None = None,
     ) -> Float[Tensor, " b"]:
-        """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
+        """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h.
+
+        Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps."""
         data, rough = self.data.value(I1w, I0), self.regularizer.value(u, h)
-        return data.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
+        if weight is None:
+            return data.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
+        total = (weight[:, 0] * data + self.lam * rough).flatten(1).sum(1)
+        return total / weight.flatten(1).sum(1).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Descent:
 
 
 class Solver(nn.Module):
-    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing) -> u`.
+    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing, masks) -> u`.
 
     A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
     field seen, no motion included, and stops on its own once PATIENCE linearisations together change its energy by less
@@ -62,10 +69,12 @@ class Solver(nn.Module):
         super().__init__()
         self.cascade, self.energy, self.tolerance = cascade, energy, tolerance
 
-    def candidates(self, I0: Tensor, I1: Tensor, spacing: Spacing) -> Iterator[tuple[Tensor, Tensor]]:
+    def candidates(
+        self, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """(v, I1 warped by v) after the steps of each linearisation."""
-        v, moved = self.cascade.init(I0, I1, spacing), False
-        for state in self.cascade.refine(v, I0, I1, spacing):
+        v, moved = initialize(self.cascade.init, I0, I1, spacing, masks), False
+        for state in self.cascade.refine(v, I0, I1, spacing, masks):
             v = state.v
             if state.is_fresh and moved:
                 yield v, state.lin.I1w
@@ -73,14 +82,20 @@ class Solver(nn.Module):
             del state  # with its linearisation, before the next one is made
         yield v, warp(I1, v)
 
-    def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Descent:
+    def descend(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Descent:
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
-        lowest = self.energy(I0, I1, best, h)
+        lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
-        for v, I1w in self.candidates(I0, I1, spacing):
-            E = torch.where(running, self.energy(I0, I1w, v, h), lowest)
+        for v, I1w in self.candidates(I0, I1, spacing, masks):
+            E = torch.where(running, self.energy(I0, I1w, v, h, weight_at(v, masks)), lowest)
             best = choose(E < lowest, v, best)
             lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
@@ -92,9 +107,13 @@ class Solver(nn.Module):
         return Descent(best.contiguous(), torch.stack(energies))
 
     def forward(
-        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
-        return self.descend(I0, I1, spacing).v
+        return self.descend(I0, I1, spacing, masks).v
 
 
 def choose(
