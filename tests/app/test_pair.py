@@ -9,15 +9,8 @@ from tests.app.outputs import read_json
 from tests.models import saved
 from vrnet import BadInput, Image, load_method, parse, write_image
 from vrnet.app import demo
-from vrnet.app.pair import (
-    ImagePair,
-    find_transform,
-    landmark_error,
-    measure_transform,
-    read_pair,
-    register_pair,
-    write_pair,
-)
+from vrnet.app.image_pair import ImagePair, read_pair
+from vrnet.app.pair import find_transform, landmark_error, measure_transform, register_pair, write_pair
 from vrnet.files import write_json
 from vrnet.images.points import Points
 from vrnet.phantom import phantom

@@ -8,7 +8,7 @@ there are any. Half steps, steps and everything between two linearisations are S
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,7 @@ from vrnet.variational.regularizers import Memory, Regularizer
 Spacing = tuple[float, ...] | None
 
 
+@runtime_checkable
 class Initializer(Protocol):
     """Whatever finds a field."""
 
