@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import CPU, LossTerms, Trainable
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, LossTerms, Trainable
 from vrnet.methods.parameters import changes, check_at_most, split_name, with_parameters
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
@@ -44,6 +44,10 @@ class Learned(Trainable, Protocol):
     @property
     def is_network(self) -> bool:
         return True
+
+    @property
+    def masks(self) -> str:
+        return MASKS_OF_NETWORKS
 
     @property
     def is_trainable(self) -> bool:

@@ -37,6 +37,7 @@ class Outside(Method, Protocol):
 
     needs: ClassVar[str]
     about: ClassVar[str]
+    with_masks: ClassVar[str]
 
     def find(
         self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
@@ -45,6 +46,10 @@ class Outside(Method, Protocol):
     @property
     def summary(self) -> str:
         return self.about
+
+    @property
+    def masks(self) -> str:
+        return self.with_masks
 
     @property
     def package(self) -> str | None:
@@ -64,6 +69,7 @@ class Demons(Outside):
 
     needs: ClassVar = "SimpleITK"
     about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
+    with_masks: ClassVar = "not of the tool: each image, outside its mask, is given as the other"
     sigma: float | Each[float] = Each(2.0, 1.0)  # noqa: RUF009
     """Standard deviation of the smoothing of the field, in voxels."""
     step: float = 2.0
@@ -106,6 +112,7 @@ class SyN(Outside):
 
     needs: ClassVar = "antspyx"
     about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
+    with_masks: ClassVar = "those of ANTs"
     flow_sigma: float | Each[float] = Each(5.0, 3.0)  # noqa: RUF009
     """Smoothing of the update field, in voxels."""
     total_sigma: float = 0.0
@@ -152,6 +159,7 @@ class FFD(Outside):
 
     needs: ClassVar = "itk-elastix"
     about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    with_masks: ClassVar = "those of elastix"
     spacing: float = 8.0
     """Distance between control points at the finest level, in mm."""
     bending: float = 0.1
@@ -187,13 +195,20 @@ class FFD(Outside):
         inside = [to_itk(mask, np.uint8) for mask in masks or ()]
         where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
         parameters = itk.ParameterObject.New()
-        parameters.AddParameterMap(self._parameters(parameters))
-        _, found = itk.elastix_registration_method(*images, parameter_object=parameters, log_to_console=False, **where)
+        parameters.AddParameterMap(self._parameters(parameters, bool(where)))
+        try:
+            _, found = itk.elastix_registration_method(
+                *images, parameter_object=parameters, log_to_console=False, **where
+            )
+        except RuntimeError as error:
+            if not where:
+                raise
+            raise BadInput("elastix finds too few voxels inside both masks: give larger ones, or no FFD") from error
         with TemporaryDirectory() as folder:  # or it leaves the field in the working directory
             field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
         return itk.array_from_image(field).T
 
-    def _parameters(self, defaults: Any) -> Any:
+    def _parameters(self, defaults: Any, has_masks: bool) -> Any:
         names = defaults.GetDefaultParameterMap("bspline", self.levels, self.spacing)
         chosen = {
             "Registration": ["MultiMetricMultiResolutionRegistration"],
@@ -209,6 +224,7 @@ class FFD(Outside):
             "AutomaticTransformInitialization": ["false"],
             "ResultImagePixelType": ["float"],
             "RandomSeed": ["1"],
+            "RequiredRatioOfValidSamples": ["0.001" if has_masks else "0.25"],  # samples outside a mask are not valid
         }
         for name, value in chosen.items():
             names[name] = value
@@ -247,10 +263,21 @@ def each_pair(package: str, run: Tool) -> Initializer:
         h = spacing or (1.0,) * (I0.dim() - 2)
         images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
         pairs = zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
-        mm = np.stack([run(fixed, moving, h, inside or None) for fixed, moving, *inside in pairs]).astype(np.float32)
+        found = [
+            run(fixed, moving, h, inside or None)
+            if not inside or np.logical_and(*inside).any()
+            else no_motion_of(fixed)
+            for fixed, moving, *inside in pairs
+        ]
+        mm = np.stack(found).astype(np.float32)
         return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
 
     return find
+
+
+def no_motion_of(image: ndarray) -> ndarray:
+    """Of a slice that has nothing to compare: tools refuse it."""
+    return np.zeros((image.ndim, *image.shape))
 
 
 def fill_outside(fixed: ndarray, moving: ndarray, masks: MaskArrays) -> list[ndarray]:

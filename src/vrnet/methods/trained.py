@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
-from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
 from vrnet.networks.adaptors import Noise
 from vrnet.variational.cascade import Spacing, initialize
@@ -63,6 +63,10 @@ class Trained(Method):
     @property
     def scaling(self) -> Scaling:
         return self.card.normalisation
+
+    @property
+    def masks(self) -> str:
+        return MASKS_OF_NETWORKS
 
     @property
     def is_network(self) -> bool:

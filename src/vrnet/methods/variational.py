@@ -60,6 +60,10 @@ class Variational(Method):
         return f"iterative: {DATA_TERMS[self.data].summary}, {REGULARIZERS[self.regularizer].summary}"
 
     @property
+    def masks(self) -> str:
+        return "a weight in the data term"
+
+    @property
     def fixed_parameters(self) -> tuple[str, ...]:
         return FIXED
 
