@@ -8,19 +8,21 @@ there are any. Half steps, steps and everything between two linearisations are S
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import relative_spacing, zeros
+from vrnet.fields import compose, relative_spacing, smooth, squared_norm, zeros
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import Linearization, Linearize, linearize
+from vrnet.variational.linearize import Expansion, Linearize, linearize
 from vrnet.variational.masks import SMALLEST_WEIGHT, Masks, weight_at
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
+LONGEST_MOVE = 0.5
+"""Voxels that a composed data step moves a point at most."""
 
 
 @runtime_checkable
@@ -41,7 +43,7 @@ class State:
 
     v: Float[Tensor, "b d *s"]
     """The field as the last half step left it."""
-    lin: Linearization
+    lin: Expansion
     is_fresh: bool = True
     """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
     memory: Memory = None
@@ -57,7 +59,7 @@ class DataStep(nn.Module):
 
     Under a weight w the penalty is θ/w, and nothing moves where w is zero."""
 
-    def __init__(self, term: DataTerm, theta: float = 0.1) -> None:
+    def __init__(self, term: DataTerm[Any], theta: float = 0.1) -> None:
         super().__init__()
         self.term = term
         self.log_theta = nn.Parameter(torch.tensor(log(theta)))
@@ -68,6 +70,23 @@ class DataStep(nn.Module):
             return state.move_to(self.term.prox(v, lin, theta))
         u = self.term.prox(v, lin, theta / lin.weight.clamp(min=SMALLEST_WEIGHT))
         return state.move_to(torch.where(lin.weight < SMALLEST_WEIGHT, v, u))
+
+
+class ComposedDataStep(nn.Module):
+    """u = v ∘ (id + δ): the move of a data step, smoothed, and no longer anywhere than half a voxel.
+
+    Short smooth moves hardly fold, and so does what they are composed to. `fluid` is the standard deviation of the
+    smoothing, in shortest edges of a voxel."""
+
+    def __init__(self, data: DataStep, fluid: float) -> None:
+        super().__init__()
+        self.data, self.fluid = data, fluid
+
+    def forward(self, state: State) -> State:
+        delta = self.data(state).v - state.v
+        delta = smooth(delta, tuple(self.fluid / edge for edge in state.lin.h))
+        length = squared_norm(delta).sqrt().clamp(min=LONGEST_MOVE)[:, None]
+        return state.move_to(compose(state.v, delta * (LONGEST_MOVE / length)))
 
 
 class Denoise(nn.Module):

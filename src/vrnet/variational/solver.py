@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -28,25 +29,24 @@ PATIENCE = 3
 class Energy:
     """What a solver minimises: a data term and λ times a regulariser, each as a mean over voxels."""
 
-    data: DataTerm
+    data: DataTerm[Any]
     regularizer: Regularizer
     lam: float
 
     def __call__(
         self,
-        I0: Float[Tensor, "b c *s"],
-        I1w: Float[Tensor, "b c *s"],
+        D: Float[Tensor, "b *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
         weight: Float[Tensor, "b 1 *s"] | None = None,
     ) -> Float[Tensor, " b"]:
-        """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h.
+        """E(u) of each pair in the batch, given the data term at every voxel, on voxels with edges h.
 
         Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps."""
-        data, rough = self.data.value(I1w, I0), self.regularizer.value(u, h)
+        rough = self.regularizer.value(u, h)
         if weight is None:
-            return data.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
-        total = (weight[:, 0] * data + self.lam * rough).flatten(1).sum(1)
+            return D.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
+        total = (weight[:, 0] * D + self.lam * rough).flatten(1).sum(1)
         return total / weight.flatten(1).sum(1).clamp(min=1)
 
 
@@ -72,15 +72,15 @@ class Solver(nn.Module):
     def candidates(
         self, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """(v, I1 warped by v) after the steps of each linearisation."""
+        """(v, the data term at v) after the steps of each linearisation."""
         v, moved = initialize(self.cascade.init, I0, I1, spacing, masks), False
         for state in self.cascade.refine(v, I0, I1, spacing, masks):
             v = state.v
             if state.is_fresh and moved:
-                yield v, state.lin.I1w
+                yield v, self.energy.data.value_at(state.lin)
             moved = True
             del state  # with its linearisation, before the next one is made
-        yield v, warp(I1, v)
+        yield v, self.energy.data.value(warp(I1, v), I0, relative_spacing(spacing, v.shape[1]))
 
     def descend(
         self,
@@ -92,10 +92,10 @@ class Solver(nn.Module):
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
-        lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
+        lowest = self.energy(self.energy.data.value(I1, I0, h), best, h, weight_at(best, masks))
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
-        for v, I1w in self.candidates(I0, I1, spacing, masks):
-            E = torch.where(running, self.energy(I0, I1w, v, h, weight_at(v, masks)), lowest)
+        for v, D in self.candidates(I0, I1, spacing, masks):
+            E = torch.where(running, self.energy(D, v, h, weight_at(v, masks)), lowest)
             best = choose(E < lowest, v, best)
             lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
@@ -103,7 +103,7 @@ class Solver(nn.Module):
                 running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
             if not running.any():
                 break
-            del v, I1w
+            del v, D
         return Descent(best.contiguous(), torch.stack(energies))
 
     def forward(
