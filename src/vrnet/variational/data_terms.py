@@ -4,8 +4,8 @@
 `value` is the density that the energy sums, `loss` what training minimises. To add one, write its class and list it in
 DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
 
-L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND and NMI do not need that: they compare
-squares of locally normalised intensities, of self-similarities, and of what one image predicts of the other.
+L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND and NMI do not need that: they square
+differences of locally normalised intensities, of self-similarities, and of what one image predicts of the other.
 
 ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
 G, the gradient in space, stands where J would if voxels were cubes.
@@ -81,7 +81,7 @@ class DataTerm(Protocol[E]):
 class Difference(DataTerm[Linearization], Protocol):
     """A norm of the difference ρ of two images, or of some channels of them."""
 
-    compares_intensities = True
+    compares_intensities: ClassVar[bool] = True
 
     @abstractmethod
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
@@ -155,7 +155,7 @@ class L2(Difference):
 class Squares(DataTerm[NormalEquations], Protocol):
     """½|ρ|², as the mean over several channels: the vector images of the paper's appendix."""
 
-    compares_intensities = False
+    compares_intensities: ClassVar[bool] = False
 
     @abstractmethod
     def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:

@@ -12,9 +12,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 
-def shares(
-    I: Float[Tensor, "b 1 *s"], bins: int
-) -> list[tuple[Integer[Tensor, "b n"], Float[Tensor, "b n"]]]:
+def shares(I: Float[Tensor, "b 1 *s"], bins: int) -> list[tuple[Integer[Tensor, "b n"], Float[Tensor, "b n"]]]:
     """(bin, share) of every voxel in the two bins whose centres are nearest: 0, 1/(bins − 1), … 1."""
     place = I.flatten(1).clamp(0, 1) * (bins - 1)
     below = place.detach().long().clamp(max=bins - 2)
@@ -22,9 +20,7 @@ def shares(
     return [(below, 1 - fraction), (below + 1, fraction)]
 
 
-def joint_histogram(
-    a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int
-) -> Float[Tensor, "b bins bins"]:
+def joint_histogram(a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b bins bins"]:
     """How many voxels of each pair of images fall in each pair of bins, shared linearly among the nearest ones."""
     counts = a.new_zeros(len(a), bins * bins)
     for (row, share), (column, part) in product(shares(a, bins), shares(b, bins)):
@@ -34,8 +30,8 @@ def joint_histogram(
 
 def entropy(counts: Float[Tensor, "b *n"]) -> Float[Tensor, " b"]:
     """−Σ p log p, in nats."""
-    counts = counts.flatten(1)
-    return torch.special.entr(counts / counts.sum(1, keepdim=True)).sum(1)
+    p = counts.flatten(1) / counts.flatten(1).sum(1, keepdim=True)
+    return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(1)  # p log p has no slope at 0
 
 
 def normalised_mutual_information(
@@ -46,9 +42,7 @@ def normalised_mutual_information(
     return (entropy(counts.sum(2)) + entropy(counts.sum(1))) / joint, joint
 
 
-def conditional_mean(
-    y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int
-) -> Float[Tensor, "b 1 *s"]:
+def conditional_mean(y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b 1 *s"]:
     """E[y | x] at every voxel, as a function of x that is linear between the centres of its bins.
 
     Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""

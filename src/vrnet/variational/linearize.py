@@ -7,6 +7,7 @@ images than their intensities; then ρ and J have as many channels.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import torch
 from jaxtyping import Float
@@ -61,7 +62,7 @@ class Linearization:
 
 @dataclass(frozen=True)
 class NormalEquations:
-    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω: all that squares need to know of the mean over many channels."""
+    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean over many channels: all that squares need."""
 
     I0: Float[Tensor, "b c *s"]
     I1: Float[Tensor, "b c *s"]
@@ -79,9 +80,7 @@ class NormalEquations:
     weight: Float[Tensor, "b 1 *s"] | None = None
     """w(x): how much each voxel counts, where there are masks."""
 
-    def minimize(
-        self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]
-    ) -> Float[Tensor, "b d *s"]:
+    def minimize(self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]) -> Float[Tensor, "b d *s"]:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
         penalty = theta[:, 0] if theta.dim() else theta
         A = [[self.A[:, i, j] for j in range(len(self.h))] for i in range(len(self.h))]
@@ -134,9 +133,9 @@ def squares(
     """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels."""
     k, d, shape = seen.shape[1], seen.dim() - 2, seen.shape[2:]
     A, b = seen.new_zeros(len(seen), d, d, *shape), seen.new_zeros(len(seen), d, *shape)
-    for channel, rho in zip(seen.split(1, 1), residual.split(1, 1), strict=True):
-        J = gradient(channel)[:, 0]
-        b = b.addcmul_(J, rho, value=1 / k)
+    for channel, rho in zip(seen.unbind(1), residual.unbind(1), strict=True):
+        J = gradient(channel[:, None])[:, 0]
+        b.addcmul_(J, rho[:, None], value=1 / k)
         for i in range(d):
             A[:, i].addcmul_(J[:, i : i + 1], J, value=1 / k)
     return A, b, squared_norm(residual) / (2 * k)
@@ -145,7 +144,7 @@ def squares(
 def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Float[Tensor, "b d *s"]:
     """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
     d, b = len(b), list(b)
-    for i, j in ((i, j) for i in range(d) for j in range(i + 1, d)):
+    for i, j in combinations(range(d), 2):
         factor = A[j][i] / A[i][i]
         A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
         b[j] = b[j] - factor * b[i]
@@ -160,7 +159,7 @@ def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing)
     """The channels of an image that stays the same, made once for as long as it lives; anew where gradients flow."""
     if torch.is_grad_enabled():
         return channels(I, h)
-    known = REMEMBERED.setdefault(I, {})
+    known: dict[tuple[Channels, RelativeSpacing], Tensor] = REMEMBERED.setdefault(I, {})  # type: ignore[no-untyped-call]
     if (channels, h) not in known:
         known[channels, h] = channels(I, h)
     return known[channels, h]

@@ -35,12 +35,23 @@ class Energy:
 
     def __call__(
         self,
+        I0: Float[Tensor, "b c *s"],
+        I1w: Float[Tensor, "b c *s"],
+        u: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+        weight: Float[Tensor, "b 1 *s"] | None = None,
+    ) -> Float[Tensor, " b"]:
+        """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
+        return self.of(self.data.value(I1w, I0, h), u, h, weight)
+
+    def of(
+        self,
         D: Float[Tensor, "b *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
         weight: Float[Tensor, "b 1 *s"] | None = None,
     ) -> Float[Tensor, " b"]:
-        """E(u) of each pair in the batch, given the data term at every voxel, on voxels with edges h.
+        """E(u), given the data term at every voxel.
 
         Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps."""
         rough = self.regularizer.value(u, h)
@@ -92,10 +103,10 @@ class Solver(nn.Module):
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
-        lowest = self.energy(self.energy.data.value(I1, I0, h), best, h, weight_at(best, masks))
+        lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
         for v, D in self.candidates(I0, I1, spacing, masks):
-            E = torch.where(running, self.energy(D, v, h, weight_at(v, masks)), lowest)
+            E = torch.where(running, self.energy.of(D, v, h, weight_at(v, masks)), lowest)
             best = choose(E < lowest, v, best)
             lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
