@@ -55,7 +55,7 @@ def changes(fixed, moving, inside, mask, name, edge, which):
 
 @pytest.mark.parametrize("which", ["fixed", "moving"])
 @pytest.mark.parametrize(("name", "d"), METHODS)
-def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_does(name, d, which):
+def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_does(name, d, which, as_users_run):
     without, own, both = changes(*heart(d), name, EDGE[d], which)
     assert without > 0.1
     assert own < 0.05
@@ -64,7 +64,7 @@ def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_
 
 @pytest.mark.parametrize("which", ["fixed", "moving"])
 @pytest.mark.parametrize("name", ["short-axis", "TV-L1"])
-def test_the_same_holds_on_a_real_heart(name, which, data_root):
+def test_the_same_holds_on_a_real_heart(name, which, data_root, as_users_run):
     sample = ACDC(data_root / "acdc").prepare("patient003", "evaluation")
     k = len(sample.fixed) // 2
     fixed, moving, *labels = (
@@ -79,7 +79,7 @@ def test_the_same_holds_on_a_real_heart(name, which, data_root):
 
 
 @pytest.mark.parametrize(("name", "d"), METHODS)
-def test_masks_around_the_heart_hardly_cost_accuracy(name, d):
+def test_masks_around_the_heart_hardly_cost_accuracy(name, d, as_users_run):
     fixed, moving, inside, mask = heart(d)
     true = phantom(5, SIZES[d], EDGE[d]).field[0].numpy()
     whole, masked = (
@@ -112,6 +112,21 @@ def test_networks_see_nothing_of_what_is_outside(method, d):
     ]
     assert np.array_equal(*fields)
     assert not np.array_equal(fields[0], vrnet.register(fixed, moving, model, spacing=(EDGE[3],) * 3, **options).field)
+
+
+def test_slices_that_are_registered_each_are_in_painted_each_from_itself():
+    """Unless nothing of a slice is inside: then from its neighbours."""
+    flow, brightness = Flow(), np.linspace(0, 1, 6, dtype=np.float32)
+    slices = np.broadcast_to(brightness, (32, 32, 6)) + 0 * heart(3)[0][:32, :32, :6]
+    mask = np.zeros(slices.shape, bool)
+    mask[14:16, 14:16] = True
+    mask[..., 5] = False
+    vrnet.register(slices, slices, Trained.of(card(), flow, "w.safetensors"), slice_axis=2, moving_mask=mask)
+    values = [I1[0, 0] for _, I1, _ in flow.seen]
+    assert all(value.std() < 1e-6 for value in values)
+    means = [value.mean().item() for value in values]
+    assert means[:5] == sorted(set(means[:5]))
+    assert 0 < means[5] < means[4]
 
 
 @pytest.mark.parametrize("scaling", ["jointly", "each"])
@@ -202,7 +217,7 @@ def half_heart_errors(seed):
     return [error[seen].mean() for error in errors]
 
 
-def test_where_moving_has_no_voxels_motion_is_found_up_to_its_border():
+def test_where_moving_has_no_voxels_motion_is_found_up_to_its_border(as_users_run):
     """Closer to the truth than when fixed fills the gap, which asks for no motion there."""
     found, filled = np.mean([half_heart_errors(seed) for seed in range(4)], axis=0)
     assert found < 0.85 * filled
