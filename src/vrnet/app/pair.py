@@ -171,7 +171,8 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
 
 
 def name_of(image: Image | None) -> str | None:
-    return None if image is None else image.name
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
 
 
 def quality_metrics(pair: Pair, slice_axis: int | None, compared: NDArray[Any] | None = None) -> dict[str, Any]:

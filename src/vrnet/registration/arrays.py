@@ -22,6 +22,8 @@ from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
 
+SLICES_APART = 1e6
+"""The distance between slices that have nothing to do with each other, in edges of a voxel."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
@@ -93,7 +95,7 @@ def register(
     home, within = I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
     there = find_device(device) if device else home
-    S0, S1 = inside.inpaint(I0, I1, spacing)
+    S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], field.to(home)[None])[0, 0]
@@ -142,6 +144,12 @@ def as_weights(inside: Inside, like: Tensor, slice_axis: int | None) -> Masks | 
 def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
     """The spacing of the axes within a slice; of all axes, where there are no slices."""
     return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
+
+
+def slices_apart(spacing: Spacing, d: int, slice_axis: int | None) -> tuple[float, ...]:
+    """The spacing with slices so far apart that each is in-painted from itself, while anything of it is inside."""
+    edges = spacing or (1.0,) * d
+    return tuple(SLICES_APART * max(edges) if axis == slice_axis else h for axis, h in enumerate(edges))
 
 
 def find_each(
