@@ -35,11 +35,9 @@ def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
     return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
 
 
-def forward_axes(own: Grid) -> Float[ndarray, "d d"]:
-    """The axes of an image, each turned to run as the world's do: so `vrnet register` shows images to a method."""
-    axes = own.axes.copy()
-    axes[:, list(own.backward)] *= -1
-    return axes
+def slices_last(own: Grid) -> tuple[int, ...]:
+    """The axes of an image in the order of the world's, but for that across its slices, which is the last."""
+    return *(axis for axis in own.order if axis != own.across), own.across
 
 
 def registered_dimension(own: Grid) -> int:
@@ -69,7 +67,7 @@ def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -
     if (across := own.stacked_across) is not None:
         shape = (*shape[:across], own.shape[across], *shape[across:])
         spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
-    return centred_grid(own, shape, spacing, forward_axes(own))
+    return centred_grid(own, shape, spacing, own.forward_axes)
 
 
 def to_batch(array: Shaped[ndarray, "*s"], across: int | None) -> Shaped[Tensor, "b 1 *t"]:
