@@ -37,7 +37,7 @@ def print_line(line: str) -> None:
 def notes() -> Iterator[None]:
     """Print what the package warns of as lines that begin with Note:, each once."""
     with warnings.catch_warnings():
-        shown_by_others = warnings.showwarning
+        shown_by_others, noted = warnings.showwarning, set[str]()
 
         def show(
             message: Warning | str,
@@ -47,12 +47,13 @@ def notes() -> Iterator[None]:
             file: TextIO | None = None,
             line: str | None = None,
         ) -> None:
-            if issubclass(category, InputWarning):
-                print_line(f"Note: {message}.")
-            else:
+            if not issubclass(category, InputWarning):
                 shown_by_others(message, category, filename, lineno, file, line)
+            elif str(message) not in noted:
+                noted.add(str(message))
+                print_line(f"Note: {message}.")
 
-        warnings.simplefilter("default", InputWarning)
+        warnings.simplefilter("always", InputWarning)
         warnings.showwarning = show
         yield
 

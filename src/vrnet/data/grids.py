@@ -18,6 +18,8 @@ SHAPE_MULTIPLE = 16
 """Voxels: networks halve their images up to four times."""
 SPACING_TOLERANCE = 1e-3
 """Relative: headers round spacings."""
+INDEX_DIGITS = 6
+"""Of a voxel: half a voxel is rounded as such, and not as the rounding of a header has it."""
 
 
 def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
@@ -31,7 +33,8 @@ def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
     """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's.
 
     An image that has the spacing already is then only cropped and padded, not blurred."""
-    nearest = own.points(np.round(own.index(np.array([grid.origin]))))[0]
+    index = own.index(np.array([grid.origin])).round(INDEX_DIGITS)
+    nearest = own.points(np.round(index))[0]
     return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
 
 
