@@ -97,6 +97,10 @@ class ImageMasks:
         """The masks of these images, given as images or files; BadInput if one is not for its image."""
         return cls(read_mask(fixed_mask, fixed), read_mask(moving_mask, moving))
 
+    def in_world_order(self) -> "ImageMasks":
+        """The masks with their axes in the order of the world's, as methods see those of the images."""
+        return ImageMasks(*(mask and mask.reordered(mask.grid.order) for mask in (self.fixed, self.moving)))
+
     def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
         """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
         return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]
