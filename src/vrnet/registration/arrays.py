@@ -79,9 +79,9 @@ def register(
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are floating-point arrays or tensors of one shape, 2D or 3D. A change of brightness or contrast that is common
-    to both does not matter; another does, since the same tissue is expected to be equally bright. Where no method is
-    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 registers volumes; the result's
-    `method` says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model
+    to both does not matter; whether another does depends on the method. Where no method is named, a model that comes
+    with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method` says which.
+    `spacing` is the distance between voxels along each axis, in mm; without it a trained model
     takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
     registered by itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where
     both are inside, and nothing that lies outside has any influence. The work is done in float32, on the device of the
