@@ -189,10 +189,10 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
 
 
 def short_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a file; ValueError before one that is too long is read to its end."""
+    """The lines of a text file; ValueError for one that is no text, and before one that is too long is read whole."""
     while line := file.readline(MAX_LINE_CHARACTERS):
-        if len(line) == MAX_LINE_CHARACTERS:
-            raise ValueError("a line is too long")
+        if len(line) == MAX_LINE_CHARACTERS or "\0" in line:
+            raise ValueError("no line of text")
         yield line
 
 

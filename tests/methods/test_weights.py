@@ -138,7 +138,7 @@ def test_a_model_without_a_checksum_is_refused_by_what_to_do(saved):
     """As files that 0.1.0 wrote have none."""
     path, model = saved
     save_file(model.state_dict(), path, metadata=header())
-    with pytest.raises(BadInput, match="carries no checksum, as files of vrnet 0.1.0: give a file that this version"):
+    with pytest.raises(BadInput, match=r"carries no checksum, as files of vrnet 0\.1\.0: give a file that"):
         load_weights(path)
 
 
@@ -147,7 +147,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(saved):
     path, model = saved
     whole, expected = path.read_bytes(), model.state_dict()
     start = 8 + int.from_bytes(whole[:8], "little")
-    places = [*range(0, start, 37), *range(start, len(whole), len(whole) // 100)]
+    places = [*range(0, start, 331), *range(start, len(whole), len(whole) // 30)]
     refused = 0
     for place in places:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])

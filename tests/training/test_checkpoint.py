@@ -1,10 +1,14 @@
+import json
+
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 from torch.optim import Adam
 
 from vrnet.devices import channels_last
 from vrnet.errors import BadInput
+from vrnet.tensor_files import write_tensors
 from vrnet.training.checkpoint import RunState, load_checkpoint, save_checkpoint
 
 ROWS = [
@@ -72,6 +76,81 @@ def test_a_damaged_checkpoint_is_named(checkpoint, damage, convolutions):
     with pytest.raises(BadInput, match=r"checkpoint\.safetensors is damaged.*another folder") as error:
         load_checkpoint(checkpoint, *convolutions(), STEPS)
     assert "\n" not in str(error.value)
+
+
+def rewrite(path, said=None, **changes):
+    """The same checkpoint with other tensors, or saying another thing, and the right checksum."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        values = json.loads(file.metadata()["run"])
+    tensors = {name: tensor for name, tensor in (tensors | changes).items() if tensor is not None}
+    write_tensors(tensors, path, {"run": json.dumps(values | (said or {}))})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"step": 7}, "is at step 7 of a run that ends after 6: train again in another folder"),
+        ({"step": 10**30}, "of a run that ends after 6"),
+        ({"step": 3}, r"its validations are at steps \[2, 4\], and it is at step 3"),
+        ({"step": -1, "rows": []}, "it is at step -1"),
+        ({"step": "5"}, "step is '5' and should be a whole number"),
+        ({"step": 5.0}, "step is 5.0 and should be a whole number"),
+        ({"rows": ROWS[::-1]}, r"its validations are at steps \[4, 2\]"),
+        ({"rows": [ROWS[0] | {"step": 0}]}, r"its validations are at steps \[0\]"),
+        ({"rows": [{"step": 2}]}, "loss is missing"),
+        ({"rows": [ROWS[0] | {"loss": "low"}]}, "rows is .* and should be"),
+        ({"rows": [ROWS[0] | {"loss": float("nan")}]}, "rows is .* and should be"),
+        ({"rows": 3}, "rows is 3 and should be"),
+        ({"more": 1}, "the key 'more' is not known"),
+    ],
+)
+def test_what_a_checkpoint_says_must_be_possible(checkpoint, said, words, convolutions):
+    rewrite(checkpoint, said)
+    with pytest.raises(BadInput, match=words) as error:
+        load_checkpoint(checkpoint, *convolutions(), STEPS)
+    assert "\n" not in str(error.value)
+    assert "checkpoint.safetensors" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total": torch.zeros(2)},
+        {"total": None},
+        {"more": torch.zeros(1)},
+        {"model.0.weight": torch.zeros(2, 1, 3, 4)},
+        {"model.0.weight": torch.zeros(2, 1, 3, 3, dtype=torch.float64)},
+        {"optimizer.0.exp_avg": None},
+        {"optimizer.0.exp_avg": torch.zeros(1)},
+        {"optimizer.0.step": torch.zeros(3)},
+        {"optimizer.9.step": torch.zeros(())},
+        {"optimizer.x": torch.zeros(())},
+    ],
+)
+def test_the_tensors_of_a_checkpoint_are_those_of_the_run(checkpoint, changes, convolutions):
+    rewrite(checkpoint, **changes)
+    model, optimizer = convolutions()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(BadInput, match="holds another model than the run has"):
+        load_checkpoint(checkpoint, model, optimizer, STEPS)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_refused(checkpoint, convolutions):
+    whole = checkpoint.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(start, len(whole), 11):
+        checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(BadInput, match="its content is not that of its checksum: train again in another folder"):
+            load_checkpoint(checkpoint, *convolutions(), STEPS)
+
+
+def test_a_run_that_was_stopped_before_its_first_step_goes_on(tmp_path, convolutions):
+    model, optimizer = convolutions(steps=0)
+    begun = RunState(0, torch.zeros(()), [])
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, begun)
+    assert load_checkpoint(tmp_path / "c.safetensors", model, optimizer, STEPS) == begun
 
 
 def test_a_checkpoint_of_another_model_is_named(checkpoint):

@@ -60,6 +60,11 @@ class Learned(Trainable, Protocol):
     def loss(self) -> LossTerms:
         return LossTerms("L1", "Diffusion")
 
+    @property
+    def network_count(self) -> int:
+        """How many networks it has at least; the file of a model has more tensors."""
+        return 1
+
     def with_width(self, width: int | None) -> "Learned":
         return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
 
@@ -102,6 +107,10 @@ class VRNet(Learned):
     @property
     def is_random(self) -> bool:
         return self.init == "noise"
+
+    @property
+    def network_count(self) -> int:
+        return self.warps * self.iterations if self.parameters == "Θ2" else 1
 
     @property
     def summary(self) -> str:
@@ -188,6 +197,10 @@ class RCNet(Learned):
 
     def __str__(self) -> str:
         return f"{self.cascades}xRC-Net{suffix(self.width)}"
+
+    @property
+    def network_count(self) -> int:
+        return self.cascades
 
     @property
     def summary(self) -> str:

@@ -65,8 +65,7 @@ def load_weights(path: Path) -> tuple[nn.Module, Card]:
     check_place(path)
     with open_tensors(path, ADVICE) as file:
         card = file.record(KEY, Card)
-        model = build_empty(find_learned(card, path), card.dimension)
-        check_layouts(model, card, file)
+        model = build_fitting(find_learned(card, path), card, file)
         check_memory(path, path.stat().st_size)
         tensors = file.read()
     model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()}, assign=True)
@@ -99,18 +98,17 @@ def find_learned(card: Card, path: Path) -> Learned:
     return found
 
 
-def build_empty(method: Learned, d: int) -> nn.Module:
-    """The model of a method without its numbers: all of them are in the file."""
-    with torch.device("meta"), SkipInitialisation():
-        return method.build(d, torch.device("meta"))
-
-
-def check_layouts(model: nn.Module, card: Card, file: TensorFile) -> None:
-    """BadInput unless the tensors of a file have the names, shapes and types of the model's, or half its precision."""
-    wanted = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}
+def build_fitting(method: Learned, card: Card, file: TensorFile) -> nn.Module:
+    """The model of a method, without its numbers: all of them are in the file. BadInput unless the file's tensors have
+    the names, shapes and types of the model's, or half its precision; most that have not are refused before it is
+    built."""
     found = {name: (shape, SINGLE.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
-    if found != wanted:
-        raise BadInput(f"the weights in {file.path} do not fit {card.method}: they are of another model")
+    if len(found) > method.network_count:
+        with torch.device("meta"), SkipInitialisation():
+            model = method.build(card.dimension, torch.device("meta"))
+        if found == {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}:
+            return model
+    raise BadInput(f"the weights in {file.path} do not fit {card.method}: they are of another model")
 
 
 class SkipInitialisation(TorchFunctionMode):

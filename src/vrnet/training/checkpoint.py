@@ -21,7 +21,7 @@ from vrnet.errors import BadInput
 from vrnet.files import exists
 from vrnet.schema import convert_record
 from vrnet.tensor_files import Layout, open_tensors, write_tensors
-from vrnet.training.run import Row
+from vrnet.training.run import Row, ValidationRow
 
 KEY = "run"
 """Where the header of a file has the progress."""
@@ -39,17 +39,6 @@ class RunState(NamedTuple):
     """The sum of the losses since the last row."""
     rows: list[Row]
     """One row per validation."""
-
-
-@dataclass(frozen=True)
-class ValidationRow:
-    """What a row of metrics.csv must have."""
-
-    step: int
-    loss: float
-    rate: float
-    val_loss: float
-    val_dice: float = 0.0
 
 
 @dataclass(frozen=True)
