@@ -31,12 +31,12 @@ def write_weights(folder):
         save_weights(parse_trainable(method).build(2), card, folder / f"{name}.safetensors", half)
 
 
-def training():
-    """A small model and its optimiser, three steps into their training."""
+def training(steps):
+    """A small model and its optimiser, some steps into their training."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     optimizer = Adam(model.parameters(), lr=torch.tensor(0.1))
-    for _ in range(3):
+    for _ in range(steps):
         optimizer.zero_grad()
         model(torch.rand(2, 1, 6, 6)).square().mean().backward()
         optimizer.step()
@@ -44,7 +44,7 @@ def training():
 
 
 def write_checkpoints(folder):
-    save_checkpoint(folder / "a.safetensors", *training(), RunState(5, torch.tensor(0.7), ROWS))
+    save_checkpoint(folder / "a.safetensors", *training(3), RunState(5, torch.tensor(0.7), ROWS))
 
 
 def make_sample(name, seed, with_labels):

@@ -1,6 +1,6 @@
 """Whatever is in a model, a checkpoint, a pack or a table: it is read, or refused in one line; quickly, in little
-memory, and no other file's content comes out. What is read of a damaged model, checkpoint or pack is to the bit what was
-written."""
+memory, and no other file's content comes out. What is read of a damaged model, checkpoint or pack is to the bit what
+was written."""
 
 import pytest
 
