@@ -180,7 +180,7 @@ def change_table(data, rng, canary):
         elif way < 0.8 and row:
             del row[column % len(row)]
         elif way < 0.9:
-            lines += [list(row)] * int(rng.choice([1, 2, 50]))
+            lines += [list(row)] * int(rng.choice([1, 2, 9]))
         else:
             row += [f"c{k}" for k in range(int(rng.choice([1, 100, 1500])))]
     text = io.StringIO()
