@@ -15,6 +15,7 @@ import numpy as np
 
 from vrnet.errors import BadInput
 from vrnet.locks import ORDINARY, partial_folder, remove_leftovers
+from vrnet.schema import shown
 
 Row = dict[str, Any]
 """One row of a table: {column: value}."""
@@ -155,7 +156,9 @@ def as_row(columns: list[str], cells: list[str], path: Path) -> dict[str, str]:
     row = dict.fromkeys(columns, "")
     row.update(zip(columns, map(str.strip, cells), strict=False))
     if any(cells[len(columns) :]):
-        raise BadInput(f'{path} has more cells than columns in the line "{cells[0]}, ...": quote what holds a comma')
+        raise BadInput(
+            f'{path} has more cells than columns in the line "{shown(cells[0])}, ...": quote what holds a comma'
+        )
     return row
 
 
@@ -173,7 +176,7 @@ def check_columns(columns: list[str], path: Path) -> None:
         raise BadInput(f"{path} has {len(columns)} columns: it may have {MAX_COLUMNS:,} at most")
     for name in filter(None, columns):
         if columns.count(name) > 1:
-            raise BadInput(f'{path} has two columns "{name}": give each a name of its own')
+            raise BadInput(f'{path} has two columns "{shown(name)}": give each a name of its own')
 
 
 def read_lines(path: Path, form: str) -> Iterator[list[str]]:

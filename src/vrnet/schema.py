@@ -16,12 +16,20 @@ from vrnet.errors import BadInput
 T = TypeVar("T")
 MAX_TEXT_CHARACTERS = 1_000
 """More than any name or description of ours has."""
+MAX_SHOWN_CHARACTERS = 80
+"""Of a text from outside, in a message."""
 
 
 @cache
 def type_hints(schema: Any) -> dict[str, Any]:
     """The type of each field of a dataclass."""
     return get_type_hints(schema)
+
+
+def shown(text: str) -> str:
+    """A text from outside as one line of a message can hold it."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: MAX_SHOWN_CHARACTERS + 1])
+    return line if len(text) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."
 
 
 class WrongKey(ValueError):

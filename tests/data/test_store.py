@@ -71,8 +71,8 @@ def harm_arrays(arrays, harm):
     return kept | changes.get(harm, {})
 
 
-HARMS = ["kind", "shape", "labels", "field", "spacing", "scalar", "moving", "name", "no images", "no voxels", "negative",
-         "tiny", "infinite", "more"]  # fmt: skip
+HARMS = ["kind", "shape", "labels", "field", "spacing", "scalar", "moving", "name", "no images", "no voxels",
+         "negative", "tiny", "infinite", "more"]  # fmt: skip
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -278,7 +278,7 @@ def test_labels_that_lost_their_name_in_the_cache_are_made_again(tmp_path):
         (lambda part: part.update(checksums=part["checksums"][1:]), "not as many as the checksums"),
         (lambda part: part["checksums"][0].pop("fixed"), "a sample has the arrays name, spacing, moving"),
         (lambda part: part["checksums"][0].update(more=1), "a sample has the arrays .*more"),
-        (lambda part: part.update(purpose="fun"), "in parts purpose is 'fun' and should be one of training, evaluation"),
+        (lambda part: part.update(purpose="fun"), "purpose is 'fun' and should be one of training, evaluation"),
         (lambda part: part.update(split="val", purpose="evaluation"), "a split is there twice"),
         (lambda part: part.update(structures={"LV": 256}), "labels from 1 to 255"),
         (lambda part: part.update(structures=[3]), r"in parts structures is \[3\] and should be"),
@@ -304,7 +304,7 @@ def test_a_pack_of_0_1_0_is_refused_by_what_to_do(tmp_path):
 
 def test_a_name_that_a_pack_could_not_give_back_is_refused_when_it_is_written(parts, tmp_path):
     odd = replace(parts["train", "training"], samples=(random_sample("a\nb", 0),))
-    with pytest.raises(BadInput, match="subjects is .* and should be .*: name subjects"):
+    with pytest.raises(BadInput, match=r"subjects is .* and should be .*: name subjects"):
         save_pack({("train", "training"): odd}, tmp_path / "pack.npz")
     assert not (tmp_path / "pack.npz").exists()
 
