@@ -9,7 +9,7 @@ from scipy import ndimage
 from tests.app.outputs import read_json
 from tests.models import saved
 from tests.registration.test_images import reorient
-from vrnet import BadInput, Grid, Image, load_method, parse, register_images, write_image
+from vrnet import BadInput, Grid, Image, load_method, parse, register_images
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.pair import find_transform, landmark_error, measure_transform, register_pair, write_pair
