@@ -202,7 +202,8 @@ def test_masks_are_files_too_and_turn_with_their_images(d, tmp_path):
     fixed, fixed_mask, moving, moving_mask = in_the_world(d)
     back = Grid(fixed.grid.shape, fixed.grid.spacing, tuple((n - 1) * h for n, h in zip(fixed.grid.shape,
                 fixed.grid.spacing, strict=True)), tuple((-np.eye(d)).ravel()))  # fmt: skip
-    turned = [Image(np.flip(image.array).copy(), back) for image in (fixed, fixed_mask)]
+    swapped = range(d)[::-1]
+    turned = [Image(np.flip(image.array).copy(), back).reordered(swapped) for image in (fixed, fixed_mask)]
     write_image(turned[1], tmp_path / "m.nii.gz")
     straight = register_images(fixed, moving, "TV-L1", fixed_mask=fixed_mask, moving_mask=moving_mask)
     other = register_images(turned[0], moving, "TV-L1", fixed_mask=tmp_path / "m.nii.gz", moving_mask=moving_mask)

@@ -76,10 +76,10 @@ def register_images(
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), I0.grid, slices)
     place, axis = plan(I0, I1, chosen, slices, device)
-    masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).in_world_order()
-    target, source = masks.inpaint(I0, I1)
-    source = match_histogram(source, target) if match_intensities else source
-    field, energies = find_field(target, source, masks, chosen, axis, place, progress)
+    masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
+    I0, I1 = masks.inpaint(I0, I1)
+    source = match_histogram(I1, I0) if match_intensities else I1
+    field, energies = find_field(I0, source, masks, chosen, axis, place, progress)
     transform = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     warped = transform.apply(moving)
     across = None if axis is None else fixed.grid.order[axis]

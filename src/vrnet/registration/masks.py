@@ -1,5 +1,6 @@
 """The masks of a pair: checked where they come in, and images that show nothing of what lies outside them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -97,9 +98,10 @@ class ImageMasks:
         """The masks of these images, given as images or files; BadInput if one is not for its image."""
         return cls(read_mask(fixed_mask, fixed), read_mask(moving_mask, moving))
 
-    def in_world_order(self) -> "ImageMasks":
-        """The masks with their axes in the order of the world's, as methods see those of the images."""
-        return ImageMasks(*(mask and mask.reordered(mask.grid.order) for mask in (self.fixed, self.moving)))
+    def reordered(self, fixed: Sequence[int], moving: Sequence[int]) -> "ImageMasks":
+        """The masks with axis order[i] as axis i, by the order of either."""
+        parts = (self.fixed, fixed), (self.moving, moving)
+        return ImageMasks(*(None if mask is None else mask.reordered(order) for mask, order in parts))
 
     def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
         """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
