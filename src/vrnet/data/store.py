@@ -11,7 +11,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, overload
@@ -23,6 +22,7 @@ from jaxtyping import Float, Shaped, UInt8, UInt16
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.attributes import cached_property
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, check_written, exists, is_folder

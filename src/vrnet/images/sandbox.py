@@ -32,7 +32,6 @@ class Sandbox:
     """A process that waits for requests; one per process of the user."""
 
     def __init__(self) -> None:
-        self.process_id = os.getpid()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self.child = subprocess.Popen(
@@ -43,8 +42,8 @@ class Sandbox:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it runs, and was not inherited over a fork."""
-        return self.process_id == os.getpid() and self.child.poll() is None
+        """Whether it runs."""
+        return self.child.poll() is None
 
     def ask(self, request: dict[str, Any]) -> Answer:
         """The answer to a request: its line of JSON, and the bytes after it; ValueError if it is broken off."""
@@ -63,6 +62,19 @@ class Sandbox:
 
 running: list[Sandbox] = []
 starting = Lock()
+
+
+def forget_sandbox() -> None:
+    """After a fork: the sandbox belongs to the process that started it, and who held the lock is not here."""
+    global starting
+    starting = Lock()
+    for sandbox in running:
+        sandbox.socket.close()
+        sandbox.child.returncode = 0  # which is not for this process to wait for
+    running.clear()
+
+
+os.register_at_fork(after_in_child=forget_sandbox)
 
 
 def current_sandbox() -> Sandbox:

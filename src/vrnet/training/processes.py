@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vrnet.devices import check_gpus, find_device, in_main_thread
+from vrnet.devices import check_gpus, find_device
 from vrnet.errors import BadInput
+from vrnet.threads import in_main_thread
 from vrnet.training.settings import Training
 
 if TYPE_CHECKING:

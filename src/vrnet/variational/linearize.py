@@ -6,12 +6,12 @@ images than their intensities; then ρ and J have as many channels.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vrnet.attributes import cached_property
 from vrnet.fields import RelativeSpacing, gradient, scale, warp
 
 
