@@ -32,8 +32,8 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
         from lightning.fabric import Fabric
     except ImportError as error:
         raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
-    for name in ("lightning.fabric", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for logger in lightning_loggers():
+        logger.setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
     if on_gpu:
         check_gpus(devices)
@@ -47,6 +47,23 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
     )
     fabric.launch()
     return fabric
+
+
+def lightning_loggers() -> list[logging.Logger]:
+    return [logging.getLogger(name) for name in ("lightning.fabric", "lightning.pytorch")]
+
+
+@contextmanager
+def keep_settings() -> Iterator[None]:
+    """Afterwards the random numbers and the precision of PyTorch, and what Lightning tells, are as they were."""
+    precision, levels = torch.get_float32_matmul_precision(), [logger.level for logger in lightning_loggers()]
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        for logger, level in zip(lightning_loggers(), levels, strict=True):
+            logger.setLevel(level)
 
 
 def is_first_process() -> bool:
