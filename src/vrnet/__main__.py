@@ -6,7 +6,7 @@ import resource
 import sys
 from pathlib import Path
 
-MIN_MEMORY_BYTES = 1_000_000_000
+MIN_MEMORY_BYTES = 1_250_000_000
 """Below this, PyTorch ends the process in words of its own while it is loaded."""
 
 
@@ -35,7 +35,7 @@ def check_limit() -> None:
     """MemoryError if `ulimit -v` allows too little to begin with."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < MIN_MEMORY_BYTES:
-        raise MemoryError(f"ulimit -v allows {limit / 1e9:.2g} GB, and it needs {MIN_MEMORY_BYTES / 1e9:.2g} GB")
+        raise MemoryError(f"ulimit -v allows {limit / 1e9:.3g} GB, and it needs {MIN_MEMORY_BYTES / 1e9:.3g} GB")
 
 
 def stop(message: str, status: int) -> None:

@@ -212,7 +212,9 @@ def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
     """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([with_guard(finite_or_none(cell)) for cell in line] for line in lines)
+    csv.writer(text, lineterminator="\n").writerows(
+        [with_guard(finite_or_none(cell)) for cell in line] for line in lines
+    )
     return text.getvalue()
 
 

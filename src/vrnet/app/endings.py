@@ -14,7 +14,10 @@ from pathlib import Path
 from vrnet.app.console import error_screen
 from vrnet.errors import BadInput
 
-NO_MEMORY_WORDS = ("allocate memory", "bad_alloc", "bad allocation", "out of memory", "can't start new thread")
+NO_MEMORY_WORDS = (
+    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory", "can't start new thread",
+    "could not create a primitive", "multithreader",
+)  # fmt: skip
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
@@ -47,7 +50,7 @@ def describe_system_error(error: OSError) -> str:
 
 
 def save_traceback(error: BaseException) -> str:
-    """", with FILE", which says where in the code an error came up; nothing where no file can be written."""
+    """ ", with FILE", which says where in the code an error came up; nothing where no file can be written."""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))

@@ -152,8 +152,11 @@ def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Pat
 
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet; BadInput for a user who has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    except RuntimeError as error:
+        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by --cache") from error
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:

@@ -81,6 +81,7 @@ def begin_loop(
     job: TrainingJob, fabric: "Fabric", pairs: Pairs, train: PreparedSplit, val: PreparedSplit
 ) -> TrainingLoop:
     """The loop of a run, ready for its next step; the first process writes config.json."""
+    pairs.check_batch(job.settings.batch // fabric.world_size, fabric.device)
     made_by = provenance(fabric.device)
     if fabric.world_size > 1:
         made_by["device"] = f"{fabric.world_size} x {made_by['device']}"

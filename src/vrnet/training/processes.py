@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vrnet.devices import check_gpus, find_device
+from vrnet.devices import check_gpus, find_device, has_cuda
 from vrnet.errors import BadInput
 from vrnet.threads import in_main_thread
 from vrnet.training.settings import Training
@@ -17,11 +17,16 @@ from vrnet.training.settings import Training
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
+MAX_DEVICES = 1024
+"""Of one machine, and machines: each device is a process."""
+
 
 def check_devices(batch: int, devices: int, nodes: int) -> None:
     """BadInput unless all devices have the same part of a batch."""
     if devices < 1 or nodes < 1:
         raise BadInput("there is nothing to compute on: --devices and --nodes are 1 at least")
+    if max(devices, nodes) > MAX_DEVICES:
+        raise BadInput(f"--devices and --nodes are {MAX_DEVICES} at most")
     if batch % (devices * nodes):
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
@@ -58,7 +63,7 @@ def keep_settings() -> Iterator[None]:
     """Afterwards the random numbers and the precision of PyTorch, and what Lightning tells, are as they were."""
     precision, levels = torch.get_float32_matmul_precision(), [logger.level for logger in lightning_loggers()]
     try:
-        with torch.random.fork_rng(range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)):
+        with torch.random.fork_rng(range(torch.cuda.device_count() if has_cuda() else 0)):
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
