@@ -59,6 +59,7 @@ def compute_alone() -> None:
 
     The threads of a process are not copied by a fork: whatever waits for one in the copy waits for ever."""
     torch.set_num_threads(1)
+    set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
 
 
 def is_forked() -> bool:

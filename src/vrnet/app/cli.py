@@ -16,7 +16,7 @@ from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
-from vrnet.app.endings import accept_any_text, close_streams, describe, show
+from vrnet.app.endings import close_streams, describe, prepare_terminal, show
 from vrnet.app.parser import Command, read_command
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
@@ -38,7 +38,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
 def main() -> None:
     """Run a command. Whatever goes wrong is told in one line: bad input by status 2, Ctrl-C by 130, a bug by 1."""
     gc.freeze()  # what was imported stays until the end: the collector need not look through it
-    accept_any_text()
+    prepare_terminal()
     try:
         status = run(sys.argv[1:])
     except SystemExit as end:

@@ -4,6 +4,7 @@
 
 import errno
 import os
+import shutil
 import sys
 import tempfile
 import traceback
@@ -19,6 +20,7 @@ NO_MEMORY_WORDS = (
     "could not create a primitive", "multithreader",
 )  # fmt: skip
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
+MIN_COLUMNS = 40
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
@@ -65,11 +67,13 @@ def show(message: str) -> None:
         error_screen.print(f"vrnet: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def accept_any_text() -> None:
-    """A terminal that cannot show a name shows part of it."""
+def prepare_terminal() -> None:
+    """A terminal that cannot show a name shows part of it; in one narrower than any word, tyro would never end."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if shutil.get_terminal_size().columns < MIN_COLUMNS:
+        os.environ["COLUMNS"] = str(MIN_COLUMNS)
 
 
 def close_streams(status: int) -> int:
