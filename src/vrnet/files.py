@@ -183,7 +183,8 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
     """The cells of each line of a CSV file that is not empty, one line at a time; `form` as in `read_rows`."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from (list(map(without_guard, cells)) for cells in csv.reader(file) if cells)
+            for cells in filter(None, csv.reader(file)):
+                yield [without_guard(cell) if cell[:1] == "'" else cell for cell in cells]
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, ValueError, csv.Error) as error:
@@ -212,9 +213,12 @@ def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
     """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(
-        [with_guard(finite_or_none(cell)) for cell in line] for line in lines
-    )
+    writer = csv.writer(text, lineterminator="\r\n")  # which quotes cells that hold either
+    for line in lines:
+        writer.writerow([with_guard(finite_or_none(cell)) for cell in line])
+        text.seek(text.tell() - 2)
+        text.write("\n")
+        text.truncate()
     return text.getvalue()
 
 
@@ -227,7 +231,7 @@ def with_guard(cell: Any) -> Any:
 
 def without_guard(cell: str) -> str:
     """The cell as it was before `with_guard`."""
-    return cell[1:] if cell.startswith("'") and FORMULA.match(cell) else cell
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
 
 
 def is_number(text: str) -> bool:
