@@ -15,11 +15,12 @@ endif
 endif
 ifdef IS_LOCKED
 install = $(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements/$(1).txt
-install_cuda = ! $(BIN)/pip show torch | grep -q cuda-toolkit || $(call install,cuda)
+# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes.
+install_torch = { $(call install,cpu) && $(BIN)/pip show --quiet torch; } 2>/dev/null || $(call install,cuda)
 else
 install = echo "No hashes are known for $(WHERE): packages are pinned by version alone (constraints.txt)." && \
 	$(BIN)/pip install --quiet --constraint constraints.txt hatchling editables '$(if $(filter core,$(1)),.,.[$(1)])'
-install_cuda = true
+install_torch = true
 endif
 
 .PHONY: demo test test-release fuzz docs lint clean
@@ -49,7 +50,7 @@ lint: .venv/test
 .venv/core: $(SOURCES)
 	$(PYTHON) -m venv .venv
 	@$(call install,core)
-	@$(install_cuda)
+	@$(install_torch)
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 

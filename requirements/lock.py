@@ -1,11 +1,11 @@
-"""Write core.txt, test.txt, docs.txt and cuda.txt beside this file: every package that is installed for the demo, the
+"""Write core.txt, test.txt, docs.txt, cpu.txt and cuda.txt beside this file: every package that is installed for the demo, the
 tests and the documents, with the SHA-256 of its wheels, for Python 3.11 on Linux, x86_64 and aarch64.
 
     .venv/bin/python requirements/lock.py          # with Python 3.11, on Linux; after a change of constraints.txt
 
 Versions are those of constraints.txt; what that does not name is as pip resolves it. Packages are asked for where pip
-is set up to look. Of PyTorch two builds are locked: the plain version, which needs the packages of cuda.txt, and the
-one that pip prefers here, such as 2.13.0+cpu."""
+is set up to look. Of PyTorch two builds are locked: in cpu.txt the one that pip prefers here, if it is one without CUDA,
+such as 2.13.0+cpu; in cuda.txt the plain version, with the packages that it needs."""
 
 import json
 import re
@@ -26,7 +26,7 @@ GROUPS = {
     "test": ["vrnet[test]"],
     "docs": ["vrnet[docs]"],
 }
-CUDA = re.compile("nvidia-|cuda-|triton")
+CUDA = re.compile("nvidia-|cuda-|triton|torch$")
 MACHINES = "x86_64", "aarch64"
 GLIBC = range(17, 29)
 HEAD = "# Written by requirements/lock.py; constraints.txt is for people to edit.\n"
@@ -80,9 +80,9 @@ def report(words, machine, constraints):
 
 
 def as_wheel(found):
-    """(version, SHA-256, metadata) of one part of pip's report; a version with no word on the build."""
+    """(version, SHA-256, metadata) of one part of pip's report."""
     metadata = found["metadata"]
-    return metadata["version"].partition("+")[0], found["download_info"]["archive_info"]["hashes"]["sha256"], metadata
+    return metadata["version"], found["download_info"]["archive_info"]["hashes"]["sha256"], metadata
 
 
 def constraints_for(machine, folder):
@@ -111,13 +111,14 @@ def lock():
             constraints = constraints_for(machine, folder)
             plain = re.search("torch==(.*)", constraints.read_text())[1]
             found = report([*words, f"torch==={plain}"], machine, constraints)  # 2.13.0+cpu is == 2.13.0, but not ===
-            here = report(["--no-deps", "torch"], machine, constraints)
             metadata = {name: one[2] for name, one in found.items()}
             for group, names in GROUPS.items():
                 for name in closure(names, metadata, environment):
                     version, digest, _ = found[name]
-                    digests = {digest, here["torch"][1]} if name == "torch" else {digest}
-                    locked["cuda" if CUDA.match(name) else group][name, version][machine] |= digests
+                    locked["cuda" if CUDA.match(name) else group][name, version][machine].add(digest)
+            version, digest, _ = report(["--no-deps", "torch"], machine, constraints)["torch"]
+            if "+" in version:
+                locked["cpu"]["torch", version][machine].add(digest)
     return locked
 
 
