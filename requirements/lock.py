@@ -1,10 +1,10 @@
-"""Write core.txt, test.txt, docs.txt, cpu.txt and cuda.txt beside this file: every package that is installed for the demo, the
-tests and the documents, with the SHA-256 of its wheels, for Python 3.11 on Linux, x86_64 and aarch64.
+"""Write core.txt, test.txt, docs.txt, cpu.txt and cuda.txt beside this file: every package that is installed for the
+demo, the tests and the documents, with the SHA-256 of its wheels, for Python 3.11 on Linux, x86_64 and aarch64.
 
     .venv/bin/python requirements/lock.py          # with Python 3.11, on Linux; after a change of constraints.txt
 
 Versions are those of constraints.txt; what that does not name is as pip resolves it. Packages are asked for where pip
-is set up to look. Of PyTorch two builds are locked: in cpu.txt the one that pip prefers here, if it is one without CUDA,
+is set up to look. Of PyTorch two builds are locked: in cpu.txt the one that pip prefers here, if that is without CUDA,
 such as 2.13.0+cpu; in cuda.txt the plain version, with the packages that it needs."""
 
 import json
