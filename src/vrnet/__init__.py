@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vrnet.errors import BadInput
+    from vrnet.errors import BadInput, InputWarning
     from vrnet.images.grid import Grid
     from vrnet.images.image import Image
     from vrnet.images.io import read_image, write_image
@@ -35,6 +35,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImageRegistration",
+    "InputWarning",
     "Method",
     "Registration",
     "Trained",
@@ -52,7 +53,7 @@ __all__ = [
     "write_image",
 ]
 PLACES = {
-    "errors": ["BadInput"],
+    "errors": ["BadInput", "InputWarning"],
     "images.grid": ["Grid"],
     "images.image": ["Image"],
     "images.io": ["read_image", "write_image"],

@@ -16,6 +16,7 @@ from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
+from vrnet.app.console import notes
 from vrnet.app.endings import close_streams, describe, prepare_terminal, show
 from vrnet.app.parser import Command, read_command
 from vrnet.errors import BadInput
@@ -56,7 +57,8 @@ def run(words: list[str]) -> int:
         print(f"vrnet {__version__}")
         return 0
     check_words(words)
-    read_command(COMMANDS).run()
+    with notes():
+        read_command(COMMANDS).run()
     return 0
 
 

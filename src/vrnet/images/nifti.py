@@ -30,6 +30,8 @@ NUMBER_TYPES = {
     2: "u1", 4: "i2", 8: "i4", 16: "f4", 32: "c8", 64: "f8", 128: "u1,u1,u1", 256: "i1", 512: "u2", 768: "u4",
     1024: "i8", 1280: "u8", 1792: "c16", 2304: "u1,u1,u1,u1",
 }  # fmt: skip
+UNITS_MM = {1: 1e3, 2: 1.0, 3: 1e-3}
+"""Metres, millimetres and micrometres."""
 HEADER_BYTES, NIFTI_2_BYTES = 348, 540
 FIRST_VOXEL_AT = 352
 SCALE_TOLERANCE = 1e-5
@@ -44,6 +46,9 @@ class Header(NamedTuple):
     order: Literal["<", ">"]
     shape: tuple[int, ...]
     spacing: tuple[float, ...]
+    unit_mm: float
+    handedness: Literal[-1, 1]
+    """The sign of the third axis of the qform."""
     number_type: str
     first_voxel: float
     rotation: tuple[float, ...]
@@ -89,8 +94,9 @@ def partner(path: Path) -> Path:
 
 
 @contextmanager
-def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[Path]:
-    """A name under which ITK can read a NIfTI file, whatever its ending, that has passed every check here; or BadInput.
+def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[tuple[Path, Header]]:
+    """A name under which ITK can read a NIfTI file, whatever its ending, that has passed every check here, and its
+    header; or BadInput.
 
     The name is in a folder of its own: where x.nii lies beside x.nii.gz, ITK would read the voxels of the former."""
     header_file = header_of_pair(path) or path
@@ -104,7 +110,7 @@ def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[Path]:
         for file, ending in names.items():
             zipped = ".gz" if is_zipped(file) else ""
             (Path(folder) / f"image{ending}{zipped}").symlink_to(file.resolve())
-        yield next(place for place in Path(folder).iterdir() if ".img" not in place.name)
+        yield next(place for place in Path(folder).iterdir() if ".img" not in place.name), header
 
 
 def is_zipped(path: Path) -> bool:
@@ -131,6 +137,8 @@ def parse_header(head: bytes, path: Path) -> Header:
         order=order,
         shape=tuple(shape[:d]),
         spacing=field("8f", 76)[1 : d + 1],
+        unit_mm=UNITS_MM.get(field("b", 123)[0] & 7, 1.0),
+        handedness=-1 if field("f", 76)[0] < 0 else 1,
         number_type=NUMBER_TYPES.get(field("h", 70)[0], ""),
         first_voxel=field("f", 108)[0],
         rotation=field("6f", 256),
@@ -154,9 +162,8 @@ def check_header(header: Header, path: Path) -> None:
         raise unreadable(path, NOT_NIFTI)
 
 
-def may_warn(path: Path) -> bool:
+def may_warn(header: Header) -> bool:
     """Whether ITK may warn of a file: that a pair is old-fashioned, or that its rows and its spacing disagree."""
-    header = parse_header(first_bytes(header_of_pair(path) or path), path)
     lengths = np.linalg.norm(np.reshape(header.rows, (3, 4))[:, : min(3, len(header.shape))], axis=0)
     is_odd = header.has_rows and not np.allclose(lengths, header.spacing[:3], rtol=SCALE_TOLERANCE, atol=0)
     return header.is_pair or is_odd
