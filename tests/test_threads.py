@@ -7,6 +7,7 @@ import os
 import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event, Thread
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from tests.app.conftest import PARTS
 from vrnet.attributes import cached_property
+from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
@@ -235,5 +237,6 @@ def test_an_odd_header_brings_no_word_of_itk_to_the_terminal(tmp_path, capfd):
     data = bytearray((tmp_path / "odd.nii").read_bytes())
     data[76:92] = np.array([1, 1, 1, 1], "<f4").tobytes()
     (tmp_path / "odd.nii").write_bytes(data)
-    read_image(tmp_path / "odd.nii")
+    with suppress(BadInput):  # such a header is refused after ITK has read it
+        read_image(tmp_path / "odd.nii")
     assert capfd.readouterr() == ("", "")
