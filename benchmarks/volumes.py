@@ -55,7 +55,8 @@ def run_tool(tool, pair, threads, quick=False):
         command = [sys.executable, script, tool, given, found, "--threads", str(threads), *["--quick"] * quick]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
         if done.returncode:
-            raise ToolFailed((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+            last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            raise ToolFailed(f"{tool} failed: {last_line}")
         with np.load(found) as file:
             return {key: file[key] if key == "field" else file[key].item() for key in file.files}
 
@@ -87,7 +88,7 @@ def missing(tool):
         try:
             version(PEERS[tool].package)
         except PackageNotFoundError:
-            return f"{PEERS[tool].package} is not installed on this machine"
+            return f"{tool}: {PEERS[tool].package} is not installed on this machine"
     return None
 
 
@@ -120,8 +121,8 @@ def compare(pairs, tools, threads, quick, path):
         try:
             row = measure(tool, load(), threads, quick)
         except ToolFailed as error:
-            failed[tool] = f"failed: {error}"
-            print(failed[tool], flush=True)
+            failed[tool] = str(error)
+            print(error, flush=True)
             continue
         append_row(dict(zip(KEY, key, strict=True)) | row, path)
         print("Dice {dice_before:.3f} -> {dice:.3f}, folds {folding_strict_percent:.2f} %, {seconds:.1f} s, "
@@ -165,7 +166,7 @@ def table(summary, failed):
             for row in rows
         ]
         lines.append("")
-    return "\n".join(lines + [f"- {tool}: {why}" for tool, why in failed.items()])
+    return "\n".join(lines + [f"- {why}" for why in failed.values()])
 
 
 def check(tools, threads):
@@ -173,7 +174,7 @@ def check(tools, threads):
     pair, errors = shifted_pair(), {}
     for tool in tools:
         if why := missing(tool):
-            print(f"{tool}: {why}")
+            print(why)
             continue
         errors[tool] = shift_error(tool, pair, threads)
         print(f"{tool}: {errors[tool]:.3f} voxels from a shift by {SHIFT}", flush=True)
@@ -220,7 +221,7 @@ def main():
         if not options.hippocampus and not options.brains:
             raise BadInput("there is nothing to register: give --hippocampus, --brains or both")
         benchmark(options)
-    except BadInput as error:
+    except (BadInput, ToolFailed) as error:
         print(error, file=sys.stderr)
         sys.exit(2)
 
