@@ -150,13 +150,15 @@ def summarise(rows):
 
 
 def table(summary, failed):
-    """A Markdown table per data set and number of threads, best Dice first; then what could not be measured."""
+    """A Markdown table per data set and number of threads, best Dice first; then what could not be measured.
+
+    Tools that lack pairs come last: their means are over other pairs, and do not compare."""
     lines = []
     for (data, threads), same in groupby(summary, key=lambda row: (row["data"], row["threads"])):
-        rows = sorted(same, key=lambda row: -row["dice"])
+        rows = sorted(same, key=lambda row: (-row["pairs"], -row["dice"]))
         lines += [
-            f"**{data}**: {max(row['pairs'] for row in rows)} pairs, {threads} threads, "
-            f"Dice {rows[0]['dice_before']:.3f} before registration", "",
+            f"**{data}**, pairs: {rows[0]['pairs']}, threads: {threads}, "
+            f"Dice before registration: {rows[0]['dice_before']:.3f}", "",
             "| tool | settings | pairs | Dice (std) | folded (strict), % | seconds | peak memory, GiB | version |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",
         ]  # fmt: skip

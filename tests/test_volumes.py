@@ -9,7 +9,17 @@ import pytest
 import volumes
 from registration_tools import PEERS
 from volume_pairs import SHIFT, LabelledPair, brains, shifted_pair
-from volumes import MAX_SHIFT_ERROR, compare, mean_dice, read_measured, shift_error, summarise, table
+from volumes import (
+    MAX_SHIFT_ERROR,
+    ToolFailed,
+    compare,
+    mean_dice,
+    read_measured,
+    run_tool,
+    shift_error,
+    summarise,
+    table,
+)
 from vrnet import Grid, Image, write_image
 
 INSTALLED = {distribution.name.lower() for distribution in distributions()}
@@ -56,6 +66,11 @@ def test_brains_are_judged_by_the_labels_that_both_have(tmp_path):
     assert (load().fixed.min(), load().fixed.max()) == (0, 1)
 
 
+def test_a_tool_that_fails_is_named_with_its_reason():
+    with pytest.raises(ToolFailed, match=r"no-such-method failed: .*no-such-method"):
+        run_tool("no-such-method", shifted_pair(), threads=1)
+
+
 @pytest.fixture
 def measured(monkeypatch):
     """The tools that were run, in place of running them: each finds no motion."""
@@ -92,6 +107,13 @@ def test_a_table_has_the_mean_over_pairs_and_the_most_memory():
     row |= {"dice": "0.5", "folding_strict_percent": "0", "seconds": "1", "peak_gib": "3"}
     other = row | {"pair": "2", "dice": "0.7", "folding_strict_percent": "1", "seconds": "3", "peak_gib": "1"}
     assert "| t | s | 2 | 0.600 (0.100) | 0.50 | 2.0 | 3.00 | v |" in table(summarise([row, other]), {})
+
+
+def test_a_tool_that_lacks_pairs_is_not_ranked_above_those_that_have_all():
+    row = dict.fromkeys(volumes.COLUMNS, "0") | {"tool": "whole", "dice": "0.7"}
+    rows = [row, row | {"pair": "1"}, row | {"tool": "partial", "dice": "0.9"}]
+    page = table(summarise(rows), {})
+    assert page.index("| whole |") < page.index("| partial |")
 
 
 def test_nothing_to_register_is_refused(monkeypatch, capsys):
