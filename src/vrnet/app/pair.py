@@ -1,7 +1,7 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import provenance, versions
 from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
+from vrnet.repair import Folds
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -80,6 +81,7 @@ def register_pair(
     *,
     slices: Slices = "auto",
     match_intensities: bool = False,
+    folds: Folds = "repair",
     device: str = "auto",
     report: bool = False,
     images: bool = False,
@@ -98,6 +100,7 @@ def register_pair(
         resolved,
         slices=slices,
         match_intensities=match_intensities,
+        folds=folds,
         device=device,
         progress=stage(f"registering with {resolved}"),
     )
@@ -130,6 +133,7 @@ def find_transform(
     settings: Iterable[str] = (),
     *,
     slices: Slices = "auto",
+    folds: Folds = "repair",
     device: str = "auto",
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
@@ -140,7 +144,9 @@ def find_transform(
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
     progress = stage(f"registering with {method}")
-    registration = register_images(pair.fixed, pair.moving, method, slices=slices, device=device, progress=progress)
+    registration = register_images(
+        pair.fixed, pair.moving, method, slices=slices, folds=folds, device=device, progress=progress
+    )
     return registration.transform, registration
 
 
@@ -169,7 +175,7 @@ def measure_transform(
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice"))
+        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
@@ -177,6 +183,7 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "device": registration.device,
         "seconds": registration.seconds,
         "slice_by_slice": registration.slice_axis is not None,
+        "repair": None if registration.repair is None else asdict(registration.repair),
         "provenance": provenance(torch.device(registration.device)),
     }
 

@@ -16,12 +16,14 @@ from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_image
 from vrnet.images.resample import coverage, match_histogram, resample_image
-from vrnet.images.transform import Transform
+from vrnet.images.transform import Inverse, Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
+from vrnet.registration.folds import Repair, check_folds
+from vrnet.repair import Folds
 
 Slices = Literal["auto", "each", "together"]
 
@@ -44,9 +46,15 @@ class ImageRegistration:
     slice_axis: int | None
     """The axis across which slices were registered one by one, if they were."""
     seconds: float
+    repair: Repair | None = None
+    """What was changed to free the field of folds: None where nothing was."""
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
+
+    def inverse(self, grid: Grid | None = None) -> Inverse:
+        """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
+        return self.transform.inverse(grid)
 
 
 def register_images(
@@ -56,6 +64,7 @@ def register_images(
     *,
     slices: Slices = "auto",
     match_intensities: bool = False,
+    folds: Folds = "repair",
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
@@ -66,17 +75,19 @@ def register_images(
     them one by one where they are at least two and a half times as far apart as the voxels within them (a trained model
     decides by its dimension: in 2D one by one, in 3D together). `match_intensities` gives moving the histogram of
     fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels, nothing
-    pulls at the field."""
+    pulls at the field. `folds` are repaired or kept as by `register`."""
     start = perf_counter()
+    check_folds(folds)
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), fixed.grid, slices)
     place, axis = plan(fixed, moving, chosen, slices, device)
     source = match_histogram(moving, fixed) if match_intensities else moving
-    field, energies = find_field(fixed, source, chosen, axis, place, progress)
+    field, energies, repair = find_field(fixed, source, chosen, axis, folds, place, progress)
     transform = Transform.from_voxels(field, fixed.grid)
     warped = transform.apply(moving)
     seconds = perf_counter() - start
-    return ImageRegistration(transform, warped, energies, str(chosen), chosen.weights, place.type, axis, seconds)
+    run = str(chosen), chosen.weights, place.type, axis, seconds
+    return ImageRegistration(transform, warped, energies, *run, repair)
 
 
 def find_field(
@@ -84,10 +95,11 @@ def find_field(
     moving: Image,
     method: Method,
     slice_axis: int | None,
+    folds: Folds,
     device: torch.device,
     progress: Progress | None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do."""
+) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
+    """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run."""
     if method.scaling == "each":  # before fixed fills the gaps of moving
         fixed, moving = (rescale_images_jointly(image)[0] for image in (fixed, moving))
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
@@ -98,10 +110,11 @@ def find_field(
         method,
         spacing=fixed.grid.spacing,
         slice_axis=slice_axis,
+        folds=folds,
         device=device.type,
         progress=progress,
     )
-    return mirror_field(found.field, backward), found.energies
+    return mirror_field(found.field, backward), found.energies, found.repair
 
 
 def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:

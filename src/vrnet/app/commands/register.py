@@ -14,6 +14,7 @@ from vrnet.app.commands.options import (
 )
 from vrnet.app.console import metrics_table, print_line, screen, stage_progress
 from vrnet.registration.images import Slices
+from vrnet.repair import Folds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,9 @@ class Register:
     match_intensities: bool = False
     """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
     not equally bright. Not for the beating heart."""
+    folds: Folds = "repair"
+    """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
+    as the method found it."""
     report: bool = False
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
@@ -69,6 +73,7 @@ class Register:
                 self.out,
                 slices=self.slices,
                 match_intensities=self.match_intensities,
+                folds=self.folds,
                 device=self.device_options.device,
                 report=self.report,
                 inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
