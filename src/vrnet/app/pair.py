@@ -23,6 +23,7 @@ from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import provenance, versions
+from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
 from vrnet.repair import Folds
 from vrnet.report.figures import overview, save
@@ -220,6 +221,8 @@ def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
         )
     if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
         warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
+    if metrics["repair"] is not None:
+        warnings.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         warnings.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return warnings
@@ -259,6 +262,8 @@ def describe_run(
     description |= {"method": registration.method, **method.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
+    if registration.repair is not None:
+        description["folds"] = f"repaired: {registration.repair}"
     if match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed"
     code = {**versions(), "numpy": np.__version__}

@@ -24,6 +24,13 @@ class Repair:
     """None where no spacing is known."""
     max_move_mm: float | None
 
+    def __str__(self) -> str:
+        unit = "voxels" if self.mean_move_mm is None else "mm"
+        mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
+        folded, changed = f"{self.folded_percent:.2g} %", f"{self.changed_percent:.2g} %"
+        moves = f"by {mean:.2g} {unit} on average, {most:.2g} at most"
+        return f"{folded} of the voxels were folded; {changed} were moved to undo that, {moves}"
+
 
 def check_folds(folds: str) -> None:
     """BadInput unless folds are to be repaired or kept."""
