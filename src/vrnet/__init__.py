@@ -12,7 +12,7 @@ vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has,
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
@@ -30,6 +30,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImageRegistration",
+    "InputWarning",
     "Method",
     "Registration",
     "Trained",
