@@ -95,16 +95,9 @@ def register_pair(
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    registration = register_images(
-        pair.fixed,
-        pair.moving,
-        resolved,
-        slices=slices,
-        match_intensities=match_intensities,
-        folds=folds,
-        device=device,
-        progress=stage(f"registering with {resolved}"),
-    )
+    wanted: dict[str, Any] = {"match_intensities": match_intensities, "folds": folds, "device": device}
+    progress = stage(f"registering with {resolved}")
+    registration = register_images(pair.fixed, pair.moving, resolved, slices=slices, progress=progress, **wanted)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration)
     stage("writing")

@@ -113,11 +113,8 @@ def register(
     chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
     there = find_device(device) if device else home
     field, energies = solve(I0.to(there), I1.to(there), chosen, within, slice_axis, progress)
-    repair = None
+    field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     with torch.inference_mode():
-        if folds == "repair":
-            with threads_for(False, I0.numel()):
-                field, repair = repair_folds(field, spacing, slice_axis)
         warped = warp(I1[None, None], field.to(home)[None])[0, 0]
     parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
     if not isinstance(fixed, Tensor):

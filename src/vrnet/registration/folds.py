@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vrnet.devices import few_threads
 from vrnet.errors import BadInput
 from vrnet.repair import Folds, unfold
 
@@ -38,13 +39,15 @@ def check_folds(folds: str) -> None:
         raise BadInput(f'folds are either repaired ("repair") or kept ("keep"), not "{folds}"')
 
 
+@torch.inference_mode()
 def repair_folds(
     field: Float[Tensor, "d *s"], spacing: tuple[float, ...] | None, slice_axis: int | None
 ) -> tuple[Float[Tensor, "d *s"], Repair | None]:
     """A field in voxels without folds, and what was changed, if anything was. Slices are repaired each by itself."""
     within = [axis for axis in range(len(field)) if axis != slice_axis]
     u = field[None] if slice_axis is None else field[within].movedim(1 + slice_axis, 0)
-    found = unfold(u)
+    with few_threads(field[0].numel()):
+        found = unfold(u)
     if found.field is u:
         return field, None
     repaired = field.clone()
