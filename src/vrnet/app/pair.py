@@ -1,7 +1,7 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import provenance, versions
+from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
+from vrnet.repair import Folds
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -59,6 +61,7 @@ def register_pair(
     *,
     slices: Slices = "auto",
     match_intensities: bool = False,
+    folds: Folds = "repair",
     device: str = "auto",
     report: bool = False,
     images: bool = False,
@@ -71,7 +74,8 @@ def register_pair(
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    registration = run_method(stage, pair, resolved, slices, device, match_intensities)
+    options = {"slices": slices, "match_intensities": match_intensities, "folds": folds, "device": device}
+    registration = run_method(stage, pair, resolved, **options)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration)
     stage("writing")
@@ -85,20 +89,16 @@ def register_pair(
     return result, [folder / name for name in names]
 
 
-def run_method(
-    stage: Stage, pair: ImagePair, method: Method, slices: Slices, device: str, match_intensities: bool = False
-) -> ImageRegistration:
-    """Register a pair, inside its masks."""
+def run_method(stage: Stage, pair: ImagePair, method: Method, **options: Any) -> ImageRegistration:
+    """Register a pair, inside its masks, with these options of `register_images`."""
     return register_images(
         pair.fixed,
         pair.moving,
         method,
-        slices=slices,
-        match_intensities=match_intensities,
         fixed_mask=pair.fixed_mask,
         moving_mask=pair.moving_mask,
-        device=device,
         progress=stage(f"registering with {method}"),
+        **options,
     )
 
 
@@ -118,6 +118,7 @@ def find_transform(
     settings: Iterable[str] = (),
     *,
     slices: Slices = "auto",
+    folds: Folds = "repair",
     device: str = "auto",
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
@@ -127,7 +128,7 @@ def find_transform(
         check_pair(pair.fixed, pair.moving)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
-    registration = run_method(stage, pair, method, slices, device)
+    registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
     return registration.transform, registration
 
 
@@ -158,7 +159,7 @@ def measure_transform(
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice"))
+        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice", "repair"))
         return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
@@ -166,6 +167,7 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "device": registration.device,
         "seconds": registration.seconds,
         "slice_by_slice": registration.slice_axis is not None,
+        "repair": None if registration.repair is None else asdict(registration.repair),
         "provenance": provenance(torch.device(registration.device)),
     }
 
@@ -208,6 +210,8 @@ def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
         )
     if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
         warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
+    if metrics["repair"] is not None:
+        warnings.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         warnings.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return warnings
@@ -247,6 +251,8 @@ def describe_run(
     description |= {"method": registration.method, **method.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
+    if registration.repair is not None:
+        description["folds"] = f"repaired: {registration.repair}"
     if match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed"
     code = {**versions(), "numpy": np.__version__}
