@@ -1,5 +1,6 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from vrnet.training.loop import TrainingStatus
 
 screen, error_screen, bar_screen = Console(), Console(stderr=True), Console(stderr=True)
+VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
+"""The words and the colour of each level."""
+FAILED_STATUS = 3
+"""The exit status of a command whose files are all written, but whose registration failed."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -29,6 +34,22 @@ MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
 def print_line(line: str) -> None:
     """Print a line as it is: file names may hold brackets, which are no markup."""
     screen.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_verdict(verdict: Mapping[str, Any]) -> None:
+    """Print the verdict of metrics.json: the level in its colour, then one line per reason and thing to try."""
+    word, colour = VERDICTS[verdict["level"]]
+    screen.print(Text.assemble("Verdict: ", (word, f"bold {colour}")), soft_wrap=True)
+    for reason in verdict["reasons"]:
+        print_line(f"  {reason}")
+    for advice in verdict["try"]:
+        print_line(f"  Try: {advice}.")
+
+
+def end_if_failed(verdict: Mapping[str, Any]) -> None:
+    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
+    if verdict["level"] == "failed":
+        sys.exit(FAILED_STATUS)
 
 
 def show_errors_only() -> None:

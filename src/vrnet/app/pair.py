@@ -10,9 +10,12 @@ import numpy as np
 import torch
 
 from vrnet.errors import BadInput
+from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.evaluation.verdict import Verdict, inside, judge_evidence
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
+from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
@@ -163,6 +166,7 @@ def measure_transform(
     )
     slice_axis = registration.slice_axis if registration else None
     metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis)}
+    metrics["verdict"] = pair_verdict(on_fixed_grid, pair.moving.grid, metrics).as_json()
     return MeasuredTransform(transform, warped, warped_labels, on_fixed_grid, metrics)
 
 
@@ -195,6 +199,14 @@ def quality_metrics(pair: Pair, slice_axis: int | None) -> dict[str, Any]:
     return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
+def pair_verdict(pair: Pair, moving: Grid, metrics: dict[str, Any]) -> Verdict:
+    """What a registration is worth, given its measures and the grid that moving came on."""
+    dice, folds = metrics.get("dice"), metrics["folding_strict_percent"]
+    means = (dice["before"]["mean"], dice["after"]["mean"]) if dice else None
+    images, spacing = (pair.fixed, pair.moving, pair.warped), pair.grid.spacing
+    return judge_evidence(gather(*images, pair.field, spacing, folds, inside(moving, pair.grid), means))
+
+
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
     if fixed.lps.shape != moving.lps.shape:
@@ -203,19 +215,17 @@ def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
-    """What a reader should know before trusting the result."""
-    alike, warnings = metrics["similarity"], []
+def notes_on(pair: ImagePair) -> list[str]:
+    """What a reader should know of the images, beside the verdict."""
+    notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        warnings.append(
+        notes.append(
             f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered."
         )
-    if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
-        warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
-        warnings.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
-    return warnings
+        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    return notes
 
 
 def write_results(result: MeasuredTransform, folder: Path) -> None:

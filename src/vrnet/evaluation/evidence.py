@@ -97,15 +97,15 @@ def gather(
     I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
     u = as_blocks(field, sides)
     place = block_centres(u.shape[2:], sides)
-    covered = [within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u)]
+    before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
     ranges = intensity_range(I0), intensity_range(I1)
-    images = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
+    F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
     radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
     return Evidence(
-        **likeness(*images, *covered, radius),
+        **likeness(F, M, W, before, after, radius),
         **intensities(*ranges),
         **deformation(scale(u, tuple(1 / side for side in sides))),
-        **overlap_of(*covered),
+        **overlap_of(before, after),
         folds_percent=folds_percent,
         dice_before=dice[0] if dice else None,
         dice_after=dice[1] if dice else None,
@@ -138,7 +138,7 @@ def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tenso
 
 def in_shape(shape: tuple[int, ...]) -> Inside:
     """Whether points, in voxels, lie in an array of this shape."""
-    return lambda index: ((index > -0.5) & (index < np.array(shape) - 0.5)).all(1)
+    return lambda index: np.asarray(((index > -0.5) & (index < np.array(shape) - 0.5)).all(1))
 
 
 def within_moving(points: Float[Tensor, "1 d *t"], inside: Inside) -> Bool[Tensor, "1 1 *t"]:

@@ -114,7 +114,7 @@ FINDINGS = (
     Rule(
         "stretch",
         lambda e: e.stretch,
-        0.80,
+        0.70,
         1.3,
         lambda e: (
             f"The field stretches and squeezes more than is plausible: by a factor of {exp(e.stretch):.1f} "
@@ -125,7 +125,7 @@ FINDINGS = (
     Rule(
         "large motion",
         lambda e: e.motion,
-        0.25,
+        0.22,
         inf,
         lambda e: (
             f"The motion is larger than is plausible: up to {percent(e.motion)} of the image's longest side, beyond "

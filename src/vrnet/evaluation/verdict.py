@@ -18,7 +18,7 @@ from vrnet.images.resample import place_image, place_labels
 from vrnet.images.transform import Transform
 
 MAX_REASONS, MAX_ADVICE = 5, 3
-"""Reasons that are given, causes and the worst first. Things to try that are named: the first ones are the likeliest to help."""
+"""Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from vrnet.app.commands.options import (
     Name,
     OptionalFile,
 )
-from vrnet.app.console import metrics_table, print_line, screen, stage_progress
+from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
 from vrnet.registration.images import Slices
 
 
@@ -27,6 +27,8 @@ class Register:
     SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
     for a report, a page to look at (report.html) and a picture (overview.png). They replace those of an earlier run all
     at once; other files are never replaced.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     fixed: FixedFile
@@ -54,7 +56,7 @@ class Register:
     device_options: Group[DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair import read_pair, register_pair, warnings_for
+        from vrnet.app.pair import notes_on, read_pair, register_pair
         from vrnet.devices import find_device
 
         method = self.method_options.choose(self.method)
@@ -74,6 +76,8 @@ class Register:
                 inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
-        for warning in warnings_for(pair, result.metrics):
-            print_line(f"Note: {warning}")
+        for note in notes_on(pair):
+            print_line(f"Note: {note}")
+        print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
+        end_if_failed(result.metrics["verdict"])
