@@ -19,6 +19,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -104,18 +105,19 @@ def turn(image: Tensor) -> Tensor:
 
 
 def heart_slices(root: Path, splits: list[str]) -> Iterator[Case]:
-    """One slice of each subject as it is; of every second subject, with each change."""
+    """Three slices of each subject as they are; one slice of every second subject with each change."""
     data = ACDC(root / "acdc")
     subjects = [name for split in splits for name in data.subjects(split)]
     samples = [data.prepare(name, "evaluation") for name in subjects]
-    for i, sample in enumerate(samples):
-        k, following = i % 3, samples[(i + 1) % len(samples)]
+    for (i, sample), k in product(enumerate(samples), range(3)):
+        following = samples[(i + 1) % len(samples)]
         parts = [part[k, 0] for part in (sample.fixed, sample.fixed_labels, sample.moving, sample.moving_labels)]
         other = following.moving[k, 0], following.moving_labels[k, 0]
+        is_changed = i % 2 == 0 and k == i % 3
         for method in ("short-axis", "TV-L1"):
-            changes = [GOOD, *(CHANGES if i % 2 == 0 else ())]
-            changes += STRENGTHS if method == "TV-L1" and i % 2 == 0 else ()
-            yield from cases("slices", sample.name, method, changes, parts, other, sample.spacing, i)
+            changes = [GOOD, *(CHANGES if is_changed else ())]
+            changes += STRENGTHS if method == "TV-L1" and is_changed else ()
+            yield from cases("slices", f"{sample.name} {k}", method, changes, parts, other, sample.spacing, i)
 
 
 def heart_stacks(root: Path, splits: list[str]) -> Iterator[Case]:
@@ -133,16 +135,17 @@ def heart_stacks(root: Path, splits: list[str]) -> Iterator[Case]:
 
 
 def hippocampi(root: Path, splits: list[str]) -> Iterator[Case]:
-    """20 pairs: all by TV-L1, every fourth by Demons; every fourth changed."""
+    """20 pairs as they are, by TV-L1, every fifth by Demons too; every fifth with each change, by TV-L1."""
     data = Hippocampus(root / "hippocampus")
-    for i, name in enumerate([name for split in splits for name in data.subjects(split)][-40:-20]):
-        sample = data.prepare(name, "evaluation")
+    subjects = [name for split in splits for name in data.subjects(split)][-40:-20]
+    samples = [data.prepare(name, "evaluation") for name in subjects]
+    changes = [change for change in (*CHANGES, *STRENGTHS) if change != "wrong patient"]
+    for chosen, (i, sample) in product(([GOOD], changes), enumerate(samples)):
         parts = [part[0, 0] for part in (sample.fixed, sample.fixed_labels, sample.moving, sample.moving_labels)]
-        choice = [change for change in CHANGES if change != "wrong patient"] if i % 4 == 0 else []
-        for method in ("TV-L1", "Demons")[: 2 if i % 4 == 0 else 1]:
-            changes = [GOOD, *(choice if method == "TV-L1" or i % 20 == 0 else ())]
-            changes += STRENGTHS if method == "TV-L1" and i % 4 == 0 else ()
-            yield from cases("hippocampi", name, method, changes, parts, (parts[2], parts[3]), sample.spacing, i)
+        if chosen == [GOOD] or i % 5 == 0:
+            yield from cases("hippocampi", sample.name, "TV-L1", chosen, parts, (), sample.spacing, i)
+        if chosen == [GOOD] and i % 5 == 0:
+            yield from cases("hippocampi", sample.name, "Demons", chosen, parts, (), sample.spacing, i)
 
 
 def cases(data, subject, method, changes, parts, other, spacing, seed, slice_axis=None) -> Iterator[Case]:

@@ -49,7 +49,7 @@ FINDINGS = (
     Rule(
         "structures worse",
         lambda e: -inf if e.dice_before is None or e.dice_after is None else e.dice_before - e.dice_after,
-        0.0,
+        0.01,
         0.05,
         lambda e: f"The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
         (LABELS, SMOOTHER),
@@ -57,7 +57,7 @@ FINDINGS = (
     Rule(
         "less alike, locally",
         lambda e: e.local_before - e.local_after,
-        0.0,
+        0.01,
         0.05,
         lambda e: (
             "The images are less alike after than before: local correlation (squared) "
@@ -68,7 +68,7 @@ FINDINGS = (
     Rule(
         "less alike, by mutual information",
         lambda e: e.information_before - e.information_after,
-        0.0,
+        0.01,
         0.05,
         lambda e: (
             "The images tell less of each other after than before: mutual information "
