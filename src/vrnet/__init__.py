@@ -14,7 +14,7 @@ vrnet.judge(fixed, moving, result.field)                    # good, look or fail
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.verdict import Verdict, judge, judge_images
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -33,6 +33,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImageRegistration",
+    "InputWarning",
     "Method",
     "Registration",
     "Trained",

@@ -3,6 +3,7 @@
 Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -97,6 +98,11 @@ class Transform:
         """The transform at the voxels of another grid."""
         self.check_dimension(len(grid.shape), "the reference")
         return self if grid == self.grid else sample_transform(self.itk, grid)
+
+    def reordered(self, order: Sequence[int]) -> "Transform":
+        """The same transform, with axis order[i] of its grid as axis i; displacements are along the world's axes."""
+        axes = 0, *(1 + axis for axis in order)
+        return Transform(self.displacement.transpose(axes), self.grid.reordered(order))
 
     def compose(self, first: "Transform") -> "Transform":
         """x ↦ self(first(x)), on the grid of `first`."""
