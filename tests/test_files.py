@@ -4,6 +4,7 @@ import os
 import time
 import tracemalloc
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -295,3 +296,43 @@ def test_what_is_ready_for_json_survives_strict_json():
         "plain": ["text", 1, 2.5, None, False],
         "4": "a label",
     }
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"subject,split,subject\na,train,b\n", 'has two columns "subject": give each a name of its own'),
+        (b",".join(b"c%d" % k for k in range(1001)) + b"\n1\n", "has 1001 columns: it may have 1,000 at most"),
+        (b"a,b\n1," + b"x" * 2_000_000, "should be a text file"),
+        (b'a,b\n1,"' + b"x\n" * 200_000, "should be a text file"),
+        (b"a,b\n1,\0\n", "should be a text file"),
+        (b"\xff\xfea,b\n", "should be a text file"),
+    ],
+    ids=["column twice", "columns", "line", "quote", "NUL", "UTF-16"],
+)
+def test_what_is_no_table_is_refused(tmp_path, content, words):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(BadInput, match=words) as raised:
+        read_rows(tmp_path / "t.csv", "rows")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_columns_without_a_name_may_be_many(tmp_path):
+    """As spreadsheets write them."""
+    (tmp_path / "t.csv").write_text("a,,\n1,,\n")
+    assert [row["a"] for row in read_rows(tmp_path / "t.csv", "rows")] == ["1"]
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: read_rows(path, "rows")], ids=["JSON", "CSV"])
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="no ordinary file"):
+        read(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="no ordinary file"):
+        read(Path("/dev/zero"))
+
+
+def test_lists_within_lists_are_no_json_of_ours(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(BadInput, match="should be a JSON file"):
+        read_json(tmp_path / "deep.json")

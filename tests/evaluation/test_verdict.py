@@ -93,6 +93,18 @@ def test_noise_is_unrelated_and_leaves_structure_unmatched(heart):
     assert judge_evidence(none).level == "failed"
 
 
+def test_what_masks_leave_out_does_not_count(heart):
+    """Half of moving is noise, and left out: the rest is good."""
+    fixed, moving, field, spacing = heart
+    n = len(fixed) // 2
+    half = moving.clone()
+    half[:n] = torch.rand(half[:n].shape, generator=torch.Generator().manual_seed(0))
+    kept = np.zeros(fixed.shape, bool)
+    kept[n + 6 :] = True
+    assert judge_evidence(evidence(fixed, half, field, spacing)).level != "good"
+    assert judge_evidence(evidence(fixed, half, field, spacing, compared=kept)).level == "good"
+
+
 def test_half_an_image_leaves_blank_places(heart):
     fixed, moving, field, spacing = heart
     half = moving.clone()

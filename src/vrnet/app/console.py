@@ -163,6 +163,7 @@ def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = N
     """metrics.json as one row per measure, before and after; `structures` has the names of labels."""
     weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
     title = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
+    title += ", inside the masks" if metrics.get("masks") else ""
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics, structures or {}), *summary(metrics)]:
         table.add_row(Text("Dice, mean" if row.name == "Dice" else row.name), row.before, row.after)

@@ -87,22 +87,24 @@ def gather(
     spacing: tuple[float, ...],
     folds_percent: float,
     inside: Inside | None = None,
+    compared: Bool[ndarray, "*s"] | None = None,
     dice: tuple[float, float] | None = None,
 ) -> Evidence:
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
-    Images are compared where `inside` has moving: without it moving lies on the grid of fixed. `dice` is the mean over
-    structures before and after, where there are labels."""
+    Images are compared where `inside` has moving: without it moving lies on the grid of fixed; and where
+    they are to be `compared`, if not everywhere. `dice` is the mean over structures, where there are labels."""
     sides = block_sides(fixed.shape, spacing)
     I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
     u = as_blocks(field, sides)
     place = block_centres(u.shape[2:], sides)
     before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
+    chosen = torch.ones_like(before) if compared is None else as_blocks(compared[None], sides) > 0.5
     ranges = intensity_range(I0), intensity_range(I1)
     F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
     radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
     return Evidence(
-        **likeness(F, M, W, before, after, radius),
+        **likeness(F, M, W, before & chosen, after & chosen, radius),
         **intensities(*ranges),
         **deformation(scale(u, tuple(1 / side for side in sides))),
         **overlap_of(before, after),

@@ -82,7 +82,7 @@ def judge_images(
     if fixed_labels is not None and moving_labels is not None:
         maps = place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
         dice = mean_dice(fixed_labels.array, maps[0].array), mean_dice(fixed_labels.array, maps[1].array)
-    return judge_evidence(gather(*images, field, grid.spacing, folds, inside(moving.grid, grid), dice))
+    return judge_evidence(gather(*images, field, grid.spacing, folds, inside(moving.grid, grid), dice=dice))
 
 
 def inside(own: Grid, grid: Grid) -> Inside:

@@ -82,7 +82,7 @@ def check_memory(path: Path, voxel_bytes: int) -> None:
     need, free = COPIES_WHILE_READING * voxel_bytes, available_memory()
     if need > free:
         raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
-                       "use a smaller image, or a machine with more memory")  # fmt: skip
+                       "use a smaller one, or a machine with more memory")  # fmt: skip
 
 
 def available_memory() -> float:

@@ -34,6 +34,8 @@ class Pairs:
             which += [fixed.place(image) for image in sample.fixed]
             moving += [] if prepared.pairs_across_subjects else [sample.moving]
         (_, spacing), count = grids.pop(), len(fixed.images)
+        if prepared.pairs_across_subjects and count < 2:
+            raise BadInput(f"{prepared.split} of {prepared.data} has one image, and pairs are of two: add subjects")
         if prepared.pairs_across_subjects:
             index = torch.tensor(list(permutations(range(count), 2)))
         else:
