@@ -336,3 +336,22 @@ def test_lists_within_lists_are_no_json_of_ours(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(BadInput, match="should be a JSON file"):
         read_json(tmp_path / "deep.json")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "'=1", "''-x", "'-1.5", "'a", "-1.5", "+1e-3", "-", "＝1", "a"],
+)
+def test_a_formula_is_guarded_in_a_csv_file_and_read_back_as_it_was(tmp_path, cell):
+    """Against the rules of spreadsheets: what begins with one of these marks, and is no number, is computed."""
+    write_table([cell, "b"], [[cell, -1.5], [1, cell]], tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        written = [text for line in csv.reader(file) for text in line]
+    numbers = {"-1.5", "+1e-3"}
+    assert not [text for text in written if text[0] in "=+-@\t\r＝" and text not in numbers]
+    assert read_table(tmp_path / "t.csv", "anything") == ([cell, "b"], [[cell, "-1.5"], ["1", cell]])
+
+
+def test_a_name_that_is_no_text_can_be_a_cell(tmp_path):
+    write_rows([{"name": "a\udcff"}], tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text(encoding="utf-8") == "name\na\\udcff\n"

@@ -5,7 +5,6 @@ Python reads them here, without NumPy's reader, which would trust what they say 
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
@@ -14,6 +13,7 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
+from vrnet.attributes import cached_property
 from vrnet.files import atomic_write, check_ordinary, check_written
 
 Array = Shaped[ndarray, "..."]

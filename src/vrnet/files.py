@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
@@ -19,6 +20,9 @@ from vrnet.schema import shown
 
 Row = dict[str, Any]
 """One row of a table: {column: value}."""
+FORMULA = re.compile("'*[=+\\-@\\t\\r\\n＝＋－＠]")
+"""How text begins that a spreadsheet may compute."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 MAX_LINE_CHARACTERS = 1_000_000
 """Of a CSV file: a longer line is no table, and need not fit in memory."""
@@ -184,7 +188,8 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
     check_ordinary(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from filter(None, csv.reader(short_lines(file)))
+            for cells in filter(None, csv.reader(short_lines(file))):
+                yield [without_guard(cell) if cell[:1] == "'" else cell for cell in cells]
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, ValueError, csv.Error) as error:
@@ -214,14 +219,37 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: Path) -> None:
     """Write a CSV file of a header and the cells of each line below it."""
-    write_bytes(csv_text([header, *lines]).encode(), path)
+    # Bytes of a name that are no text are written as Python shows them, as in JSON.
+    write_bytes(csv_text([header, *lines]).encode(errors="backslashreplace"), path)
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
     """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([finite_or_none(cell) for cell in line] for line in lines)
+    writer = csv.writer(text, lineterminator="\r\n")  # which quotes cells that hold either
+    for line in lines:
+        writer.writerow([with_guard(finite_or_none(cell)) for cell in line])
+        text.seek(text.tell() - 2)
+        text.write("\n")
+        text.truncate()
     return text.getvalue()
+
+
+def with_guard(cell: Any) -> Any:
+    """The cell; an apostrophe before text that a spreadsheet would take for a formula, which none takes for one then.
+
+    Text that begins with apostrophes and would be a formula without them gets one more, so that none is lost."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) and not is_number(cell) else cell
+
+
+def without_guard(cell: str) -> str:
+    """The cell as it was before `with_guard`."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, such as -1.5, which no spreadsheet takes for a formula."""
+    return NUMBER.fullmatch(text) is not None
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
+from vrnet.attributes import cached_property
 from vrnet.data.grids import common_grid, common_shape, common_spacing, registered_dimension, to_batch
 from vrnet.data.protocols import not_constant
 from vrnet.data.reading import check_overlap, read_labels, read_shown

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,6 +20,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.array_files import DAMAGE, Array, ArrayFile, Checksums, write_arrays
+from vrnet.attributes import cached_property
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
@@ -147,8 +147,11 @@ def load_label_values(path: Path) -> set[int] | None:
 
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet; BadInput for a user who has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    except RuntimeError as error:
+        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by --cache") from error
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:

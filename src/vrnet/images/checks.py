@@ -17,7 +17,12 @@ SHEARED = "its header's axes are sheared or coincide"
 BAD_SPACING = "its header has a spacing that is not positive"
 UNKNOWN_KIND = "it is not an image, or of a kind that is not known"
 DAMAGED = "it is damaged or incomplete"
+NO_MEMORY = "there is too little memory for it; use a smaller image, or a machine with more memory"
 ITK_REASONS = {
+    "allocate memory": NO_MEMORY,
+    "bad_alloc": NO_MEMORY,
+    "Multithreader": NO_MEMORY,
+    "MultiThreader": NO_MEMORY,
     "orthonormal": SHEARED,
     "Bad direction": SHEARED,
     "spacing": BAD_SPACING,

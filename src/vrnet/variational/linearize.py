@@ -6,7 +6,6 @@ images than their intensities; then ρ and J have as many channels.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import torch
@@ -14,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from vrnet.attributes import cached_property
 from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
