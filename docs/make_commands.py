@@ -16,6 +16,8 @@ What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` w
 docstrings in `src/vrnet/app/commands`. The [tutorial](tutorial.md) shows the commands at work.
 
 Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
+A registration whose [verdict](verdict.md) is `failed` ends with status 3, and all its files are written; with `good`
+and `look` the status is 0.
 Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.
 """
 

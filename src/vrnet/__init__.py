@@ -9,6 +9,8 @@ result.transform.save("transform.nii.gz")                   # as ITK, ANTs and 3
 result = vrnet.register(fixed, moving, "TV-L1(lam=0.15)")   # any name of vrnet.names(), with other parameters
 vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has, with their values and meanings
 
+vrnet.judge(fixed, moving, result.field)                    # good, look or failed, why, and what to try
+
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vrnet.errors import BadInput, InputWarning
+    from vrnet.evaluation.verdict import Verdict, judge, judge_images
     from vrnet.images.grid import Grid
     from vrnet.images.image import Image
     from vrnet.images.io import read_image, write_image
@@ -41,7 +44,10 @@ __all__ = [
     "Trained",
     "Transform",
     "Variational",
+    "Verdict",
     "__version__",
+    "judge",
+    "judge_images",
     "load_method",
     "names",
     "parameters",
@@ -54,6 +60,7 @@ __all__ = [
 ]
 PLACES = {
     "errors": ["BadInput", "InputWarning"],
+    "evaluation.verdict": ["Verdict", "judge", "judge_images"],
     "images.grid": ["Grid"],
     "images.image": ["Image"],
     "images.io": ["read_image", "write_image"],

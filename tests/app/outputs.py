@@ -20,6 +20,7 @@ METRICS = {
     "folding_percent",
     "folding_strict_percent",
     "jacobian_gradient",
+    "verdict",
 }
 OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
 

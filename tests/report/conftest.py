@@ -21,6 +21,7 @@ METRICS = {
     "method": "TV-L1",
     "seconds": 0.4,
     "folding_strict_percent": 0.02,
+    "verdict": {"level": "look", "reasons": ["The motion is <large>."], "try": ["--affine affine", "a mask"]},
     "dice": {"before": {"7": 0.5, "-2": None, "mean": 0.5}, "after": {"7": 0.75, "-2": None, "mean": 0.75}},
 }
 FLAGS = (

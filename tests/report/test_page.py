@@ -62,6 +62,22 @@ def test_measures_and_files_are_in_the_page(open_page):
     assert find_element(page, "svg polyline").is_displayed()
 
 
+def test_the_verdict_is_in_the_header_by_word_and_colour(open_page):
+    """Reasons are text; what has no verdict has no such part."""
+    header = find_element(open_page("volume"), "header")
+    assert header.find_element("css selector", ".verdict h2").text.endswith("Look at it")
+    assert "The motion is <large>." in header.text
+    assert "Try: --affine affine; a mask." in header.text
+    colours = {
+        name: open_page("volume", color_scheme=name).execute_script(
+            "return getComputedStyle(document.querySelector('.verdict h2')).color"
+        )
+        for name in ("light", "dark")
+    }
+    assert colours["light"] != colours["dark"]
+    assert open_page("bare").find_elements("css selector", ".verdict") == []
+
+
 def test_the_curve_falls_as_the_energies_do():
     drawn = energy_curve([4.0, 2.0, 1.0])
     (x0, y0), (x1, y1), (x2, y2) = drawn.points

@@ -37,7 +37,9 @@ COMMANDS: dict[str, Callable[..., Command]] = {
 
 
 def main() -> None:
-    """Run a command. Whatever goes wrong is told in one line: bad input by status 2, Ctrl-C by 130, a bug by 1."""
+    """Run a command. Whatever goes wrong is told in one line: bad input by status 2, Ctrl-C by 130, a bug by 1.
+
+    A registration that failed has written its files, and ends with status 3."""
     gc.freeze()  # what was imported stays until the end: the collector need not look through it
     prepare_terminal()
     try:

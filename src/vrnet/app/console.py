@@ -1,5 +1,6 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,6 +46,10 @@ def visible(text: str) -> str:
 
 
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
+VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
+"""The words and the colour of each level."""
+FAILED_STATUS = 3
+"""The exit status of a command whose files are all written, but whose registration failed."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -56,6 +61,22 @@ MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
 def print_line(line: str) -> None:
     """Print one line as it is: file names may hold brackets, which are no markup, and ends of lines."""
     screen.print(line.replace("\n", "\\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+def print_verdict(verdict: Mapping[str, Any]) -> None:
+    """Print the verdict of metrics.json: the level in its colour, then one line per reason and thing to try."""
+    word, colour = VERDICTS[verdict["level"]]
+    screen.print(Text.assemble("Verdict: ", (word, f"bold {colour}")), soft_wrap=True)
+    for reason in verdict["reasons"]:
+        print_line(f"  {reason}")
+    for advice in verdict["try"]:
+        print_line(f"  Try: {advice}.")
+
+
+def end_if_failed(verdict: Mapping[str, Any]) -> None:
+    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
+    if verdict["level"] == "failed":
+        sys.exit(FAILED_STATUS)
 
 
 @contextmanager

@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
+from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.evaluation.verdict import Verdict, inside, judge_evidence
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
+from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import write_image
 from vrnet.images.points import Points
@@ -153,6 +156,7 @@ def measure_transform(
     metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis, compared)}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
+    metrics["verdict"] = pair_verdict(on_fixed_grid, pair.moving.grid, metrics, compared).as_json()
     return MeasuredTransform(transform, warped, warped_labels, on_fixed_grid, metrics)
 
 
@@ -192,6 +196,14 @@ def quality_metrics(pair: Pair, slice_axis: int | None, compared: NDArray[Any] |
     return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
+def pair_verdict(pair: Pair, moving: Grid, metrics: dict[str, Any], compared: NDArray[Any] | None) -> Verdict:
+    """What a registration is worth, given its measures, the grid that moving came on, and the voxels inside masks."""
+    dice, folds = metrics.get("dice"), metrics["folding_strict_percent"]
+    means = (dice["before"]["mean"], dice["after"]["mean"]) if dice else None
+    images, spacing = (pair.fixed, pair.moving, pair.warped), pair.grid.spacing
+    return judge_evidence(gather(*images, pair.field, spacing, folds, inside(moving, pair.grid), compared, means))
+
+
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
     if fixed.lps.shape != moving.lps.shape:
@@ -200,21 +212,19 @@ def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
-    """What a reader should know before trusting the result."""
-    alike, warnings = metrics["similarity"], []
+def notes_on(pair: ImagePair, metrics: Mapping[str, Any]) -> list[str]:
+    """What a reader should know of the images and the field, beside the verdict."""
+    notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        warnings.append(
+        notes.append(
             f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered."
         )
-    if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
-        warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
     if metrics["repair"] is not None:
-        warnings.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
+        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
-        warnings.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
-    return warnings
+        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    return notes
 
 
 def write_results(result: MeasuredTransform, folder: Path) -> None:

@@ -39,6 +39,12 @@ def dice(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"]) -> float:
     return 2 * int((a & b).sum()) / total if total else np.nan
 
 
+def mean_dice(a: Integer[ndarray, "*s"], b: Integer[ndarray, "*s"]) -> float:
+    """Mean Dice over the labels but 0 that either map has; NaN if there are none."""
+    labels = {*np.unique(a).tolist(), *np.unique(b).tolist()} - {0}
+    return float(np.mean([*by_label(dice, a, b, sorted(labels)).values()])) if labels else np.nan
+
+
 def contour_hausdorff(
     a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None = None
 ) -> float:

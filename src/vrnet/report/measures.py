@@ -65,7 +65,8 @@ def is_before_after(value: Any) -> bool:
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
     """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
-    measured = {key: value for key, value in metrics.items() if key not in ("seconds", "provenance", "repair")}
+    hidden = "seconds", "provenance", "repair", "verdict"
+    measured = {key: value for key, value in metrics.items() if key not in hidden}
     rows = [row for key, value in measured.items() for row in rows_of(key, value)]
     order = [*NAMES.values()]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))

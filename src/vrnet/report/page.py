@@ -34,6 +34,7 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
     return page.get_template("page.html").render(
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
+        verdict=metrics.get("verdict"),
         headline=measures.headline(metrics),
         summary=measures.summary(metrics),
         blocks=measures.by_structure(metrics),

@@ -4,9 +4,8 @@ For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). A 
 images than their intensities; then ρ and J have as many channels.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import torch
 from jaxtyping import Float
@@ -15,6 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.attributes import cached_property
 from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+from vrnet.variational.small_systems import solve_positive
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """{image: {(channels, h): its channels}}; what is known of an image goes with it."""
@@ -139,20 +139,6 @@ def squares(
         for i in range(d):
             A[:, i].addcmul_(J[:, i : i + 1], J, value=1 / k)
     return A, b, squared_norm(residual) / (2 * k)
-
-
-def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Float[Tensor, "b d *s"]:
-    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
-    d, b = len(b), list(b)
-    for i, j in combinations(range(d), 2):
-        factor = A[j][i] / A[i][i]
-        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
-        b[j] = b[j] - factor * b[i]
-    for i in reversed(range(d)):
-        for k in range(i + 1, d):
-            b[i] = b[i] - A[i][k] * b[k]
-        b[i] = b[i] / A[i][i]
-    return torch.stack(b, dim=1)
 
 
 def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:

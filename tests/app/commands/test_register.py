@@ -69,21 +69,23 @@ def test_slices_can_be_told_to_go_together(vrnet, tmp_path):
         write_image(image, tmp_path / f"{name}.nii.gz")
     for slices, expected in (("auto", True), ("together", False), ("each", True)):
         pair = tmp_path / "a.nii.gz", tmp_path / "b.nii.gz"
-        assert vrnet("register", *pair, "--out", tmp_path / "out", "--slices", slices)[0] == 0
+        assert vrnet("register", *pair, "--out", tmp_path / "out", "--slices", slices)[0] == 3  # it is noise
         assert read_json(tmp_path / "out" / "metrics.json")["slice_by_slice"] == expected
 
 
 def test_weights_are_a_method_of_their_own(register, vrnet, files, tmp_path):
-    """By register, with and without the name, and by evaluate, under the name or as the default."""
+    """By register, with and without the name, and by evaluate, under the name or as the default.
+
+    The network is untrained, so that its registration fails."""
     weights = "--weights", saved(tmp_path, "VoxelMorph-w2")
     pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
     found = []
     for words in ((), ("--method", "voxelmorph-w2")):
-        folder, _ = register(*weights, *words)
+        folder, _ = register(*weights, *words, expected=3)
         found.append(read_json(folder / "metrics.json"))
     for name in ("default", "VoxelMorph-w2"):
         status, out, err = vrnet("evaluate", name, *pair, *weights, "--out", tmp_path / "m.json")
-        assert status == 0, err
+        assert status == 3, err
         assert "VoxelMorph-w2" in out
         found.append(read_json(tmp_path / "m.json"))
     for metrics in found:
@@ -116,6 +118,29 @@ def test_what_cannot_be_set_is_refused_before_anything_is_read(vrnet, tmp_path, 
     status, _, err = vrnet("register", "a.nii", "b.nii", "--out", tmp_path / "out", "--method", *words)
     assert (status, answer in err) == (2, True), err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_good_registration_says_so_and_ends_with_status_0(register):
+    folder, out = register("--report")
+    assert read_json(folder / "metrics.json")["verdict"] == {"level": "good", "reasons": [], "try": []}
+    assert "Verdict: good" in out
+
+
+def test_a_failed_registration_writes_everything_says_why_and_ends_with_status_3(vrnet, files, tmp_path):
+    """Moving turned by 90° and its contrast inverted."""
+    moving = read_image(files / "moving.nii.gz")
+    write_image(moving.with_array(1 - np.rot90(moving.array)), tmp_path / "turned.nii.gz")
+    words = files / "fixed.nii.gz", tmp_path / "turned.nii.gz", "--method", "TV-L1", "--report"
+    status, out, _ = vrnet("register", *words, "--out", tmp_path / "out")
+    assert status == 3
+    assert file_names(tmp_path / "out") == RESULTS | PAGES
+    verdict = read_json(tmp_path / "out" / "metrics.json")["verdict"]
+    assert verdict["level"] == "failed"
+    assert "Verdict: failed" in out
+    for sentence in (*verdict["reasons"], *verdict["try"]):
+        assert sentence in out
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert all(reason.replace("'", "&#39;") in page for reason in verdict["reasons"])
 
 
 def test_results_say_which_code_made_them(register):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.app.commands.options import Folder, Group, MethodOptions, Name
-from vrnet.app.console import metrics_table, print_line, screen, stage_progress
+from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +35,7 @@ class Demo:
             result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
         before, after = end_point_error(patient, result.transform)
         screen.print(metrics_table(result.metrics, STRUCTURES))
+        print_verdict(result.metrics["verdict"])
         print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
         print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")
+        end_if_failed(result.metrics["verdict"])

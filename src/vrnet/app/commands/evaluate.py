@@ -14,7 +14,15 @@ from vrnet.app.commands.options import (
     OptionalFile,
     SourceOptions,
 )
-from vrnet.app.console import metrics_table, print_line, screen, stage_progress, summary_table
+from vrnet.app.console import (
+    end_if_failed,
+    metrics_table,
+    print_line,
+    print_verdict,
+    screen,
+    stage_progress,
+    summary_table,
+)
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.registration.images import Slices
@@ -23,7 +31,11 @@ from vrnet.registration.images import Slices
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving),
-    or on a data set (--data, --root)."""
+    or on a data set (--data, --root).
+
+    Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
+    for `identity`.
+    """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
     """Any name that `vrnet methods` lists, `identity` for no registration, or, on a pair, a transform file; without it
@@ -85,7 +97,7 @@ class Evaluate:
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.pair import find_transform, landmark_error, measure_transform, warnings_for
+        from vrnet.app.pair import find_transform, landmark_error, measure_transform, notes_on
         from vrnet.files import check_file, write_json
         from vrnet.images.points import read_points
 
@@ -116,5 +128,8 @@ class Evaluate:
         if self.out is not None:
             write_json(metrics, self.out)
         screen.print(metrics_table(metrics))
-        for warning in warnings_for(pair, metrics):
-            print_line(f"Note: {warning}")
+        for note in notes_on(pair, metrics):
+            print_line(f"Note: {note}")
+        print_verdict(metrics["verdict"])
+        if metrics["method"] != "identity":  # which was not meant to succeed
+            end_if_failed(metrics["verdict"])

@@ -13,7 +13,7 @@ from vrnet.app.commands.options import (
     Name,
     OptionalFile,
 )
-from vrnet.app.console import metrics_table, print_line, screen, stage_progress
+from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
 from vrnet.registration.images import Slices
 from vrnet.repair import Folds
 
@@ -29,6 +29,8 @@ class Register:
     SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
     for a report, a page to look at (report.html) and a picture (overview.png). They replace those of an earlier run all
     at once; other files are never replaced.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     fixed: FixedFile
@@ -71,7 +73,7 @@ class Register:
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.pair import register_pair, warnings_for
+        from vrnet.app.pair import notes_on, register_pair
         from vrnet.devices import find_device
 
         method = self.method_options.choose(self.method)
@@ -92,6 +94,8 @@ class Register:
                 inputs=(*self.images, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
-        for warning in warnings_for(pair, result.metrics):
-            print_line(f"Note: {warning}")
+        for note in notes_on(pair, result.metrics):
+            print_line(f"Note: {note}")
+        print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
+        end_if_failed(result.metrics["verdict"])

@@ -1,0 +1,290 @@
+"""Good and deliberately ruined registrations of real pairs, and what the verdict says of them.
+
+    python benchmarks/verdict.py --root DATA --splits train val --cache calibration     # to choose limits on
+    python benchmarks/verdict.py --root DATA --splits test --cache test                 # once, to report
+
+DATA holds acdc/ and hippocampus/. Slices and stacks of hearts are registered by short-axis and TV-L1, hippocampi by
+TV-L1 and Demons, as they are and after an intervention on the moving image or on λ. Labels decide what is good and what
+is ruined; the verdict does not see them:
+
+    good     no intervention, Dice improved, and at least 0.75 (hearts) or 0.65 (hippocampi)
+    ruined   an intervention, and Dice not improved by 0.02, or 0.1 below that of the same pair without it
+
+Whatever is neither is left out. Evidence is kept in the cache, one row per registration: rows that are there are not
+computed again, so that limits can be chosen without registering.
+"""
+
+import argparse
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vrnet import register
+from vrnet.data.acdc import ACDC
+from vrnet.data.hippocampus import Hippocampus
+from vrnet.evaluation.evidence import Evidence, gather
+from vrnet.evaluation.metrics import folding_strict_percent, mean_dice
+from vrnet.evaluation.rules import FINDINGS
+from vrnet.evaluation.verdict import judge_evidence
+from vrnet.fields import smooth, stencil_determinants, warp, warp_labels
+
+GOOD = "none"
+CHANGES = ("inverted", "scaled", "wrong patient", "shifted", "flipped", "noise", "half blank", "turned")
+STRENGTHS = {"huge lambda": "TV-L1(lam=20)", "tiny lambda": "TV-L1(lam=0.001)"}
+LEAST_DICE = {"slices": 0.75, "stacks": 0.75, "hippocampi": 0.65}
+LEAST_IMPROVEMENT, CLEARLY_WORSE = 0.02, 0.1
+EVIDENCE = [field.name for field in fields(Evidence) if not field.name.startswith("dice")]
+COLUMNS = ("data", "subject", "method", "change", "dice_before", "dice_after", *EVIDENCE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pair to be registered: images and labels (*s)."""
+
+    data: str
+    subject: str
+    method: str
+    change: str
+    fixed: Tensor
+    fixed_labels: Tensor
+    moving: Tensor
+    moving_labels: Tensor
+    spacing: tuple[float, ...]
+    slice_axis: int | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.data, self.subject, self.method, self.change
+
+
+def changed(change: str, moving: Tensor, labels: Tensor, other: tuple[Tensor, Tensor], seed: int):
+    """(moving, its labels) after an intervention; `seed` chooses the axis, and the noise."""
+    axis = seed % 2
+    match change:
+        case "inverted":
+            return moving.max() - moving, labels
+        case "scaled":
+            return 5 * moving + 2 * moving.max(), labels
+        case "wrong patient":
+            return other
+        case "shifted":
+            return tuple(shift(part, axis, part.shape[axis] // 3) for part in (moving, labels))
+        case "flipped":
+            return moving.flip(axis), labels.flip(axis)
+        case "noise":
+            return torch.rand(moving.shape, generator=torch.Generator().manual_seed(seed)), labels
+        case "half blank":
+            middle = int(labels.nonzero()[:, 0].double().mean())
+            return torch.cat([torch.zeros_like(moving[:middle]), moving[middle:]]), labels
+        case "turned":
+            return turn(moving), turn(labels)
+    return moving, labels
+
+
+def shift(image: Tensor, axis: int, by: int) -> Tensor:
+    """The image moved along an axis; zeros come in."""
+    n = image.shape[axis]
+    return torch.cat([torch.zeros_like(image.narrow(axis, 0, by)), image.narrow(axis, 0, n - by)], dim=axis)
+
+
+def turn(image: Tensor) -> Tensor:
+    """The middle square of the first two axes turned by 90°, on zeros."""
+    side = min(image.shape[:2])
+    box = tuple(slice((n - side) // 2, (n - side) // 2 + side) for n in image.shape[:2])
+    out = torch.zeros_like(image)
+    out[box] = torch.rot90(image[box], 1, (0, 1))
+    return out
+
+
+def heart_slices(root: Path, splits: list[str]) -> Iterator[Case]:
+    """Three slices of each subject as they are; one slice of every second subject with each change."""
+    data = ACDC(root / "acdc")
+    subjects = [name for split in splits for name in data.subjects(split)]
+    samples = [data.prepare(name, "evaluation") for name in subjects]
+    for (i, sample), k in product(enumerate(samples), range(3)):
+        following = samples[(i + 1) % len(samples)]
+        parts = [part[k, 0] for part in (sample.fixed, sample.fixed_labels, sample.moving, sample.moving_labels)]
+        other = following.moving[k, 0], following.moving_labels[k, 0]
+        is_changed = i % 2 == 0 and k == i % 3
+        for method in ("short-axis", "TV-L1"):
+            changes = [GOOD, *(CHANGES if is_changed else ())]
+            changes += STRENGTHS if method == "TV-L1" and is_changed else ()
+            yield from cases("slices", f"{sample.name} {k}", method, changes, parts, other, sample.spacing, i)
+
+
+def heart_stacks(root: Path, splits: list[str]) -> Iterator[Case]:
+    """Whole stacks on their own grids, slice by slice; three changes of each."""
+    data = ACDC(root / "acdc")
+    for i, name in enumerate([name for split in splits for name in data.subjects(split)][-5:]):
+        patient = data.read(name)
+        fixed, moving = (torch.from_numpy(image.array.astype(np.float32)) for image in patient.images)
+        maps = [torch.from_numpy(mask.array.astype(np.int64)) for mask in patient.masks]
+        choice = [change for change in CHANGES if change != "wrong patient"]
+        changes = [GOOD, *(choice[(3 * i + j) % len(choice)] for j in range(3))]
+        parts, spacing = [fixed, maps[0], moving, maps[1]], patient.images[0].grid.spacing
+        for method in ("short-axis", "TV-L1"):
+            yield from cases("stacks", name, method, changes, parts, (moving, maps[1]), spacing, i, slice_axis=2)
+
+
+def hippocampi(root: Path, splits: list[str]) -> Iterator[Case]:
+    """20 pairs as they are, by TV-L1, every fifth by Demons too; every fifth with each change, by TV-L1."""
+    data = Hippocampus(root / "hippocampus")
+    subjects = [name for split in splits for name in data.subjects(split)][-40:-20]
+    samples = [data.prepare(name, "evaluation") for name in subjects]
+    changes = [change for change in (*CHANGES, *STRENGTHS) if change != "wrong patient"]
+    for chosen, (i, sample) in product(([GOOD], changes), enumerate(samples)):
+        parts = [part[0, 0] for part in (sample.fixed, sample.fixed_labels, sample.moving, sample.moving_labels)]
+        if chosen == [GOOD] or i % 5 == 0:
+            yield from cases("hippocampi", sample.name, "TV-L1", chosen, parts, (), sample.spacing, i)
+        if chosen == [GOOD] and i % 5 == 0:
+            yield from cases("hippocampi", sample.name, "Demons", chosen, parts, (), sample.spacing, i)
+
+
+def cases(data, subject, method, changes, parts, other, spacing, seed, slice_axis=None) -> Iterator[Case]:
+    """The pair with each of the changes."""
+    fixed, fixed_labels, moving, labels = parts
+    for change in changes:
+        pair = changed(change, moving, labels, other, seed)
+        yield Case(data, subject, method, change, fixed, fixed_labels, *pair, spacing, slice_axis)
+
+
+def smooth_folds(u: Tensor, slice_axis: int | None, rounds: int = 8) -> Tensor:
+    """The field (d, *s) with σ = 1 smoothed into it around its folds, again and again: one that cannot be inverted is
+    a finding by itself, and would hide what else is to be found."""
+    batch = u[None] if slice_axis is None else u[:2].movedim(3, 0)
+    for _ in range(rounds):
+        folded = (stencil_determinants(batch) <= 0).any(1, keepdim=True).float()
+        if not folded.any():
+            break
+        near = getattr(functional, f"max_pool{batch.dim() - 2}d")(folded, 3, 1, 1) > 0
+        batch = torch.where(near, smooth(batch, 1.0), batch)
+    return batch[0] if slice_axis is None else torch.cat([batch.movedim(0, 3), u[2:]])
+
+
+def measure(case: Case) -> dict[str, object]:
+    """The row of a case: register it, and gather the evidence."""
+    method = STRENGTHS.get(case.change, case.method)
+    found = register(case.fixed, case.moving.contiguous(), method, spacing=case.spacing, slice_axis=case.slice_axis)
+    u = smooth_folds(found.field, case.slice_axis)
+    warped = warp(case.moving[None, None], u[None])[0, 0]
+    carried = warp_labels(case.moving_labels[None, None], u[None])[0, 0]
+    images = (image.numpy() for image in (case.fixed, case.moving, warped, u))
+    evidence = asdict(gather(*images, case.spacing, folding_strict_percent(u[None])))
+    dice = [mean_dice(case.fixed_labels.numpy(), labels.numpy()) for labels in (case.moving_labels, carried)]
+    return dict(zip(COLUMNS, [*case.key, *dice, *(evidence[name] for name in EVIDENCE)], strict=True))
+
+
+def measure_all(found: Iterator[Case], cache: Path) -> list[dict[str, str]]:
+    """The rows of all cases; those that the cache lacks are computed and added to it."""
+    known, keys, is_new = {key_of(row) for row in read(cache)}, set(), not cache.exists()
+    with cache.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if is_new:
+            writer.writeheader()
+        for case in found:
+            keys.add(case.key)
+            if case.key not in known:
+                writer.writerow(measure(case))
+                file.flush()
+    return [row for row in read(cache) if key_of(row) in keys]
+
+
+def key_of(row: dict[str, str]) -> tuple[str, ...]:
+    """What tells a case from others."""
+    return tuple(row[name] for name in COLUMNS[:4])
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def outcome(row: dict[str, str], unchanged: dict[tuple[str, ...], float]) -> str:
+    """good, ruined, or neither; by labels alone."""
+    before, after = float(row["dice_before"]), float(row["dice_after"])
+    if row["change"] == GOOD:
+        return "good" if after > before and after >= LEAST_DICE[row["data"]] else "neither"
+    is_worse = after < unchanged[row["data"], row["subject"], row["method"]] - CLEARLY_WORSE
+    return "ruined" if is_worse or after < before + LEAST_IMPROVEMENT else "neither"
+
+
+def tables(rows: list[dict[str, str]]) -> Iterator[str]:
+    """What the verdict says, by outcome, data and change; how the measures are distributed; and where it is wrong."""
+    unchanged = {
+        (row["data"], row["subject"], row["method"]): float(row["dice_after"]) for row in rows if row["change"] == GOOD
+    }
+    judged = {"good": [], "ruined": [], "neither": []}
+    for row in rows:
+        judged[outcome(row, unchanged)].append((row, evidence_of(row)))
+    for name in ("good", "ruined"):
+        yield from level_table(name, judged[name])
+    yield from measure_table(*([evidence for _, evidence in judged[name]] for name in ("good", "ruined")))
+    for name in ("good", "ruined"):
+        for row, evidence in judged[name]:
+            verdict = judge_evidence(evidence)
+            if (name == "good") != (verdict.level == "good"):
+                yield f"{name}, but {verdict.level}: {' '.join(list(row.values())[:6])} {verdict.reasons}"
+
+
+def level_table(name: str, judged: list[tuple[dict[str, str], Evidence]]) -> Iterator[str]:
+    """How often each level is given, by data and change."""
+    total = counts(evidence for _, evidence in judged)
+    yield f"\n{name}: {len(judged)}, of which {dict(total)}\n"
+    yield "| data | change | good | look | failed |\n| --- | --- | --- | --- | --- |"
+    for data, change in sorted({(row["data"], row["change"]) for row, _ in judged}):
+        levels = counts(each for row, each in judged if (row["data"], row["change"]) == (data, change))
+        yield f"| {data} | {change} | {levels['good']} | {levels['look']} | {levels['failed']} |"
+
+
+def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]:
+    """The limits of every finding beside the distributions of its measure."""
+    yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for rule in FINDINGS[1:]:
+        of_good, of_ruined = (np.array([rule.measure(each) for each in group]) for group in (good, ruined))
+        spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
+        words = [", ".join(f"{value:.2f}" for value in part) for part in spread]
+        beyond = f"{100 * (of_ruined > rule.look).mean():.0f} %"
+        yield f"| {rule.name} | {rule.look:g} | {rule.failed:g} | {words[0]} | {words[1]} | {beyond} |"
+
+
+def counts(evidence: Iterator[Evidence]) -> Counter:
+    """How often each level is given."""
+    return Counter(judge_evidence(each).level for each in evidence)
+
+
+def evidence_of(row: dict[str, str]) -> Evidence:
+    return Evidence(**{name: float(row[name]) for name in EVIDENCE})
+
+
+SOURCES = {"slices": heart_slices, "stacks": heart_stacks, "hippocampi": hippocampi}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--splits", nargs="+", required=True)
+    parser.add_argument("--data", nargs="+", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument("--cache", type=Path, required=True, help="a folder: one CSV file per kind of data")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with torch.inference_mode():
+        for name in options.data:
+            rows += measure_all(SOURCES[name](options.root, options.splits), options.cache / f"{name}.csv")
+    print(*tables(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""What a registered pair tells about its registration, in numbers: the grounds of a verdict."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Real, Shaped
+from numpy import ndarray
+from torch import Tensor
+from torch.nn import functional
+
+from vrnet.evaluation.likeness import (
+    MATCHED,
+    NOISE,
+    LocalCorrelation,
+    Range,
+    best_of_shifts,
+    intensity_range,
+    mutual_information,
+)
+from vrnet.evaluation.metrics import normalised_cross_correlation
+from vrnet.fields import determinant, jacobian, scale, squared_norm
+
+MAX_VOXELS = 150_000
+"""Larger images are averaged over blocks first, so that the evidence on a brain takes a fraction of a second."""
+STACKED_FROM = 2.5
+"""Slices this many times as far apart as the voxels within them are compared each by itself."""
+RADIUS = {1: 4, 2: 4, 3: 2}
+"""Of the windows that are compared, in voxels, by the number of axes that they have."""
+REACH = 3
+"""Voxels by which parts of the result are moved, to see whether they would fit better there."""
+LEAST_DETERMINANT = 0.05
+"""What a fold counts as, in the mean of log det."""
+Inside = Callable[[Float[ndarray, "n d"]], Bool[ndarray, " n"]]
+"""Says which points, in voxels of fixed, lie within moving."""
+POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Measures of a registered pair on the grid of fixed. Parts are from 0 to 1."""
+
+    local_before: float
+    """Mean squared local correlation, weighted by the structure in fixed: contrast does not matter."""
+    local_after: float
+    information_before: float
+    """Normalised mutual information."""
+    information_after: float
+    correlation_before: float
+    """Correlation over the whole image: negative where the contrast is opposite."""
+    unmatched: float
+    """Part of the structure in fixed whose local correlation with warped is below one half."""
+    blank: float
+    """Part of the structure in fixed where warped shows none at all."""
+    shift_gain: float
+    """How much the local correlation would grow if every place were moved by up to three voxels."""
+    range_ratio: float
+    """The range of intensities (1st to 99th percentile) of the image with the wider one, over that of the other."""
+    offset: float
+    """How far the middles of both ranges are apart, in units of the wider range."""
+    stretch: float
+    """Standard deviation of log det(I + ∇u): at 0.7, a typical place doubles or halves."""
+    motion: float
+    """The 99th percentile of |u|, less the affine map nearest to u, as a part of the longest side of the image."""
+    coverage: float
+    """Part of fixed whose partner lies within moving."""
+    outside: float
+    """Part of fixed that the motion carries out of moving."""
+    folds_percent: float
+    """Voxels with a fold, strictly."""
+    dice_before: float | None = None
+    """Mean over the structures, where labels are given."""
+    dice_after: float | None = None
+
+    @property
+    def gain(self) -> float:
+        """The part of the missing local correlation that the registration found."""
+        return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
+
+
+def gather(
+    fixed: Real[ndarray, "*s"],
+    moving: Real[ndarray, "*s"],
+    warped: Real[ndarray, "*s"],
+    field: Float[ndarray, "d *s"],
+    spacing: tuple[float, ...],
+    folds_percent: float,
+    inside: Inside | None = None,
+    compared: Bool[ndarray, "*s"] | None = None,
+    dice: tuple[float, float] | None = None,
+) -> Evidence:
+    """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
+
+    Images are compared where `inside` has moving: without it moving lies on the grid of fixed; and where
+    they are to be `compared`, if not everywhere. `dice` is the mean over structures, where there are labels."""
+    sides = block_sides(fixed.shape, spacing)
+    I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
+    u = as_blocks(field, sides)
+    place = block_centres(u.shape[2:], sides)
+    before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
+    chosen = torch.ones_like(before) if compared is None else as_blocks(compared[None], sides) > 0.5
+    ranges = intensity_range(I0), intensity_range(I1)
+    F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
+    radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
+    return Evidence(
+        **likeness(F, M, W, before & chosen, after & chosen, radius),
+        **intensities(*ranges),
+        **deformation(scale(u, tuple(1 / side for side in sides))),
+        **overlap_of(before, after),
+        folds_percent=folds_percent,
+        dice_before=dice[0] if dice else None,
+        dice_after=dice[1] if dice else None,
+    )
+
+
+def block_sides(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
+    """Sides, in voxels, of the blocks to average so that at most MAX_VOXELS are left, as near to cubes as can be."""
+    shape_, side = np.array(shape), min(spacing)
+    sides = np.ones(len(shape), int)
+    while np.prod(-(-shape_ // sides)) > MAX_VOXELS:
+        side *= 1.1
+        sides = np.clip(np.round(side / np.array(spacing)).astype(int), 1, shape_)
+    return tuple(sides.tolist())
+
+
+def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[Tensor, "1 c *t"]:
+    """Means over blocks, as a batch of one; the blocks at the end may be smaller."""
+    whole = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float32))[None]
+    if max(sides) == 1:
+        return whole
+    return POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
+
+
+def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tensor, "1 d *t"]:
+    """Where the middles of the blocks are, in voxels."""
+    axes = [(torch.arange(n, dtype=torch.float32) + 0.5) * side - 0.5 for n, side in zip(shape, sides, strict=True)]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
+
+
+def in_shape(shape: tuple[int, ...]) -> Inside:
+    """Whether points, in voxels, lie in an array of this shape."""
+    return lambda index: np.asarray(((index > -0.5) & (index < np.array(shape) - 0.5)).all(1))
+
+
+def within_moving(points: Float[Tensor, "1 d *t"], inside: Inside) -> Bool[Tensor, "1 1 *t"]:
+    """Which of the points, in voxels of fixed, moving has."""
+    found = inside(points[0].flatten(1).T.double().numpy())
+    return torch.from_numpy(found).view(1, 1, *points.shape[2:])
+
+
+def overlap_of(before: Tensor, after: Tensor) -> dict[str, float]:
+    """How much of fixed moving has after the registration, and how much less than before."""
+    parts = before.float().mean().item(), after.float().mean().item()
+    return {"coverage": parts[1], "outside": max(parts[0] - parts[1], 0.0)}
+
+
+def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
+    """The radius of a window along each axis, in voxels: none across slices that are far apart."""
+    inside = [h < STACKED_FROM * min(spacing) for h in spacing]
+    return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)
+
+
+def likeness(
+    F: Tensor, M: Tensor, W: Tensor, has_before: Tensor, has_after: Tensor, radius: tuple[int, ...]
+) -> dict[str, float]:
+    """How alike fixed (F) is to moving (M) and to warped (W), all in [0, 1]; what is unmatched; what shifts would gain.
+
+    Each place of fixed, where moving has it, weighs as much as it shows structure: by the deviation of its window."""
+    measure = LocalCorrelation(tuple(F.shape[2:]), radius)
+    a, before, after = (measure.windows(image) for image in (F, M, W))
+    structure = a.variance.sqrt() * (a.variance > NOISE)
+    r2 = measure.squared(a, after)
+    return {
+        "local_before": mean_over(measure.squared(a, before), structure * has_before),
+        "local_after": mean_over(r2, structure * has_after),
+        "unmatched": mean_over(r2 < MATCHED, structure * has_after),
+        "blank": mean_over(after.variance < NOISE, structure * has_after),
+        "shift_gain": mean_over(best_of_shifts(measure, a, after, REACH) - r2, structure * has_after),
+        "information_before": mutual_information(F, M, has_before),
+        "information_after": mutual_information(F, W, has_after),
+        "correlation_before": correlation(F[has_before], M[has_before]),
+    }
+
+
+def mean_over(values: Shaped[Tensor, "..."], weight: Float[Tensor, "..."]) -> float:
+    """The weighted mean; 0 where nothing weighs."""
+    return float((values * weight).double().sum() / weight.double().sum().clamp(min=1e-12))
+
+
+def correlation(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> float:
+    """The correlation of two lists of intensities; 0 if either is constant or empty."""
+    found = normalised_cross_correlation(a.numpy(), b.numpy()) if len(a) else np.nan
+    return 0.0 if np.isnan(found) else found
+
+
+def intensities(fixed: Range, moving: Range) -> dict[str, float]:
+    """How far apart the ranges of intensities of two images are."""
+    narrow, wide = sorted((fixed.width, moving.width))
+    return {"range_ratio": wide / narrow, "offset": abs(fixed.middle - moving.middle) / wide}
+
+
+def deformation(u: Float[Tensor, "1 d *s"]) -> dict[str, float]:
+    """How much a field in voxels stretches, and how far it moves beyond what an affine map would."""
+    det = determinant(jacobian(u)).clamp(min=LEAST_DETERMINANT)
+    length = squared_norm(u - nearest_affine(u)).numpy()
+    return {
+        "stretch": float(det.log().std(correction=0)),
+        "motion": float(np.quantile(length, 0.99)) ** 0.5 / max(u.shape[2:]),
+    }
+
+
+def nearest_affine(u: Float[Tensor, "1 d *s"]) -> Float[Tensor, "1 d *s"]:
+    """The field A x + b nearest to u in the least-squares sense."""
+    place = block_centres(u.shape[2:], (1,) * u.shape[1])
+    X = torch.cat([torch.ones_like(u[:, :1]), place], dim=1)[0].flatten(1).double()
+    fitted = torch.linalg.lstsq(X @ X.T, X @ u[0].flatten(1).double().T, driver="gelsd").solution
+    return (fitted.T @ X).float().view_as(u)

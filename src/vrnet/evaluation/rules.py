@@ -1,0 +1,202 @@
+"""The rules of the verdict: each a measure of the evidence, its limits, and the sentence that is said beyond them.
+
+Findings decide the level. Causes explain it, and count only where something was found: a method that does not mind the
+contrast may register such images well. docs/verdict.md says how the limits were measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf
+from typing import Literal
+
+from vrnet.evaluation.evidence import Evidence
+
+Level = Literal["good", "look", "failed"]
+LEAST_GAIN = 0.1
+"""The part of the missing local correlation that a registration should find where small shifts would find some."""
+MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
+
+SAME_PATIENT = "check that both images show the same part of the same patient, the same way round"
+OTHER_CONTRAST = "--method TV-MIND or TV-NMI, which compare structure instead of brightness"
+MATCH = "--match-intensities"
+AFFINE = "--affine affine, if one image is turned, scaled or far away"
+SMOOTHER = "a smoother field: a larger --set lam=..., or another --method"
+FREER = "a freer field: a smaller --set lam=..., or another --method"
+NO_FOLDS = "--folds repair"
+MASKS = "--fixed-mask and --moving-mask, if only a part of the images corresponds"
+HEADERS = "check where the headers put the images, or give --affine affine"
+LABELS = "check that both label maps use the same numbers"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A measure, of which more is worse, with its limits and what to say beyond them."""
+
+    name: str
+    measure: Callable[[Evidence], float]
+    look: float
+    """Above it, a person should look at the result."""
+    failed: float
+    """Above it, the registration failed; infinite if this alone never says so."""
+    reason: Callable[[Evidence], str]
+    advice: tuple[str, ...]
+
+    def level(self, evidence: Evidence) -> Level:
+        value = self.measure(evidence)
+        return "failed" if value > self.failed else "look" if value > self.look else "good"
+
+
+FINDINGS = (
+    Rule(
+        "structures worse",
+        lambda e: -inf if e.dice_before is None or e.dice_after is None else e.dice_before - e.dice_after,
+        0.01,
+        0.05,
+        lambda e: f"The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
+        (LABELS, SMOOTHER),
+    ),
+    Rule(
+        "less alike, locally",
+        lambda e: e.local_before - e.local_after,
+        0.01,
+        0.05,
+        lambda e: (
+            "The images are less alike after than before: local correlation (squared) "
+            f"{e.local_before:.2f}, then {e.local_after:.2f}."
+        ),
+        (SMOOTHER,),
+    ),
+    Rule(
+        "less alike, by mutual information",
+        lambda e: e.information_before - e.information_after,
+        0.01,
+        0.05,
+        lambda e: (
+            "The images tell less of each other after than before: mutual information "
+            f"{e.information_before:.2f}, then {e.information_after:.2f}."
+        ),
+        (SMOOTHER,),
+    ),
+    Rule(
+        "structure unmatched",
+        lambda e: e.unmatched,
+        0.37,
+        0.50,
+        lambda e: f"{percent(e.unmatched)} of what fixed shows has no counterpart in the result.",
+        (SAME_PATIENT, AFFINE, OTHER_CONTRAST),
+    ),
+    Rule(
+        "blank places",
+        lambda e: e.blank,
+        0.10,
+        0.30,
+        lambda e: f"The result is blank at {percent(e.blank)} of what fixed shows.",
+        (MASKS, HEADERS),
+    ),
+    Rule(
+        "little information",
+        lambda e: -e.information_after,
+        -0.17,
+        -0.05,
+        lambda e: f"The result tells little of fixed: mutual information {e.information_after:.2f}.",
+        (SAME_PATIENT, OTHER_CONTRAST),
+    ),
+    Rule(
+        "hardly changed",
+        lambda e: e.shift_gain if e.gain < LEAST_GAIN else 0.0,
+        0.01,
+        inf,
+        lambda e: (
+            "The result is hardly more alike than the images were, though moving its parts by a few voxels "
+            f"would help: local correlation (squared) {e.local_after:.2f}, then {e.local_after + e.shift_gain:.2f}."
+        ),
+        (FREER, AFFINE),
+    ),
+    Rule(
+        "stretch",
+        lambda e: e.stretch,
+        0.70,
+        1.3,
+        lambda e: (
+            f"The field stretches and squeezes more than is plausible: by a factor of {exp(e.stretch):.1f} "
+            "at a typical place."
+        ),
+        (SMOOTHER, AFFINE, SAME_PATIENT),
+    ),
+    Rule(
+        "large motion",
+        lambda e: e.motion,
+        0.22,
+        inf,
+        lambda e: (
+            f"The motion is larger than is plausible: up to {percent(e.motion)} of the image's longest side, beyond "
+            "what an affine map would move."
+        ),
+        (AFFINE, SMOOTHER),
+    ),
+    Rule(
+        "motion beyond the border",
+        lambda e: e.outside,
+        0.25,
+        inf,
+        lambda e: f"The motion carries {percent(e.outside)} of fixed beyond the border of moving.",
+        (AFFINE,),
+    ),
+    Rule(
+        "folds",
+        lambda e: e.folds_percent,
+        1.0,
+        15.0,
+        lambda e: f"The field folds at {e.folds_percent:.1f} % of the voxels: it has no inverse there.",
+        (NO_FOLDS, SMOOTHER),
+    ),
+    Rule(
+        "little overlap",
+        lambda e: 1 - e.coverage,
+        0.5,
+        0.9,
+        lambda e: f"Moving covers {percent(e.coverage)} of fixed: elsewhere nothing was registered.",
+        (HEADERS,),
+    ),
+)
+"""What decides the level."""
+
+CAUSES = (
+    Rule(
+        "opposite contrast",
+        lambda e: -e.correlation_before,
+        0.2,
+        inf,
+        lambda e: (
+            f"The contrast is opposite: bright in one image is dark in the other (correlation "
+            f"{e.correlation_before:.2f})."
+        ),
+        (OTHER_CONTRAST,),
+    ),
+    Rule(
+        "unrelated images",
+        lambda e: -e.information_before,
+        -0.02,
+        inf,
+        lambda e: (
+            f"The images hardly tell anything of each other as they lie: mutual information {e.information_before:.3f}."
+        ),
+        (SAME_PATIENT, AFFINE, OTHER_CONTRAST),
+    ),
+    Rule(
+        "intensity ranges",
+        lambda e: max(e.range_ratio / MAX_RANGE_RATIO, e.offset / MAX_OFFSET),
+        1.0,
+        inf,
+        lambda e: (
+            f"The intensities lie far apart: one range is {e.range_ratio:.1f} times the other, their middles "
+            f"{e.offset:.1f} ranges apart."
+        ),
+        (MATCH, OTHER_CONTRAST),
+    ),
+)
+"""What may be behind it."""
+
+
+def percent(part: float) -> str:
+    """0.384 as "38 %"."""
+    return f"{100 * part:.0f} %"

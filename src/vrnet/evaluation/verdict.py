@@ -1,0 +1,95 @@
+"""Good, look at it, or failed: what the evidence of a registration comes to, in words, with what to try."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
+from vrnet.evaluation.metrics import folding_strict_percent, mean_dice
+from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
+from vrnet.fields import warp
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.resample import place_image, place_labels
+from vrnet.images.transform import Transform
+
+MAX_REASONS, MAX_ADVICE = 5, 3
+"""Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a registration is worth."""
+
+    level: Level
+    reasons: tuple[str, ...] = ()
+    """What is wrong, and how far, in sentences."""
+    try_: tuple[str, ...] = ()
+    """What may help, the likeliest first."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What metrics.json holds."""
+        return {"level": self.level, "reasons": list(self.reasons), "try": list(self.try_)}
+
+
+def judge_evidence(evidence: Evidence) -> Verdict:
+    """The worst level that any finding has, with the causes, the worst findings, and what to try."""
+    found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
+    if not found:
+        return Verdict("good")
+    found.sort(key=lambda rule: rule.level(evidence) != "failed")
+    causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
+    rules = [*causes, *found][:MAX_REASONS]
+    advice = unique(advice for rule in rules for advice in rule.advice)
+    return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
+
+
+def judge(
+    fixed: ndarray | Tensor,
+    moving: ndarray | Tensor,
+    field: ndarray | Tensor,
+    *,
+    spacing: tuple[float, ...] | None = None,
+) -> Verdict:
+    """What a field in voxels (d, *s), as `register` finds it, is worth for two images (*s) on one grid.
+
+    Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
+    `spacing` is the distance between voxels along each axis; without it voxels are cubes."""
+    I0, I1, u = (torch.as_tensor(array).detach().cpu().float() for array in (fixed, moving, field))
+    I1w, h = warp(I1[None, None], u[None])[0, 0], spacing or (1.0,) * I0.dim()
+    folds = folding_strict_percent(u[None])
+    return judge_evidence(gather(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), h, folds))
+
+
+def judge_images(
+    fixed: Image,
+    moving: Image,
+    transform: Transform,
+    fixed_labels: Image | None = None,
+    moving_labels: Image | None = None,
+) -> Verdict:
+    """What a transform, from fixed to moving, is worth for two images in the world.
+
+    With the labels of both, the structures count too."""
+    grid, field = fixed.grid, transform.on(fixed.grid).in_voxels()
+    images = fixed.array, place_image(moving, grid).array, transform.apply(moving, grid).array
+    folds = folding_strict_percent(torch.from_numpy(field)[None])
+    dice = None
+    if fixed_labels is not None and moving_labels is not None:
+        maps = place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
+        dice = mean_dice(fixed_labels.array, maps[0].array), mean_dice(fixed_labels.array, maps[1].array)
+    return judge_evidence(gather(*images, field, grid.spacing, folds, inside(moving.grid, grid), dice=dice))
+
+
+def inside(own: Grid, grid: Grid) -> Inside:
+    """Says which points, in voxels of a grid, lie within an image whose own grid is given first."""
+    return lambda index: in_shape(own.shape)(own.index(grid.points(index)))
+
+
+def unique(words: Iterable[str]) -> tuple[str, ...]:
+    """Each once, in order."""
+    return tuple(dict.fromkeys(words))

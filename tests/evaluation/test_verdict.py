@@ -1,0 +1,219 @@
+"""Each reason on a phantom heart, whose true motion is known; then real pairs, good and ruined."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from vrnet import Grid, Image, Transform, Verdict, judge, judge_images, register
+from vrnet.data.acdc import ACDC
+from vrnet.evaluation.evidence import gather
+from vrnet.evaluation.rules import CAUSES, FINDINGS
+from vrnet.evaluation.verdict import MAX_ADVICE, MAX_REASONS, judge_evidence
+from vrnet.fields import smooth, warp
+from vrnet.phantom import phantom
+
+pytestmark = pytest.mark.usefixtures("as_users_run")
+GRIDS = {2: ((96, 96), 3.0), 3: ((48, 48, 32), 4.0)}
+
+
+@pytest.fixture(scope="module")
+def hearts():
+    return {d: phantom(7, *GRIDS[d]) for d in (2, 3)}
+
+
+@pytest.fixture
+def heart(hearts, d):
+    """(fixed, moving, true field, spacing) of a phantom, the images (*s)."""
+    patient = hearts[d]
+    return patient.fixed[0, 0], patient.moving[0, 0], patient.field[0], patient.spacing
+
+
+def evidence(fixed, moving, field, spacing, **given):
+    """The evidence of a field."""
+    warped = warp(moving[None, None], field[None])[0, 0]
+    arrays = (part.numpy() for part in (fixed, moving, warped, field))
+    return gather(*arrays, spacing, **{"folds_percent": 0.0, **given})
+
+
+def found(evidence):
+    """The names of the rules that are beyond their limits."""
+    return {rule.name for rule in (*FINDINGS, *CAUSES) if rule.level(evidence) != "good"}
+
+
+def test_the_true_motion_is_good_and_has_no_reasons(heart):
+    fixed, moving, field, spacing = heart
+    assert judge(fixed, moving, field, spacing=spacing) == Verdict("good")
+    assert judge(fixed.numpy(), moving.numpy(), field.numpy()).level == "good"
+
+
+def test_the_same_image_is_good_though_nothing_moved(heart):
+    fixed, _, field, spacing = heart
+    assert judge(fixed, fixed, torch.zeros_like(field), spacing=spacing) == Verdict("good")
+
+
+def test_the_true_motion_backwards_is_less_alike(heart):
+    fixed, moving, field, spacing = heart
+    wrong = evidence(fixed, moving, -3 * field, spacing)
+    assert {"less alike, locally", "less alike, by mutual information"} <= found(wrong)
+    assert judge_evidence(wrong).level != "good"
+    assert any("less alike after than before" in reason for reason in judge_evidence(wrong).reasons)
+
+
+def test_no_motion_where_there_should_be_some_hardly_changes_anything(heart):
+    fixed, moving, field, spacing = heart
+    still = evidence(fixed, moving, torch.zeros_like(field), spacing)
+    assert found(still) == {"hardly changed"}
+    assert judge_evidence(still).level == "look"
+
+
+def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_not(heart):
+    fixed, moving, field, spacing = heart
+    harmed = evidence(fixed, 1 - moving, -2 * field, spacing)
+    assert "opposite contrast" in found(harmed)
+    assert "opposite" in judge_evidence(harmed).reasons[0]
+    assert "TV-MIND" in judge_evidence(harmed).try_[0]
+    assert judge(fixed, 1 - moving, field, spacing=spacing) == Verdict("good")
+
+
+def test_intensities_far_apart_are_a_cause_with_matching_to_try(heart):
+    fixed, moving, field, spacing = heart
+    verdict = judge_evidence(evidence(fixed, 5 * moving + 3, -2 * field, spacing))
+    assert "The intensities lie far apart" in verdict.reasons[0]
+    assert "--match-intensities" in verdict.try_
+    assert judge(fixed, 5 * moving + 3, field, spacing=spacing) == Verdict("good")
+
+
+def test_noise_is_unrelated_and_leaves_structure_unmatched(heart):
+    fixed, moving, field, spacing = heart
+    noise = torch.rand(moving.shape, generator=torch.Generator().manual_seed(0))
+    none = evidence(fixed, noise, field, spacing)
+    assert {"unrelated images", "structure unmatched", "little information"} <= found(none)
+    assert judge_evidence(none).level == "failed"
+
+
+def test_what_masks_leave_out_does_not_count(heart):
+    """Half of moving is noise, and left out: the rest is good."""
+    fixed, moving, field, spacing = heart
+    n = len(fixed) // 2
+    half = moving.clone()
+    half[:n] = torch.rand(half[:n].shape, generator=torch.Generator().manual_seed(0))
+    kept = np.zeros(fixed.shape, bool)
+    kept[n + 6 :] = True
+    assert judge_evidence(evidence(fixed, half, field, spacing)).level != "good"
+    assert judge_evidence(evidence(fixed, half, field, spacing, compared=kept)).level == "good"
+
+
+def test_half_an_image_leaves_blank_places(heart):
+    fixed, moving, field, spacing = heart
+    half = moving.clone()
+    half[: len(half) // 2] = 0
+    assert "blank places" in found(evidence(fixed, half, field, spacing))
+
+
+def test_a_wild_field_stretches_more_than_is_plausible(heart):
+    fixed, moving, field, spacing = heart
+    wild = smooth(torch.randn(1, *field.shape, generator=torch.Generator().manual_seed(0)), 1.0)[0]
+    wild = field + 3 * wild / wild.std()
+    assert "stretch" in found(evidence(fixed, moving, wild, spacing))
+    assert judge(fixed, moving, wild, spacing=spacing).level == "failed"
+
+
+def test_motion_of_a_third_of_the_image_is_too_large_unless_it_is_affine(heart):
+    fixed, moving, field, spacing = heart
+    n = fixed.shape[0]
+    along = torch.arange(n, dtype=field.dtype).view(n, *[1] * (fixed.dim() - 1)).expand(fixed.shape)
+    bent, tilted = field.clone(), field.clone()
+    bent[1] += 0.4 * n * torch.sin(2 * torch.pi * along / n)
+    tilted[1] += 0.4 * along
+    assert "large motion" in found(evidence(fixed, moving, bent, spacing))
+    assert "large motion" not in found(evidence(fixed, moving, tilted, spacing))
+
+
+def test_motion_beyond_the_border_is_found(heart):
+    fixed, moving, field, spacing = heart
+    away = field.clone()
+    away[0] += 0.3 * fixed.shape[0]
+    assert "motion beyond the border" in found(evidence(fixed, moving, away, spacing))
+
+
+def test_folds_are_counted_as_they_are_measured(heart):
+    """A single voxel carried past its neighbours folds, but is no reason; a band of them is."""
+    fixed, moving, field, spacing = heart
+    assert "folds" not in found(evidence(fixed, moving, field, spacing, folds_percent=0.05))
+    assert "folds" in found(evidence(fixed, moving, field, spacing, folds_percent=2.0))
+    folded = field.clone()
+    folded[0, ::4] += 3
+    assert any("folds at" in reason for reason in judge(fixed, moving, folded, spacing=spacing).reasons)
+
+
+def test_structures_that_fit_less_than_before_fail_whatever_the_images_say(heart):
+    fixed, moving, field, spacing = heart
+    assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.58))).level == "look"
+    worse = judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.4)))
+    assert (worse.level, "0.600" in worse.reasons[0], "0.400" in worse.reasons[0]) == ("failed", True, True)
+    assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(np.nan, np.nan))).level == "good"
+
+
+def test_images_in_the_world_are_compared_where_they_overlap(heart):
+    """Moving cut to a part of its grid: of that part all is well; of a tenth, too little is known."""
+    fixed, moving, field, spacing = heart
+    grid = Grid.plain(tuple(fixed.shape), spacing)
+    transform = Transform.from_voxels(field.numpy(), grid)
+    assert judge_images(Image(fixed.numpy(), grid), Image(moving.numpy(), grid), transform) == Verdict("good")
+    for kept, level in ((0.8, "good"), (0.4, "look"), (0.08, "failed")):
+        n = round(kept * fixed.shape[0])
+        first = (fixed.shape[0] - n) // 2
+        origin = (first * spacing[0], *([0.0] * (fixed.dim() - 1)))
+        part = Image(moving[first : first + n].numpy(), replace(grid, shape=(n, *fixed.shape[1:]), origin=origin))
+        verdict = judge_images(Image(fixed.numpy(), grid), part, transform)
+        assert verdict.level == level, verdict
+        assert (level == "good") or any("Moving covers" in reason for reason in verdict.reasons)
+
+
+def test_labels_of_images_in_the_world_are_judged(heart, hearts, d):
+    fixed, moving, field, spacing = heart
+    grid = Grid.plain(tuple(fixed.shape), spacing)
+    parts = [fixed, moving, hearts[d].fixed_labels[0, 0], hearts[d].moving_labels[0, 0]]
+    a, b, a_labels, b_labels = (Image(part.numpy(), grid) for part in parts)
+    true, back = (Transform.from_voxels(sign * field.numpy(), grid) for sign in (1, -1))
+    assert judge_images(a, b, true, a_labels, b_labels) == Verdict("good")
+    assert any("Dice" in reason for reason in judge_images(a, b, back, a_labels, b_labels).reasons)
+
+
+def test_a_verdict_is_the_same_again_and_short(heart):
+    fixed, moving, field, spacing = heart
+    first, second = (judge(fixed, 1 - moving, 3 * field.flip(-1), spacing=spacing) for _ in range(2))
+    assert first == second
+    assert 0 < len(first.reasons) <= MAX_REASONS
+    assert 0 < len(first.try_) <= MAX_ADVICE
+    assert first.as_json() == {"level": first.level, "reasons": [*first.reasons], "try": [*first.try_]}
+
+
+def test_large_images_are_judged_on_blocks_as_small_ones_are(hearts):
+    """The same heart on a grid three times as fine, which is averaged over blocks."""
+    patient = hearts[3]
+    parts = (patient.fixed, patient.moving, patient.field)
+    fine = [torch.nn.functional.interpolate(part, scale_factor=3, mode="trilinear") for part in parts]
+    small = evidence(patient.fixed[0, 0], patient.moving[0, 0], patient.field[0], patient.spacing)
+    large = evidence(fine[0][0, 0], fine[1][0, 0], 3 * fine[2][0], tuple(h / 3 for h in patient.spacing))
+    for name in ("local_before", "local_after", "stretch", "motion"):
+        assert getattr(large, name) == pytest.approx(getattr(small, name), abs=0.1)
+    assert judge_evidence(large) == judge_evidence(small) == Verdict("good")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["short-axis", "TV-L1"])
+def test_real_hearts_are_good_and_ruined_ones_are_not(data_root, method):
+    """Folds, which are a finding of their own, are left out."""
+    data = ACDC(data_root / "acdc")
+    for name in data.subjects("val")[:4]:
+        sample = data.prepare(name, "evaluation")
+        fixed, moving = sample.fixed[1, 0], sample.moving[1, 0]
+        ruined = (1 - moving, 5 * moving + 2, moving.flip(0), moving.rot90(), moving[80].expand(moving.shape))
+        fields = [register(fixed, image.contiguous(), method).field for image in (moving, *ruined)]
+        pairs = zip((moving, *ruined), fields, strict=True)
+        levels = [judge_evidence(evidence(fixed, image, field, sample.spacing)).level for image, field in pairs]
+        assert levels[0] == "good"
+        assert "good" not in levels[1:]
