@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# install.sh PIP GROUP: install what the group core, test or docs needs, each package checked against its SHA-256.
+# Hashes are known for Python 3.11 on Linux. Where a package cannot be had in a build whose hash is known, versions alone
+# are pinned; a package whose hash is another than the known one ends the installation.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pip=$1 group=$2 log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+locked() {
+    "$pip" install --quiet --require-hashes --no-deps --requirement "requirements/$1.txt" 2>"$log" && return
+    if grep --quiet "DO NOT MATCH THE HASHES" "$log"; then
+        cat "$log" >&2
+        exit 1
+    fi
+    return 1
+}
+
+# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes.
+torch() {
+    if locked cpu && "$pip" show --quiet torch 2>/dev/null; then return; fi
+    locked cuda
+}
+
+known=$("$pip" --version | grep --count "python 3.11") || true
+if [ "$(uname)" = Linux ] && [ "$known" = 1 ] && locked "$group" && { [ "$group" != core ] || torch; }; then
+    exit
+fi
+echo "Not every package of requirements/$group.txt can be had here: versions alone are pinned (constraints.txt)." >&2
+extra=$([ "$group" = core ] || echo "[$group]")
+"$pip" install --quiet --constraint constraints.txt hatchling editables ".$extra"
