@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
-from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image, write_image
+from vrnet.images.image import Image
+from vrnet.images.io import write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
 from vrnet.images.transform import Transform
@@ -36,29 +38,6 @@ OUTPUTS = (WARPED, TRANSFORM, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
 FULL_COVERAGE_PERCENT = 99.0
 """Below this part of fixed, the reader is told how much of it moving covers."""
-
-
-@dataclass(frozen=True)
-class ImagePair:
-    """Two images, and the labels of either, each on its image's grid."""
-
-    fixed: Image
-    moving: Image
-    fixed_labels: Image | None = None
-    moving_labels: Image | None = None
-
-    def __post_init__(self) -> None:
-        for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
-            if labels is not None and not labels.grid.matches(image.grid):
-                raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
-
-
-def read_pair(
-    fixed: Path, moving: Path, fixed_labels: Path | None = None, moving_labels: Path | None = None
-) -> ImagePair:
-    """Read two images, and the label maps that are given."""
-    labels = [None if path is None else as_labels(read_image(path)) for path in (fixed_labels, moving_labels)]
-    return ImagePair(read_image(fixed), read_image(moving), *labels)
 
 
 @dataclass(frozen=True)
@@ -95,9 +74,8 @@ def register_pair(
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    wanted: dict[str, Any] = {"match_intensities": match_intensities, "folds": folds, "device": device}
-    progress = stage(f"registering with {resolved}")
-    registration = register_images(pair.fixed, pair.moving, resolved, slices=slices, progress=progress, **wanted)
+    options = {"slices": slices, "match_intensities": match_intensities, "folds": folds, "device": device}
+    registration = run_method(stage, pair, resolved, **options)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration)
     stage("writing")
@@ -109,6 +87,19 @@ def register_pair(
             description = describe_run(pair, resolved, registration, match_intensities)
             write_report_files(result, staged, registration.energies.tolist(), description)
     return result, [folder / name for name in names]
+
+
+def run_method(stage: Stage, pair: ImagePair, method: Method, **options: Any) -> ImageRegistration:
+    """Register a pair, inside its masks, with these options of `register_images`."""
+    return register_images(
+        pair.fixed,
+        pair.moving,
+        method,
+        fixed_mask=pair.fixed_mask,
+        moving_mask=pair.moving_mask,
+        progress=stage(f"registering with {method}"),
+        **options,
+    )
 
 
 def planned_outputs(pair: ImagePair, report: bool, images: bool) -> list[str]:
@@ -137,10 +128,7 @@ def find_transform(
         check_pair(pair.fixed, pair.moving)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
-    progress = stage(f"registering with {method}")
-    registration = register_images(
-        pair.fixed, pair.moving, method, slices=slices, folds=folds, device=device, progress=progress
-    )
+    registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
     return registration.transform, registration
 
 
@@ -161,8 +149,10 @@ def measure_transform(
         moving_labels=None if labels is None else place_labels(labels, grid).array,
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
-    slice_axis = registration.slice_axis if registration else None
-    metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis)}
+    slice_axis, compared = registration.slice_axis if registration else None, pair.masks.compared(grid, transform)
+    metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis, compared)}
+    if compared is not None:
+        metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     return MeasuredTransform(transform, warped, warped_labels, on_fixed_grid, metrics)
 
 
@@ -182,12 +172,18 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
     }
 
 
-def quality_metrics(pair: Pair, slice_axis: int | None) -> dict[str, Any]:
-    """The part of metrics.json that says how good it is."""
+def name_of(image: Image | None) -> str | None:
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
+
+
+def quality_metrics(pair: Pair, slice_axis: int | None, compared: NDArray[Any] | None = None) -> dict[str, Any]:
+    """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
+    images = pair.fixed, pair.moving, pair.warped
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
-        "similarity": similarity(pair.fixed, pair.moving, pair.warped),
+        "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
         **regularity(pair.field, slice_axis),
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:

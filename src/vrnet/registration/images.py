@@ -15,7 +15,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_image
-from vrnet.images.resample import coverage, match_histogram, resample_image
+from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
@@ -23,6 +23,7 @@ from vrnet.progress import Progress
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
 from vrnet.registration.folds import Repair, check_folds
+from vrnet.registration.masks import ImageMasks
 from vrnet.repair import Folds
 
 Slices = Literal["auto", "each", "together"]
@@ -64,6 +65,8 @@ def register_images(
     *,
     slices: Slices = "auto",
     match_intensities: bool = False,
+    fixed_mask: Image | str | Path | None = None,
+    moving_mask: Image | str | Path | None = None,
     folds: Folds = "repair",
     device: str = "auto",
     progress: Progress | None = None,
@@ -75,16 +78,19 @@ def register_images(
     registered one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a
     half times as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D
     together). `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the
-    warped image keeps its own. Where moving has no voxels, nothing pulls at the field. `folds` are
-    repaired or kept as by `register`."""
+    warped image keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
+    compared, and what lies outside has no influence. Where moving has no voxels, it is outside. `folds` are repaired or
+    kept as by `register`."""
     start = perf_counter()
     check_folds(folds)
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), I0.grid, slices)
     place, axis = plan(I0, I1, chosen, slices, device)
+    masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
+    I0, I1 = masks.inpaint(I0, I1)
     source = match_histogram(I1, I0) if match_intensities else I1
-    field, energies, repair = find_field(I0, source, chosen, axis, folds, place, progress)
+    field, energies, repair = find_field(I0, source, masks, chosen, axis, folds, place, progress)
     transform = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     warped = transform.apply(moving)
     across = None if axis is None else fixed.grid.order[axis]
@@ -96,6 +102,7 @@ def register_images(
 def find_field(
     fixed: Image,
     moving: Image,
+    masks: ImageMasks,
     method: Method,
     slice_axis: int | None,
     folds: Folds,
@@ -103,14 +110,20 @@ def find_field(
     progress: Progress | None,
 ) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
     """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run."""
-    if method.scaling == "each":  # before fixed fills the gaps of moving
-        fixed, moving = (rescale_images_jointly(image)[0] for image in (fixed, moving))
+    fixed_mask, moving_mask = masks.on(fixed.grid, moving)
+    if method.scaling == "each":  # before the border of moving is repeated
+        fixed, moving = (
+            rescale_images_jointly(image, masks=[mask])[0]
+            for image, mask in ((fixed, masks.fixed), (moving, masks.moving))
+        )
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
-    I1 = fill_gaps(resample_image(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0)
+    I1 = resample_image(moving, fixed.grid).array
     found = register(
         np.flip(I0, backward),
         np.flip(I1, backward),
         method,
+        fixed_mask=None if fixed_mask is None else np.flip(fixed_mask, backward),
+        moving_mask=None if moving_mask is None else np.flip(moving_mask, backward),
         spacing=fixed.grid.spacing,
         slice_axis=slice_axis,
         folds=folds,
@@ -135,11 +148,6 @@ def plan(fixed: Image, moving: Image, method: Method, slices: Slices, device: st
     d = len(fixed.grid.shape) - (axis is not None)
     method.build(d, place)  # BadInput where a package is missing, or the model has another dimension
     return place, axis
-
-
-def fill_gaps(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
-    """Moving where it has voxels, and elsewhere fixed itself, which asks for no motion."""
-    return moving if covered.all() else np.where(covered, moving, fixed)
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
