@@ -107,8 +107,8 @@ def register(
     and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and
     nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside, and nothing
     that lies outside has any influence. Where the field folds it is changed a little, so that in the end no voxel of it
-    (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as it was found. The work is
-    done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
+    (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as it was found. The work
+    is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
     part done, from 0 to 1.
     """
     start = perf_counter()
