@@ -32,7 +32,7 @@ ROUNDS_PER_WIDENING = 16
 """After how many rounds smoothing reaches one voxel further beyond the folds."""
 MAX_ROUNDS = 128
 RELAXATION = 2.0
-SMOOTHING = 0.8
+SMOOTHING = 0.6
 FLATTEST = 1e-3
 """Keeps a move finite where a simplex has shrunk to a line or a point, and ∇D vanishes."""
 LONGEST_MOVE = 4.0

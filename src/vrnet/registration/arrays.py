@@ -103,13 +103,13 @@ def register(
     Both are floating-point arrays or tensors of one shape, 2D or 3D. A change of brightness or contrast that is common
     to both does not matter; whether another does depends on the method. Where no method is named, a model that comes
     with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method` says which.
-    `spacing` is the distance between voxels along each axis, in mm; without it a trained model
-    takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
-    registered by itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where
-    both are inside, and nothing that lies outside has any influence. Where the field folds it is changed a little, so
-    that in the end no voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it
-    stays as the method found it. The work is done in float32, on the device of the images unless one is named (auto,
-    cpu, cuda). `progress` is called with the part done, from 0 to 1.
+    `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to be its own,
+    and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and
+    nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside, and nothing
+    that lies outside has any influence. Where the field folds it is changed a little, so that in the end no voxel of it
+    (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as it was found. The work
+    is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
+    part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
@@ -123,12 +123,17 @@ def register(
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
-    with torch.inference_mode():
-        warped = warp(I1[None, None], field.to(home)[None])[0, 0]
-    parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
-    if not isinstance(fixed, Tensor):
-        parts = [part.numpy() for part in parts]
+    parts = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
     return Registration(parts[0], parts[1], parts[2], str(chosen), perf_counter() - start, repair)
+
+
+@torch.inference_mode()
+def results(I1: Tensor, field: Tensor, energies: Tensor, as_arrays: bool) -> list[Any]:
+    """The field, moving warped by it, and the energies, on the device of moving; as clones, usable in autograd."""
+    warped = warp(I1[None, None], field.to(I1.device)[None])[0, 0]
+    with torch.inference_mode(False):
+        parts: list[Any] = [part.to(I1.device).clone() for part in (field, warped, energies)]
+    return [part.numpy() for part in parts] if as_arrays else parts
 
 
 def solve(
