@@ -4,6 +4,7 @@ A new command is a file in `vrnet/app/commands` and a line in COMMANDS.
 """
 
 import gc
+import re
 import sys
 import tempfile
 import traceback
@@ -51,10 +52,19 @@ def main() -> None:
     except KeyboardInterrupt:
         stop("interrupted; nothing is half-written", 130)
     except BadInput as error:
-        stop(str(error), 2)
+        stop(as_options(str(error)), 2)
     except Exception as error:
         message = (str(error).strip() or "no message").splitlines()[0]
         stop(f"{type(error).__name__}: {message}: please report this, with {save_traceback(error)}", 1)
+
+
+def as_options(message: str) -> str:
+    """A message of BadInput with its arguments as options: `slices=each` is --slices each."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{found[1].replace('_', '-')} {found[2] or ''}".rstrip()
+
+    return re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
 
 
 def stop(message: str, status: int) -> None:

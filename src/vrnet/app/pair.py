@@ -1,9 +1,10 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,27 +14,36 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
+from vrnet.images.affine import Affine
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
-from vrnet.images.transform import Transform
+from vrnet.images.transform import Transform, write_itk
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import provenance, versions
-from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
+from vrnet.registration.images import (
+    AffineStart,
+    ImageRegistration,
+    Slices,
+    align_images,
+    check_pair,
+    register_images,
+    resolve_on_grid,
+)
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
-REPORT, OVERVIEW = "report.html", "overview.png"
-OUTPUTS = (WARPED, TRANSFORM, LABELS, METRICS, REPORT, OVERVIEW)
+AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
+OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
-FULL_COVERAGE_PERCENT = 99.0
-"""Below this part of fixed, the reader is told how much of it moving covers."""
+FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
+"""Below the one, the reader is told which part of fixed moving covers; below the other, what may help."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,8 @@ class MeasuredTransform:
     transform: Transform
     warped: Image
     warped_labels: Image | None
+    affine: Affine | None
+    """The affine start of a registration that had one."""
     on_fixed_grid: Pair
     """Both images, the warped one and the field, as the report shows them."""
     metrics: dict[str, Any]
@@ -78,6 +90,7 @@ def register_pair(
     method: Method,
     folder: Path,
     *,
+    affine: AffineStart = "none",
     slices: Slices = "auto",
     match_intensities: bool = False,
     device: str = "auto",
@@ -90,17 +103,20 @@ def register_pair(
     All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
     name. `inputs` are the files that are read, and never written."""
     check_not_input((folder / name for name in OUTPUTS), inputs)
-    check_set(folder, names := planned_outputs(pair, report, images))
-    resolved = resolve_on_grid(method, pair.fixed.grid, slices)
+    check_set(folder, names := planned_outputs(pair, affine, report, images))
+    resolved, start = resolve_on_grid(method, pair.fixed.grid, slices), perf_counter()
+    aligned = align_images(pair.fixed, pair.moving, affine, stage("aligning")) if affine != "none" else None
     registration = register_images(
         pair.fixed,
         pair.moving,
         resolved,
+        affine=aligned or "none",
         slices=slices,
         match_intensities=match_intensities,
         device=device,
         progress=stage(f"registering with {resolved}"),
     )
+    registration = replace(registration, seconds=perf_counter() - start)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration)
     stage("writing")
@@ -114,12 +130,13 @@ def register_pair(
     return result, [folder / name for name in names]
 
 
-def planned_outputs(pair: ImagePair, report: bool, images: bool) -> list[str]:
+def planned_outputs(pair: ImagePair, affine: AffineStart, report: bool, images: bool) -> list[str]:
     """The names of the files that a registration is to write."""
+    start = [] if affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     pages = [REPORT, OVERVIEW] if report else []
     given = [image.name for image in vars(pair).values() if image is not None] if images else []
-    return [WARPED, TRANSFORM, METRICS, *labels, *pages, *given]
+    return [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *given]
 
 
 def find_transform(
@@ -136,7 +153,7 @@ def find_transform(
     if Path(name).suffix not in ("", SUFFIX) and not name.endswith(")"):
         if weights is not None or any(settings):
             raise BadInput(f"{name} is a transform: leave out --weights and --set, or name a method")
-        check_pair(pair.fixed, pair.moving)
+        check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
     progress = stage(f"registering with {method}")
@@ -163,19 +180,21 @@ def measure_transform(
     )
     slice_axis = registration.slice_axis if registration else None
     metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis)}
-    return MeasuredTransform(transform, warped, warped_labels, on_fixed_grid, metrics)
+    affine = registration.affine if registration else None
+    return MeasuredTransform(transform, warped, warped_labels, affine, on_fixed_grid, metrics)
 
 
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice"))
+        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice"))
         return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
         "weights": registration.weights,
         "device": registration.device,
         "seconds": registration.seconds,
+        "affine": registration.affine.summary() if registration.affine else None,
         "slice_by_slice": registration.slice_axis is not None,
         "provenance": provenance(torch.device(registration.device)),
     }
@@ -203,13 +222,14 @@ def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-def warnings_for(pair: ImagePair, metrics: dict[str, Any]) -> list[str]:
+def warnings_for(pair: ImagePair, metrics: dict[str, Any], affine: Affine | None = None) -> list[str]:
     """What a reader should know before trusting the result."""
     alike, warnings = metrics["similarity"], []
-    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid).mean()
+    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
+        advice = " If that is the headers' fault, add --affine rigid." if covered < HALF_COVERAGE_PERCENT else ""
         warnings.append(
-            f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered."
+            f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered.{advice}"
         )
     if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
         warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
@@ -222,6 +242,8 @@ def write_results(result: MeasuredTransform, folder: Path) -> None:
     """Write the files that programs read."""
     write_image(result.warped, folder / WARPED)
     result.transform.save(folder / TRANSFORM)
+    if result.affine is not None:
+        write_itk(result.affine.itk, folder / AFFINE)
     if result.warped_labels is not None:
         write_image(result.warped_labels, folder / LABELS)
     write_json(result.metrics, folder / METRICS)
@@ -252,6 +274,8 @@ def describe_run(
     description |= {"method": registration.method, **method.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
+    if registration.affine:
+        description["affine start"] = registration.affine.kind
     if match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed"
     code = {**versions(), "numpy": np.__version__}

@@ -16,6 +16,7 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
@@ -104,6 +105,13 @@ class Transform:
 
         self.check_dimension(len(first.grid.shape), "the first")
         return sample_transform(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
+
+    def followed_by(self, affine: Affine) -> "Transform":
+        """x ↦ affine(self(x)), on this grid."""
+        d = len(self.grid.shape)
+        x = self.grid.points(np.indices(self.grid.shape).reshape(d, -1).T.astype(np.float64))
+        moved = affine.points(x + self.displacement.reshape(d, -1).T)
+        return Transform((moved - x).T.reshape(self.displacement.shape), self.grid)
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
         """The transform from moving to fixed, on the grid given, such as that of moving, or on this one."""

@@ -39,7 +39,7 @@ class PaperRequest:
 
     def __post_init__(self) -> None:
         if min(self.at_once, self.seeds) < 1:
-            raise BadInput("--seeds and --at-once are 1 at least")
+            raise BadInput("`seeds` and `at_once` are 1 at least")
 
 
 def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tuple[Table, list[Path]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
@@ -20,10 +21,12 @@ from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
+from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
 
 Slices = Literal["auto", "each", "together"]
+AffineStart = Literal["none", "rigid", "affine"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,7 +34,7 @@ class ImageRegistration:
     """The result of `register_images`."""
 
     transform: Transform
-    """From fixed to moving, on the grid of fixed."""
+    """From fixed to moving, on the grid of fixed: the whole of it, with the affine start."""
     warped: Image
     """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
     energies: NDArray[np.floating[Any]]
@@ -43,6 +46,8 @@ class ImageRegistration:
     device: str
     slice_axis: int | None
     """The axis across which slices were registered one by one, if they were."""
+    affine: Affine | None
+    """The start, through which moving was seen when the deformation was sought."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -54,6 +59,7 @@ def register_images(
     moving: Image | str | Path,
     method: str | Method = "default",
     *,
+    affine: AffineStart | Affine = "none",
     slices: Slices = "auto",
     match_intensities: bool = False,
     device: str = "auto",
@@ -61,7 +67,9 @@ def register_images(
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, images or files, each on its own grid in the world.
 
-    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. With `slices`
+    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. An `affine` start,
+    "rigid" or "affine", is found first, also where headers put the images far apart; the deformation is then sought
+    between fixed and moving seen through it. An affine map that is known can be given instead. With `slices`
     "each", the slices across the widest spacing are registered one by one, with "together" as a volume; "auto" takes
     them one by one where they are at least two and a half times as far apart as the voxels within them (a trained model
     decides by its dimension: in 2D one by one, in 3D together). `match_intensities` gives moving the histogram of
@@ -70,13 +78,26 @@ def register_images(
     start = perf_counter()
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), fixed.grid, slices)
-    place, axis = plan(fixed, moving, chosen, slices, device)
+    check_pair(fixed, moving, must_overlap=affine == "none")
+    place, axis = plan(fixed, chosen, slices, device)
+    aligned = affine if isinstance(affine, Affine) else align_images(fixed, moving, affine)
     source = match_histogram(moving, fixed) if match_intensities else moving
-    field, energies = find_field(fixed, source, chosen, axis, place, progress)
+    field, energies = find_field(fixed, source, chosen, axis, place, progress, aligned)
     transform = Transform.from_voxels(field, fixed.grid)
-    warped = transform.apply(moving)
+    whole = transform.followed_by(aligned) if aligned else transform
+    warped = whole.apply(moving)
     seconds = perf_counter() - start
-    return ImageRegistration(transform, warped, energies, str(chosen), chosen.weights, place.type, axis, seconds)
+    return ImageRegistration(whole, warped, energies, str(chosen), chosen.weights, place.type, axis, aligned, seconds)
+
+
+def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:
+    """The map of this kind from fixed to moving that brings them nearest to each other; None for "none"."""
+    if affine not in get_args(AffineStart):
+        raise BadInput(f'the affine start is none, rigid or affine, not "{affine}"')
+    if affine == "none":
+        return None
+    check_pair(fixed, moving, must_overlap=False)
+    return find_affine(fixed, moving, affine, progress)
 
 
 def find_field(
@@ -86,12 +107,16 @@ def find_field(
     slice_axis: int | None,
     device: torch.device,
     progress: Progress | None,
+    affine: Affine | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do."""
+    """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do.
+
+    Moving is seen through the affine map, if there is one."""
     if method.scaling == "each":  # before fixed fills the gaps of moving
         fixed, moving = (rescale_images_jointly(image)[0] for image in (fixed, moving))
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
-    I1 = fill_gaps(resample_image(moving, fixed.grid).array, coverage(moving.grid, fixed.grid), I0)
+    covered = coverage(moving.grid, fixed.grid, affine)
+    I1 = fill_gaps(resample_image(moving, fixed.grid, affine).array, covered, I0)
     found = register(
         np.flip(I0, backward),
         np.flip(I1, backward),
@@ -110,9 +135,8 @@ def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Meth
     return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
 
 
-def plan(fixed: Image, moving: Image, method: Method, slices: Slices, device: str) -> tuple[torch.device, int | None]:
+def plan(fixed: Image, method: Method, slices: Slices, device: str) -> tuple[torch.device, int | None]:
     """The device, and the axis across which slices are registered one by one; BadInput if anything is in the way."""
-    check_pair(fixed, moving)
     place, axis = find_device(device, method.devices), choose_slice_axis(fixed.grid, slices, method.dimensions)
     check_axes(fixed.grid.shape, axis)
     d = len(fixed.grid.shape) - (axis is not None)
@@ -132,8 +156,8 @@ def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
     return out
 
 
-def check_pair(fixed: Image, moving: Image) -> None:
-    """BadInput if one of the images shows nothing, or they have no dimension or no place in common."""
+def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
+    """BadInput if one of the images shows nothing, or they have no dimension or, if they must, no place in common."""
     if len(fixed.grid.shape) != len(moving.grid.shape):
         d = [len(image.grid.shape) for image in (fixed, moving)]
         raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
@@ -141,15 +165,17 @@ def check_pair(fixed: Image, moving: Image) -> None:
         if image.array.dtype.kind not in "iufb":
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
         check_values(image.name, image.array)
-    if not fixed.grid.overlaps(moving.grid):
-        raise BadInput(f"{fixed.name} and {moving.name} do not overlap in space: check their headers")
+    if must_overlap and not fixed.grid.overlaps(moving.grid):
+        raise BadInput(
+            f"{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine=rigid`"
+        )
 
 
 def choose_slice_axis(grid: Grid, slices: str, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
     """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
     if len(grid.shape) == 2:
         if slices == "each":
-            raise BadInput("a 2D image has no slices to register each: leave --slices out")
+            raise BadInput("a 2D image has no slices to register each: leave `slices` out")
         return None
     if slices not in ("auto", "each", "together"):
         raise BadInput(f'slices are registered auto, each or together, not "{slices}"')

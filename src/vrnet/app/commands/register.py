@@ -13,7 +13,7 @@ from vrnet.app.commands.options import (
     OptionalFile,
 )
 from vrnet.app.console import metrics_table, print_line, screen, stage_progress
-from vrnet.registration.images import Slices
+from vrnet.registration.images import AffineStart, Slices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,12 @@ class Register:
     """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
 
     Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
-    space.
+    space; with --affine, on any grids.
 
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
-    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
-    for a report, a page to look at (report.html) and a picture (overview.png). They replace those of an earlier run all
-    at once; other files are never replaced.
+    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; affine.tfm, given an affine start, which transform.nii.gz
+    holds too; warped_labels.nii.gz, given moving labels; and, if asked for a report, a page to look at (report.html)
+    and a picture (overview.png). They replace those of an earlier run all at once; other files are never replaced.
     """
 
     fixed: FixedFile
@@ -42,6 +42,9 @@ class Register:
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
+    affine: AffineStart = "none"
+    """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
+    (affine). For images that lie differently, also where headers put them far apart."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
@@ -67,6 +70,7 @@ class Register:
                 pair,
                 method,
                 self.out,
+                affine=self.affine,
                 slices=self.slices,
                 match_intensities=self.match_intensities,
                 device=self.device_options.device,
@@ -74,6 +78,6 @@ class Register:
                 inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
-        for warning in warnings_for(pair, result.metrics):
+        for warning in warnings_for(pair, result.metrics, result.affine):
             print_line(f"Note: {warning}")
         print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
