@@ -18,7 +18,7 @@ from vrnet.images.affine import Affine
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, write_image
 from vrnet.images.points import Points
-from vrnet.images.resample import coverage, place_image, place_labels
+from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transform import Transform, write_itk
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
@@ -118,7 +118,7 @@ def register_pair(
     )
     registration = replace(registration, seconds=perf_counter() - start)
     stage("measuring")
-    result = measure_transform(pair, registration.transform, registration)
+    result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
     stage("writing")
     with replace_set(folder, (*OUTPUTS, *names)) as staged:
         write_results(result, staged)
@@ -162,24 +162,31 @@ def find_transform(
 
 
 def measure_transform(
-    pair: ImagePair, transform: Transform, registration: ImageRegistration | None = None, name: str = ""
+    pair: ImagePair,
+    transform: Transform,
+    registration: ImageRegistration | None = None,
+    name: str = "",
+    match_intensities: bool = False,
 ) -> MeasuredTransform:
-    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file."""
+    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file.
+
+    With `match_intensities`, images are compared and shown with moving in the histogram of fixed."""
     grid, labels = pair.fixed.grid, pair.moving_labels
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
+    compared = match_histogram(pair.moving, pair.fixed) if match_intensities else pair.moving
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     on_fixed_grid = Pair(
         fixed=pair.fixed.array.astype(np.float32),
-        moving=place_image(pair.moving, grid).array,
-        warped=warped.array,
+        moving=place_image(compared, grid).array,
+        warped=transform.apply(compared, grid).array if match_intensities else warped.array,
         field=transform.on(grid).in_voxels(),
         grid=grid,
         fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
         moving_labels=None if labels is None else place_labels(labels, grid).array,
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
-    slice_axis = registration.slice_axis if registration else None
-    metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis)}
+    about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
+    metrics = about | quality_metrics(on_fixed_grid)
     affine = registration.affine if registration else None
     return MeasuredTransform(transform, warped, warped_labels, affine, on_fixed_grid, metrics)
 
@@ -200,13 +207,13 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
     }
 
 
-def quality_metrics(pair: Pair, slice_axis: int | None) -> dict[str, Any]:
+def quality_metrics(pair: Pair) -> dict[str, Any]:
     """The part of metrics.json that says how good it is."""
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
         "similarity": similarity(pair.fixed, pair.moving, pair.warped),
-        **regularity(pair.field, slice_axis),
+        **regularity(pair.field, pair.grid),
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
         return metrics
@@ -277,7 +284,7 @@ def describe_run(
     if registration.affine:
         description["affine start"] = registration.affine.kind
     if match_intensities:
-        description["intensities"] = "moving matched to the histogram of fixed"
+        description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
     code = {**versions(), "numpy": np.__version__}
     return description | {
         "device": registration.device,

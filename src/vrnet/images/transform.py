@@ -3,6 +3,7 @@
 Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,7 @@ ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
 MAX_DISPLACEMENT_MM = 1e9
+ROUND_TRIP_POINTS = 10_000
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm."""
 
@@ -121,6 +123,17 @@ class Transform:
         back = Transform.from_voxels(w, here.grid)
         return Inverse(back, np.linalg.norm(self.compose(back).displacement, axis=0))
 
+    def round_trip(self, back: "Transform") -> "RoundTrip":
+        """|back(self(x)) − x| at random points x, on no grid, of the region that moves: by more than a voxel's edge, or
+        half as far as anything does."""
+        length, random = np.linalg.norm(self.displacement, axis=0), np.random.default_rng(0)
+        threshold = min(*self.grid.spacing, float(length.max()) / 2)
+        region = np.argwhere(length > threshold) if length.any() else np.argwhere(length == 0)
+        voxels = region[random.integers(len(region), size=ROUND_TRIP_POINTS)]
+        index = np.clip(voxels + random.uniform(-0.5, 0.5, voxels.shape), 0, np.array(self.grid.shape) - 1)
+        x = self.grid.points(index)
+        return RoundTrip(threshold, np.linalg.norm(back.points(self.points(x)) - x, axis=1))
+
     def jacobian(self) -> Float[ndarray, "*s"]:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
         return determinant(jacobian(torch.from_numpy(self.in_voxels())[None]))[0].numpy()
@@ -152,6 +165,13 @@ class Transform:
         if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
             raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
         return transform
+
+
+class RoundTrip(NamedTuple):
+    """How far points that move by more than a threshold end from where they were, there and back, in millimetres."""
+
+    threshold: float
+    error: Float[ndarray, " n"]
 
 
 class Inverse(NamedTuple):
@@ -207,9 +227,28 @@ def holds_itk_transform(path: Path) -> bool:
     return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
 
 
-def read_point_map(path: Path) -> "sitk.Transform":
-    """The transform of any file, to map points: an ITK transform needs no grid for that."""
-    return read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk
+def read_point_map(*paths: Path) -> "sitk.Transform":
+    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
+    import SimpleITK as sitk
+
+    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
+    for path, found in zip(paths, maps, strict=True):
+        if found.GetDimension() != maps[0].GetDimension():
+            d, first = found.GetDimension(), maps[0].GetDimension()
+            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
+    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # ITK applies the last one first
+
+
+def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
+    """x ↦ last(… second(first(x))), at the voxels of a grid."""
+    if len(paths) == 1:
+        return Transform.load(paths[0], grid)
+    chain = read_point_map(*paths)
+    if chain.GetDimension() != len(grid.shape):
+        raise BadInput(
+            f"{paths[0]} is {chain.GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
+        )
+    return sample_transform(chain, grid)
 
 
 def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:

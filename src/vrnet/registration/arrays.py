@@ -72,11 +72,11 @@ def register(
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are floating-point arrays or tensors of one shape, 2D or 3D. A change of brightness or contrast that is common
-    to both does not matter; another does, since the same tissue is expected to be equally bright. Where no method is
-    named, a model that comes with vrnet registers 2D images and slices, and TV-L1 registers volumes; the result's
-    `method` says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model
-    takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
+    Both are arrays or tensors of one shape, 2D or 3D; integers become float32. A change of brightness or contrast that
+    is common to both does not matter; another does, since the same tissue is expected to be equally bright. Where no
+    method is named, a model that comes with vrnet registers 2D images and slices, and TV-L1 registers volumes; the
+    result's `method` says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained
+    model takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
     registered by itself, and nothing moves across slices. The work is done in float32, on the device of the images
     unless one is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
     """

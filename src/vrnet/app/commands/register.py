@@ -50,7 +50,8 @@ class Register:
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
     match_intensities: bool = False
     """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
-    not equally bright. Not for the beating heart."""
+    not equally bright. Differences are then those of matched intensities; warped.nii.gz keeps its own. Not for the
+    beating heart."""
     report: bool = False
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
