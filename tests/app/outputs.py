@@ -19,6 +19,8 @@ METRICS = {
     "folding_percent",
     "folding_strict_percent",
     "jacobian_gradient",
+    "affine",
+    "intensities_matched",
 }
 OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
 

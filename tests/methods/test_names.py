@@ -221,7 +221,7 @@ def test_settings_of_a_command_are_those_in_the_name():
 
 
 def test_a_method_without_weights_cannot_register_and_one_with_them_cannot_be_trained():
-    with pytest.raises(BadInput, match="needs weights, .* on the command line --weights FILE"):
+    with pytest.raises(BadInput, match=r"needs weights, .* on the command line --weights FILE"):
         ready("R-L1-3x2")
     with pytest.raises(BadInput, match="has nothing to learn"):
         parse_trainable("TV-L1")

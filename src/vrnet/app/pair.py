@@ -104,19 +104,8 @@ def register_pair(
     name. `inputs` are the files that are read, and never written."""
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, affine, report, images))
-    resolved, start = resolve_on_grid(method, pair.fixed.grid, slices), perf_counter()
-    aligned = align_images(pair.fixed, pair.moving, affine, stage("aligning")) if affine != "none" else None
-    registration = register_images(
-        pair.fixed,
-        pair.moving,
-        resolved,
-        affine=aligned or "none",
-        slices=slices,
-        match_intensities=match_intensities,
-        device=device,
-        progress=stage(f"registering with {resolved}"),
-    )
-    registration = replace(registration, seconds=perf_counter() - start)
+    resolved = resolve_on_grid(method, pair.fixed.grid, slices)
+    registration = align_and_register(stage, pair, resolved, affine, slices, match_intensities, device)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
     stage("writing")
@@ -128,6 +117,31 @@ def register_pair(
             description = describe_run(pair, resolved, registration, match_intensities)
             write_report_files(result, staged, registration.energies.tolist(), description)
     return result, [folder / name for name in names]
+
+
+def align_and_register(
+    stage: Stage,
+    pair: ImagePair,
+    method: Method,
+    affine: AffineStart,
+    slices: Slices,
+    match_intensities: bool,
+    device: str,
+) -> ImageRegistration:
+    """Find the affine start, if one is asked for, and then the deformation; the time is that of both."""
+    start = perf_counter()
+    aligned = None if affine == "none" else align_images(pair.fixed, pair.moving, affine, stage("aligning"))
+    found = register_images(
+        pair.fixed,
+        pair.moving,
+        method,
+        affine=aligned or "none",
+        slices=slices,
+        match_intensities=match_intensities,
+        device=device,
+        progress=stage(f"registering with {method}"),
+    )
+    return replace(found, seconds=perf_counter() - start)
 
 
 def planned_outputs(pair: ImagePair, affine: AffineStart, report: bool, images: bool) -> list[str]:

@@ -6,6 +6,8 @@ Each refinement seeks a small map before the one that is known. Samples are seed
 results are the same to the bit on any number of cores.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import permutations, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,13 +68,27 @@ def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progres
                 f"{image.name} is {size}: an affine start needs 4 voxels along each axis; leave `affine` out"
             )
     unit = rms_distance(fixed.grid)
-    levels = make_levels(fixed, moving, unit)
-    best = best_start(levels[0])
-    for done, level in enumerate(levels, start=1):
-        best = refine(level, best.affine, kind)
-        if progress:
-            progress(done / len(levels))
+    with one_thread():
+        levels = make_levels(fixed, moving, unit)
+        best = best_start(levels[0])
+        for done, level in enumerate(levels, start=1):
+            best = refine(level, best.affine, kind)
+            if progress:
+                progress(done / len(levels))
     return Affine(kind, best.affine.matrix, best.affine.translation * unit, centre_of(fixed.grid))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """While inside, what ITK makes has one thread: the optimiser's own setting does not reach all of its parts."""
+    import SimpleITK as sitk
+
+    count = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
+    try:
+        yield
+    finally:
+        sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
 
 
 def centre_of(grid: Grid) -> Float[ndarray, " d"]:
@@ -172,7 +188,6 @@ def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMe
     import SimpleITK as sitk
 
     made = sitk.ImageRegistrationMethod()
-    made.SetNumberOfThreads(1)
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
     made.SetMetricSamplingStrategy(made.RANDOM)
     made.SetMetricSamplingPercentage(min(1.0, SAMPLES / level.fixed.GetNumberOfPixels()), SEED)
