@@ -105,7 +105,7 @@ def register_pair(
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, affine, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    registration = align_and_register(stage, pair, resolved, affine, slices, match_intensities, device)
+    registration = run_method(stage, pair, resolved, slices, device, match_intensities, affine)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
     stage("writing")
@@ -119,14 +119,8 @@ def register_pair(
     return result, [folder / name for name in names]
 
 
-def align_and_register(
-    stage: Stage,
-    pair: ImagePair,
-    method: Method,
-    affine: AffineStart,
-    slices: Slices,
-    match_intensities: bool,
-    device: str,
+def run_method(
+    stage: Stage, pair: ImagePair, method: Method, slices: Slices, device: str, matched: bool, affine: AffineStart
 ) -> ImageRegistration:
     """Find the affine start, if one is asked for, and then the deformation; the time is that of both."""
     start = perf_counter()
@@ -137,7 +131,7 @@ def align_and_register(
         method,
         affine=aligned or "none",
         slices=slices,
-        match_intensities=match_intensities,
+        match_intensities=matched,
         device=device,
         progress=stage(f"registering with {method}"),
     )
@@ -170,8 +164,7 @@ def find_transform(
         check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
-    progress = stage(f"registering with {method}")
-    registration = register_images(pair.fixed, pair.moving, method, slices=slices, device=device, progress=progress)
+    registration = run_method(stage, pair, method, slices, device, matched=False, affine="none")
     return registration.transform, registration
 
 
@@ -201,8 +194,8 @@ def measure_transform(
     )
     about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
     metrics = about | quality_metrics(on_fixed_grid)
-    affine = registration.affine if registration else None
-    return MeasuredTransform(transform, warped, warped_labels, affine, on_fixed_grid, metrics)
+    start = registration.affine if registration else None
+    return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
 
 
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_images_far_apart_are_registered_given_an_affine_start(vrnet, files, tmp
     status, _, err = vrnet(*words)
     assert status == 2
     assert "do not overlap in space: check their headers, or ask for --affine rigid" in err
-    status, out, err = vrnet(*words, "--affine", "rigid", "--report")
+    status, _, err = vrnet(*words, "--affine", "rigid", "--report")
     assert status == 0, err
     alike = read_json(tmp_path / "out" / "metrics.json")["similarity"]
     assert alike["ncc_before"] is None
