@@ -2,8 +2,9 @@
 
     python benchmarks/affine.py --data DIR [--count 30] [--method TV-L1]
 
-DIR holds brain_pair/ (a_t1, a_seg, b_t1, b_seg) and hippocampus/images/. Half of the misplacements are rigid, half affine:
-turned about a random axis by up to 30°, shifted by up to 30 mm and, if affine, stretched along each axis by up to 20 %.
+DIR holds brain_pair/ (a_t1, a_seg, b_t1, b_seg) and hippocampus/images/. Half of the misplacements are rigid, half are
+affine: turned about a random axis by up to 30°, shifted by up to 30 mm and, if affine, stretched along each axis by up
+to 20 %.
 Error: median over points of fixed of |found(x) − true(x)|, and the angle between the rotations of both. With a method,
 the brains are registered by it as they are, and again with the header of moving destroyed: identity direction, or
 turned by 28°, and a wrong origin.
@@ -17,9 +18,9 @@ from time import perf_counter
 
 import numpy as np
 import SimpleITK as sitk
-from brain import mean_dice, read_pair
 from scipy.spatial.transform import Rotation
 
+from brain import mean_dice, read_pair
 from vrnet import Grid, Image, read_image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk

@@ -5,8 +5,9 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 from tests.images.conftest import indices, picture, smooth_transform, turn
-from vrnet.images.affine import Affine, rotation_angle
+from vrnet.images.affine import Affine, fit_affine, rotation_angle
 from vrnet.images.resample import coverage, resample_image
+from vrnet.images.transform import Transform
 
 
 @pytest.fixture
@@ -59,3 +60,15 @@ def test_an_image_is_seen_through_an_affine_map_as_simpleitk_sees_it(grid, affin
     seen, covered = resample_image(image, grid, close).array, coverage(grid, grid, close)
     assert 0.3 < covered.mean() < 1
     assert_allclose(seen[covered & (expected > -99)], expected[covered & (expected > -99)], atol=1e-4)
+
+
+def test_the_inverse_takes_points_back(affine, d):
+    x = 20 * np.random.default_rng(0).standard_normal((10, d))
+    assert_allclose(affine.inverse().points(affine.points(x)), x)
+
+
+def test_the_affine_map_nearest_to_an_affine_motion_is_that_motion(grid, affine):
+    still = Transform(np.zeros((len(grid.shape), *grid.shape)), grid)
+    found = fit_affine(still.followed_by(affine).displacement, grid)
+    x = grid.points(grid.lattice())
+    assert_allclose(found.points(x), affine.points(x))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -41,6 +42,17 @@ class Affine:
         moved = self.points((first.centre + first.translation)[None])[0]
         return Affine(first.kind, self.matrix @ first.matrix, moved - first.centre, first.centre)
 
+    def inverse(self) -> "Affine":
+        """From a point of moving to one of fixed, about the same centre."""
+        matrix = np.linalg.inv(self.matrix)
+        return Affine(self.kind, matrix, -matrix @ self.translation, self.centre)
+
+    def reach(self, grid: Grid) -> float:
+        """How far the corners of a grid move at most, as a part of its diagonal."""
+        corners = grid.points(np.array(list(product(*((0.0, n - 1.0) for n in grid.shape)))))
+        diagonal = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
+        return float(np.linalg.norm(self.points(corners) - corners, axis=1).max() / diagonal)
+
     def image_of(self, grid: Grid) -> Grid:
         """A grid as it lies in moving; where the map shears, its axes are not at right angles there."""
         steps = self.matrix @ grid.to_world
@@ -73,6 +85,15 @@ class Affine:
             "translation_mm": float(np.linalg.norm(self.translation)),
             "scale": float(np.linalg.det(self.matrix) ** (1 / len(self.centre))),
         }
+
+
+def fit_affine(displacement: Float[ndarray, "d *s"], grid: Grid) -> Affine:
+    """The affine map nearest to displacements in millimetres on a grid, in the sense of least squares."""
+    d, centre = len(grid.shape), grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    places = np.indices(grid.shape).reshape(d, -1).astype(np.float64)
+    x, v = grid.points(places.T) - centre, displacement.reshape(d, -1).T
+    slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
+    return Affine("affine", np.eye(d) + slope, v.mean(0), centre)
 
 
 def rotation_angle(R: Float[ndarray, "d d"]) -> float:

@@ -17,7 +17,7 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written
-from vrnet.images.affine import Affine
+from vrnet.images.affine import Affine, fit_affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
@@ -32,7 +32,9 @@ ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
 MAX_DISPLACEMENT_MM = 1e9
-ROUND_TRIP_POINTS = 10_000
+LARGE_REACH, MAX_CONDITION = 0.05, 100.0
+"""An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
+it draws space nearly together."""
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm."""
 
@@ -116,23 +118,24 @@ class Transform:
         return Transform((moved - x).T.reshape(self.displacement.shape), self.grid)
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one."""
-        here = self.on(grid or self.grid)
-        with torch.inference_mode():
-            w = invert(torch.from_numpy(here.in_voxels())[None]).field[0].numpy()
-        back = Transform.from_voxels(w, here.grid)
+        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one.
+
+        A large affine part is undone as such, and by iteration only what is left of the motion without it."""
+        target, affine = grid or self.grid, fit_affine(self.displacement, self.grid)
+        self.check_dimension(len(target.shape), "the reference")
+        if affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION:
+            back = self.on(target).invert_displacement()
+        else:
+            undo = affine.inverse()
+            rest = self.followed_by(undo).invert_displacement()
+            back = rest.compose(sample_transform(undo.itk, target))
         return Inverse(back, np.linalg.norm(self.compose(back).displacement, axis=0))
 
-    def round_trip(self, back: "Transform") -> "RoundTrip":
-        """|back(self(x)) − x| at random points x, on no grid, of the region that moves: by more than a voxel's edge, or
-        half as far as anything does."""
-        length, random = np.linalg.norm(self.displacement, axis=0), np.random.default_rng(0)
-        threshold = min(*self.grid.spacing, float(length.max()) / 2)
-        region = np.argwhere(length > threshold) if length.any() else np.argwhere(length == 0)
-        voxels = region[random.integers(len(region), size=ROUND_TRIP_POINTS)]
-        index = np.clip(voxels + random.uniform(-0.5, 0.5, voxels.shape), 0, np.array(self.grid.shape) - 1)
-        x = self.grid.points(index)
-        return RoundTrip(threshold, np.linalg.norm(back.points(self.points(x)) - x, axis=1))
+    def invert_displacement(self) -> "Transform":
+        """The inverse on the same grid, by iteration."""
+        with torch.inference_mode():
+            w = invert(torch.from_numpy(self.in_voxels())[None]).field[0].numpy()
+        return Transform.from_voxels(w, self.grid)
 
     def jacobian(self) -> Float[ndarray, "*s"]:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
@@ -165,13 +168,6 @@ class Transform:
         if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
             raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
         return transform
-
-
-class RoundTrip(NamedTuple):
-    """How far points that move by more than a threshold end from where they were, there and back, in millimetres."""
-
-    threshold: float
-    error: Float[ndarray, " n"]
 
 
 class Inverse(NamedTuple):

@@ -82,6 +82,7 @@ class Invert:
         import numpy as np
 
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.inverse import round_trip
         from vrnet.images.io import read_image
         from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
@@ -93,7 +94,7 @@ class Invert:
             transform = Transform.load(self.transform, grid)
             inverse = transform.inverse(grid).transform
             inverse.save(self.out)
-            moved, error = transform.round_trip(inverse)
+            moved, error = round_trip(transform, inverse)
         median, p95, worst = np.percentile(error, (50, 95, 100))
         print_line(f"Wrote {self.out}.")
         who = f"of random points that move by more than {moved:.2g} mm"
