@@ -13,6 +13,7 @@ The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
 from vrnet.errors import BadInput
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
@@ -26,6 +27,7 @@ from vrnet.registration.arrays import Registration, register
 from vrnet.registration.images import ImageRegistration, register_images
 
 __all__ = [
+    "Affine",
     "BadInput",
     "Grid",
     "Image",
