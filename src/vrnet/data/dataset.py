@@ -81,7 +81,7 @@ def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -
 def suggest(name: str) -> str:
     """What may have been meant by a name that no data set has."""
     if name.endswith(".csv"):
-        return f"if it lists your own pairs, give `data=manifest` and `root={name}`"
+        return f"if it lists your own pairs, give `data=manifest` `root={name}`"
     if is_folder(Path(name)):
         return f"name the folder with `root={name}`, and what it holds with `data`, one of {', '.join(DATASETS)}"
     return f"choose one of {', '.join(DATASETS)}"
