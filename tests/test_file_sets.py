@@ -50,6 +50,22 @@ def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
     assert recorded == {name: sha256(tmp_path / name) for name in NEW}
 
 
+@pytest.mark.parametrize(("name", "twin"), [("t.nii.gz", "t.nii"), ("t.nii", "t.nii.gz")])
+def test_a_set_never_lies_beside_what_itk_would_read_for_it(tmp_path, name, twin):
+    """Not even if that was put there while the set was written: the old set stays, and the new one is refused."""
+    with replace_set(tmp_path, [name]) as staged:
+        (staged / name).write_text("old")
+
+    def write_while_a_twin_comes():
+        with replace_set(tmp_path, [name]) as staged:
+            (staged / name).write_text("new")
+            (tmp_path / twin).write_text("mine")
+
+    with pytest.raises(BadInput, match="ITK takes it for"):
+        write_while_a_twin_comes()
+    assert contents(tmp_path) == {name: "old", twin: "mine"}
+
+
 def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
     write_set(tmp_path, OLD)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -12,7 +12,7 @@ vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has,
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -32,6 +32,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImageRegistration",
+    "InputWarning",
     "Method",
     "Registration",
     "Trained",

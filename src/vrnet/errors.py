@@ -1,4 +1,4 @@
-"""What the package raises when the caller must act."""
+"""What the package raises when the caller must act, and what it warns of when the caller should know."""
 
 
 class BadInput(ValueError):
@@ -6,3 +6,7 @@ class BadInput(ValueError):
 
     Arguments are written as in Python, between backticks: `slices` or `slices=each`. On the command line a reader sees
     --slices and --slices each."""
+
+
+class InputWarning(UserWarning):
+    """The input is used, and something about it should be known. Commands print the message after "Note:"."""

@@ -43,8 +43,6 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
         with writing(folder):
             settle(folder)
     check_unclaimed(folder, names)
-    for name in names:
-        check_no_twin(folder / name)
 
 
 @contextmanager
@@ -173,9 +171,11 @@ def rename_one_by_one(folder: Path, partial: Path, going: Iterable[str]) -> None
 
 
 def check_unclaimed(folder: Path, names: Iterable[str]) -> None:
-    """BadInput if a file of one of these names is there that no earlier run recorded as its own."""
+    """BadInput if a file of one of these names is there that no earlier run recorded as its own, or one that ITK would
+    read in its stead."""
     owned = own_files(folder)
     for name in names:
+        check_no_twin(folder / name)
         if name not in owned and os.path.lexists(folder / name):
             raise BadInput(
                 f"{folder / name} is not as an earlier run of this command wrote it, and would be lost: move it away, "

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import nibabel
+import numpy as np
 import pytest
 
 from vrnet import __version__
@@ -154,3 +156,36 @@ def test_help_and_lists_are_shown_without_the_large_libraries(words):
 )
 def test_arguments_in_a_message_are_shown_as_options(message, expected):
     assert as_options(message) == expected
+
+
+@pytest.fixture
+def two_places(files, tmp_path):
+    """A copy of the files, all of which have a qform half a millimetre from their sform."""
+    for source in files.glob("*.nii.gz"):
+        image = nibabel.load(source)
+        affine = image.affine.copy()
+        affine[0, 3] += 0.5
+        image.header.set_qform(image.affine, 1)
+        image.header.set_sform(affine, 2)
+        nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), None, image.header), tmp_path / source.name)
+    row = "fixed.nii.gz,moving.nii.gz,fixed_labels.nii.gz,moving_labels.nii.gz,test"
+    (tmp_path / "pairs.csv").write_text(f"fixed,moving,fixed_labels,moving_labels,split\n{row}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [("register fixed.nii.gz moving.nii.gz --method identity --out out", 2),
+     ("apply true.nii.gz moving.nii.gz --reference fixed.nii.gz --out w.nii.gz", 3),
+     ("invert true.nii.gz --reference moving.nii.gz --out i.nii.gz", 2), ("points true.nii.gz p.csv --out q.csv", 1),
+     ("evaluate identity --fixed fixed.nii.gz --moving moving.nii.gz", 2),
+     ("evaluate identity --data manifest --root pairs.csv --cache cache --out out", 4),
+     ("prepare --data manifest --root pairs.csv --cache cache --out p.npz", 4)],
+)  # fmt: skip
+def test_commands_note_once_what_is_odd_about_each_image(vrnet, two_places, monkeypatch, words, count):
+    monkeypatch.chdir(two_places)
+    (two_places / "p.csv").write_text("x,y\n1,2\n")
+    status, out, err = vrnet(*words.split())
+    assert status == 0, err
+    notes = [line for line in out.splitlines() if line.startswith("Note: ") and "mm apart" in line]
+    assert len(notes) == len(set(notes)) == count

@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 
 from tests.app.outputs import read_json
 from tests.models import saved
-from vrnet import BadInput, Image, load_method, parse, write_image
+from tests.registration.test_images import reorient
+from vrnet import BadInput, Grid, Image, load_method, parse, register_images, write_image
 from vrnet.app import demo
 from vrnet.app.pair import (
     ImagePair,
@@ -158,3 +159,28 @@ def test_a_pair_is_evaluated_as_it_is_registered(pair, tmp_path):
 def test_a_transform_has_no_weights(pair, tmp_path):
     with pytest.raises(BadInput, match="leave out --weights"):
         find_transform(quiet, pair, "t.nii.gz", saved(tmp_path))
+
+
+@pytest.mark.parametrize(("order", "flips"), [([1, 0, 2], (False,) * 3), ([2, 0, 1], (True, False, True))])
+def test_measures_do_not_depend_on_how_the_images_are_stored(order, flips):
+    heart, grid = phantom(5, (24, 22, 20), 5.0), Grid.plain((24, 22, 20), (5.0, 5.0, 15.0))
+    parts = heart.fixed, heart.moving, heart.fixed_labels, heart.moving_labels
+    images = [Image(part[0, 0].numpy(), grid) for part in parts]
+    found = []
+    for stored in (images, [reorient(image, order, flips) for image in images]):
+        pair = ImagePair(*stored)
+        result = register_images(pair.fixed, pair.moving, "Gaussian-L2(lam=0.5)")
+        metrics = measure_transform(pair, result.transform, result).metrics
+        measured = ("similarity", "dice", "hausdorff_mm", "surface_hausdorff_mm", "folding_strict_percent")
+        found.append({name: metrics[name] for name in measured})
+    assert found[0]["folding_strict_percent"] > 1
+    assert flatten(found[1]) == pytest.approx(flatten(found[0]), rel=1e-5)
+
+
+def flatten(metrics, above=""):
+    """{"dice.before.1": 0.5, ...}"""
+    parts = [
+        flatten(value, f"{above}{key}.") if isinstance(value, dict) else {f"{above}{key}": value}
+        for key, value in metrics.items()
+    ]
+    return {key: value for part in parts for key, value in part.items()}

@@ -7,7 +7,6 @@ from vrnet.data.grids import (
     common_grid,
     common_shape,
     common_spacing,
-    forward_axes,
     registered_dimension,
     snap_to_voxels,
     to_batch,
@@ -49,7 +48,7 @@ def test_the_first_voxel_goes_to_the_nearest_of_the_image():
 
 
 def test_forward_axes_run_with_the_world_along_the_same_lines():
-    axes = forward_axes(OWN)
+    axes = OWN.forward_axes
     assert (axes[np.abs(axes).argmax(0), range(3)] > 0).all()
     np.testing.assert_allclose(np.abs(axes), np.abs(OWN.axes))
 

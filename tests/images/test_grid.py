@@ -1,10 +1,12 @@
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 import nibabel
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.transform import Rotation
 
 from tests.conftest import SHAPES
 from tests.images.conftest import indices, make_grid, turn
@@ -40,6 +42,58 @@ def test_the_backward_axes_are_those_nibabel_would_flip(grid):
         affine[:d, :d] = posed.to_world
         flips = nibabel.io_orientation(affine)[:d, 1]
         assert posed.backward == tuple(np.flatnonzero(flips < 0).tolist())
+
+
+TIED = {
+    "a square turned by 45 degrees": turn(2, np.pi / 4),
+    "a cube turned by 45 degrees": turn(3, np.pi / 4, 0, 0),
+    "a cube turned by 45 degrees about another axis": turn(3, 0, 0, np.pi / 4),
+    "a cube turned about its diagonal": 2 / 3 - np.eye(3),
+    "plain": np.eye(3),
+}
+
+
+def test_the_order_is_the_assignment_to_the_axes_of_the_world_that_scipy_finds(d):
+    for seed in range(50):
+        pose = Rotation.random(random_state=seed).as_matrix() if d == 3 else turn(2, seed)
+        grid = make_grid(SHAPES[d], (1.0,) * d, (0.0,) * d, pose)
+        assert grid.order == tuple(linear_sum_assignment(np.abs(pose), maximize=True)[1].tolist())
+
+
+def test_the_order_of_a_grid_along_the_world_is_the_one_nibabel_finds():
+    for order in permutations(range(3)):
+        affine = np.eye(4)
+        affine[:3, :3] = turn(3, 0.2, 0.1, -0.2)[:, order]
+        found = make_grid((4, 5, 6), (1.0,) * 3, (0.0,) * 3, affine[:3, :3]).order
+        assert found == tuple(nibabel.io_orientation(affine)[:, 0].argsort().tolist())
+
+
+@pytest.mark.parametrize("lines", TIED.values(), ids=TIED)
+def test_axes_come_in_one_order_and_direction_however_they_are_stored(lines):
+    """Also where two orders are equally good, and headers are rounded to single precision."""
+    d, rounding, found = len(lines), np.random.default_rng(0), []
+    for order, signs in product(permutations(range(d)), product([1.0, -1.0], repeat=d)):
+        stored = lines[:, order] * signs + 1e-7 * rounding.standard_normal((d, d))
+        grid = make_grid(SHAPES[d], (1.0,) * d, (0.0,) * d, stored)
+        found.append(grid.reordered(grid.order).forward_axes)
+    assert_allclose(found, [found[0]] * len(found), atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 0, 1), (0, 2, 1)])
+def test_a_reordered_grid_has_the_same_voxels_at_permuted_indices(d, grid, order):
+    order = [axis for axis in order if axis < d]
+    index = indices(grid.shape)[::7]
+    assert_allclose(grid.reordered(order).points(index[:, order]), grid.points(index), atol=1e-9)
+    assert grid.reordered(order).reordered(np.argsort(order).tolist()) == grid
+
+
+def test_slices_lie_across_the_same_line_however_a_cube_is_stored():
+    """A cube turned by 45 degrees has two axes that are as close to head-foot."""
+    lines, across = turn(3, 0, 0, np.pi / 4), []
+    for order, signs in product(permutations(range(3)), product([1.0, -1.0], repeat=3)):
+        grid = make_grid((5, 5, 5), (1.0,) * 3, (0.0,) * 3, lines[:, order] * signs)
+        across.append(grid.forward_axes[:, grid.across])
+    assert_allclose(across, [across[0]] * 48)
 
 
 def test_a_grid_matches_itself_and_what_differs_by_rounding(grid):

@@ -19,7 +19,7 @@ from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
-from vrnet.app.console import error_screen
+from vrnet.app.console import error_screen, notes
 from vrnet.app.parser import Command, read_command
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
@@ -48,7 +48,8 @@ def main() -> None:
         print(f"vrnet {__version__}")
         return
     try:
-        read_command(COMMANDS).run()
+        with notes():
+            read_command(COMMANDS).run()
     except KeyboardInterrupt:
         stop("interrupted; nothing is half-written", 130)
     except BadInput as error:

@@ -1,15 +1,17 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from vrnet.errors import InputWarning
 from vrnet.progress import Stage
 from vrnet.report.measures import Row, by_structure, number, summary
 
@@ -29,6 +31,31 @@ MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
 def print_line(line: str) -> None:
     """Print a line as it is: file names may hold brackets, which are no markup."""
     screen.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print what the package warns of as lines that begin with Note:, each once."""
+    with warnings.catch_warnings():
+        shown_by_others, noted = warnings.showwarning, set[str]()
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if not issubclass(category, InputWarning):
+                shown_by_others(message, category, filename, lineno, file, line)
+            elif str(message) not in noted:
+                noted.add(str(message))
+                print_line(f"Note: {message}.")
+
+        warnings.simplefilter("always", InputWarning)
+        warnings.showwarning = show
+        yield
 
 
 def show_errors_only() -> None:

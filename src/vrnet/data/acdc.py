@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from vrnet.data.grids import centred_grid, forward_axes
+from vrnet.data.grids import centred_grid
 from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
@@ -76,7 +76,7 @@ class ACDC3D(PatientFolder):
         """One patient: read, scale, resample."""
         images, masks = self.read(subject)
         own = images[0].grid
-        grid = centred_grid(own, self.shape, self.spacing, forward_axes(own))
+        grid = centred_grid(own, self.shape, self.spacing, own.forward_axes)
         return volume_pair(subject, images, masks if purpose == "evaluation" else [], grid)
 
 

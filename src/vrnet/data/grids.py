@@ -18,6 +18,8 @@ SHAPE_MULTIPLE = 16
 """Voxels: networks halve their images up to four times."""
 SPACING_TOLERANCE = 1e-3
 """Relative: headers round spacings."""
+INDEX_DIGITS = 6
+"""Of a voxel: half a voxel is rounded as such, and not as the rounding of a header has it."""
 
 
 def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
@@ -31,15 +33,14 @@ def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
     """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's.
 
     An image that has the spacing already is then only cropped and padded, not blurred."""
-    nearest = own.points(np.round(own.index(np.array([grid.origin]))))[0]
+    index = own.index(np.array([grid.origin])).round(INDEX_DIGITS)
+    nearest = own.points(np.round(index))[0]
     return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
 
 
-def forward_axes(own: Grid) -> Float[ndarray, "d d"]:
-    """The axes of an image, each turned to run as the world's do: so `vrnet register` shows images to a method."""
-    axes = own.axes.copy()
-    axes[:, list(own.backward)] *= -1
-    return axes
+def slices_last(own: Grid) -> tuple[int, ...]:
+    """The axes of an image in the order of the world's, but for that across its slices, which is the last."""
+    return *(axis for axis in own.order if axis != own.across), own.across
 
 
 def registered_dimension(own: Grid) -> int:
@@ -69,7 +70,7 @@ def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -
     if (across := own.stacked_across) is not None:
         shape = (*shape[:across], own.shape[across], *shape[across:])
         spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
-    return centred_grid(own, shape, spacing, forward_axes(own))
+    return centred_grid(own, shape, spacing, own.forward_axes)
 
 
 def to_batch(array: Shaped[ndarray, "*s"], across: int | None) -> Shaped[Tensor, "b 1 *t"]:

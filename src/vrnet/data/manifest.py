@@ -149,11 +149,13 @@ class Manifest:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """The grids of those `fixed_files` that can be read, the first one first."""
+        """The grids of those `fixed_files` that can be read, the first one first, their axes in the order of the
+        world's."""
         found = []
         for path in self.fixed_files:
             with suppress(BadInput):  # told when the pair is prepared
-                found.append(read_grid(path))
+                own = read_grid(path)
+                found.append(own.reordered(own.order))
         if not found:
             raise self.nothing_readable()
         return found

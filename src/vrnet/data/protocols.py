@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from vrnet.data.grids import centred_grid, forward_axes
+from vrnet.data.grids import centred_grid
 from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -39,7 +39,7 @@ class Plane:
     def grid(self, own: Grid) -> Grid:
         """The stack's slices, sampled anew about their centre, their axes running as the world's do."""
         shape, spacing = (self.size, self.size, own.shape[2]), (self.spacing, self.spacing, own.spacing[2])
-        return centred_grid(own, shape, spacing, forward_axes(own))
+        return centred_grid(own, shape, spacing, own.forward_axes)
 
 
 def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], plane: Plane) -> Sample:

@@ -1,10 +1,12 @@
 """Files of one subject, read and found fit for use; or BadInput."""
 
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 
+from vrnet.data.grids import slices_last
 from vrnet.errors import BadInput
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import grid_of, read_image, read_sitk
@@ -13,19 +15,20 @@ LARGEST_LABEL = 255
 
 
 def read_shown(path: Path) -> Image:
-    """An image in which there is something to see."""
+    """An image in which there is something to see, its axes in the order of the world's."""
     image = read_image(path)
     if image.array.min() == image.array.max():
         raise BadInput(f"{path} is constant ({image.array.flat[0]:g}): there is nothing to register")
-    return image
+    return image.reordered(image.grid.order)
 
 
 def read_volume(path: Path) -> Image:
-    """An image with three axes in which there is something to see: a stack of slices, or a volume."""
+    """An image with three axes in which there is something to see: a stack of slices, or a volume. Whatever the order
+    in which they are stored, its slices lie across the last, and the others are in the order of the world's."""
     image = read_shown(path)
     if len(image.grid.shape) != 3:
         raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")
-    return image
+    return image.reordered(slices_last(image.grid))
 
 
 def read_phases(paths: Sequence[Path]) -> list[Image]:
@@ -58,7 +61,8 @@ def read_frames(path: Path) -> list[Image]:
     if series.GetDimension() != 4 or series.GetSize()[3] < 2:
         raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")
     frames = [series[..., t] for t in range(series.GetSize()[3])]
-    images = [Image(sitk.GetArrayFromImage(frame).T, grid_of(frame), str(path)) for frame in frames]
+    stored = [Image(sitk.GetArrayFromImage(frame).T, grid_of(frame), str(path)) for frame in frames]
+    images = [image.reordered(slices_last(image.grid)) for image in stored]
     if images[0].array.min() == images[0].array.max():
         raise BadInput(f"{path} is constant in its first frame: there is nothing to register")
     return images
@@ -66,8 +70,10 @@ def read_frames(path: Path) -> list[Image]:
 
 def read_labels(path: Path, image: Image) -> Image:
     """The label map of an image, on its grid, as uint8."""
-    labels = as_labels(read_image(path))
-    if not labels.grid.matches(image.grid):
+    stored = as_labels(read_image(path))
+    orders = permutations(range(len(stored.grid.shape)))
+    labels = next((turned for turned in map(stored.reordered, orders) if turned.grid.matches(image.grid)), None)
+    if labels is None:
         raise BadInput(f"{path} is not on the grid of {image.name}: labels must match their image")
     if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
         raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")

@@ -27,7 +27,7 @@ from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, check_written, exists, is_folder
 
-FORMAT = 3
+FORMAT = 4
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from vrnet.data.grids import centred_grid, forward_axes, snap_to_voxels
+from vrnet.data.grids import centred_grid, snap_to_voxels
 from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import LARGEST_LABEL, read_frames, read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
@@ -80,7 +80,7 @@ class CMR3D(PhaseFolder):
         labelled = purpose == "evaluation"
         images, masks = self.read(subject) if labelled else (read_phases(self.sources(subject, purpose)), [])
         own = images[0].grid
-        grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, forward_axes(own)), own)
+        grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
         return volume_pair(subject, images, masks, grid)
 
 

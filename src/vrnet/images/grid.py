@@ -1,7 +1,8 @@
 """Where voxels are in the world: x_world = origin + direction · diag(spacing) · index, in LPS millimetres."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +13,11 @@ SPACING_TOLERANCE = 1e-3
 """Relative: spacings that differ by less are equal, since files keep them in single precision."""
 LATTICE_POINTS_PER_AXIS = 9
 """How many voxels along each axis are tried, to see whether a grid reaches into another."""
+TIE = 1e-4
+"""How much better one of two choices must be; below, as on a grid turned by 45 degrees, a fixed rule chooses, and not
+the rounding of a header."""
+TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
+"""An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
 STACK_SPACING_RATIO = 2.5
 """From here on, slices this many times as far apart as the voxels within them are a stack, not a volume."""
 
@@ -44,9 +50,36 @@ class Grid:
 
     @property
     def backward(self) -> tuple[int, ...]:
-        """The axes that run against the axis of the world that they are closest to."""
-        closest = np.abs(self.axes).argmax(0)
+        """The axes that run against the axis of the world that they are closest to; of several, the first."""
+        d = len(self.shape)
+        closest = (np.abs(self.axes) - TIE * np.arange(d)[:, None]).argmax(0)
         return tuple(i for i, w in enumerate(closest) if self.axes[w, i] < 0)
+
+    @property
+    def forward_axes(self) -> Float[ndarray, "d d"]:
+        """The axes, each turned to run as the axis of the world does that it is closest to."""
+        axes = self.axes.copy()
+        axes[:, list(self.backward)] *= -1
+        return axes
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes in the order of the world's: axis order[i] runs along the world's axis i, as nearly as all can.
+
+        Each goes with another axis of the world, so that the sum of |cosines| between them is greatest. Neither the
+        order in which the axes are stored nor the way they run has a part in it."""
+        d, axes = len(self.shape), self.forward_axes
+
+        def agreement(order: Sequence[int]) -> float:
+            turned = axes[:, order]
+            return float(np.abs(turned.diagonal()).sum() + (TILT[:d, :d] * turned).sum())
+
+        return max(permutations(range(d)), key=agreement)
+
+    def reordered(self, order: Sequence[int]) -> "Grid":
+        """The same voxels, with axis order[i] as axis i: where the array is transposed so. Nothing is rounded."""
+        shape, spacing = tuple(self.shape[axis] for axis in order), tuple(self.spacing[axis] for axis in order)
+        return Grid(shape, spacing, self.origin, tuple(self.axes[:, order].ravel().tolist()))
 
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
@@ -79,11 +112,12 @@ class Grid:
     @property
     def across(self) -> int:
         """The axis that slices lie across: one with a single voxel; else that of widest spacing; of several, the one
-        closest to head-foot."""
+        closest to head-foot; of several, the first of the world's order."""
+        order = self.order
 
         def rank(i: int) -> tuple[bool, bool, float]:
             is_widest = bool(self.spacing[i] > (1 - SPACING_TOLERANCE) * max(self.spacing))
-            return self.shape[i] == 1, is_widest, abs(float(self.axes[-1, i]))
+            return self.shape[i] == 1, is_widest, abs(float(self.axes[-1, i])) - TIE * order.index(i)
 
         return max(range(len(self.shape)), key=rank)
 

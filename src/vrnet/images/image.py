@@ -1,5 +1,6 @@
 """An image: an array, and where its voxels are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,10 @@ class Image:
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
         """An image of other values on the same grid, under the same name."""
         return replace(self, array=array)
+
+    def reordered(self, order: Sequence[int]) -> "Image":
+        """The same image, with axis order[i] as axis i."""
+        return replace(self, array=self.array.transpose(order), grid=self.grid.reordered(order))
 
 
 def segment_count(image: Image) -> int | None:

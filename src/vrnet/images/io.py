@@ -20,6 +20,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
 from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti
+from vrnet.images.nifti_forms import place_as_nibabel
 from vrnet.images.nrrd import is_nrrd, nrrd_place, read_nrrd
 
 if TYPE_CHECKING:
@@ -102,11 +103,12 @@ def read_file(path: Path) -> "sitk.Image":
 
 
 def read_nifti(path: Path) -> "sitk.Image":
-    """A NIfTI file that has been checked, as ITK reads it."""
+    """A NIfTI file that has been checked, as ITK reads it, where nibabel puts it."""
     import SimpleITK as sitk
 
-    with checked_nifti(path) as name:
-        return sitk.ReadImage(str(name), imageIO="NiftiImageIO")
+    with checked_nifti(path) as (name, header):
+        image = sitk.ReadImage(str(name), imageIO="NiftiImageIO")
+    return move_to(image, place_as_nibabel(header, grid_of(image), path))
 
 
 def read_grid(path: Path) -> Grid:
@@ -126,12 +128,11 @@ def nifti_place(path: Path) -> Grid:
     import SimpleITK as sitk
 
     reader = sitk.ImageFileReader()
-    with checked_nifti(path, with_voxels=False) as name, silence_warnings():
+    with checked_nifti(path, with_voxels=False) as (name, header), silence_warnings():
         reader.SetFileName(str(name))
         reader.ReadImageInformation()
-    grid = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
-    check_grid(grid, path)
-    return grid
+    by_itk = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
+    return place_as_nibabel(header, by_itk, path)
 
 
 def as_sitk(voxels: Voxels) -> "sitk.Image":
@@ -181,7 +182,11 @@ def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) 
     import SimpleITK as sitk
 
     dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
-    image = sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector)
+    return move_to(sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector), grid)
+
+
+def move_to(image: "sitk.Image", grid: Grid) -> "sitk.Image":
+    """The image, itself, with its voxels on this grid."""
     image.SetSpacing(grid.spacing)
     image.SetOrigin(grid.origin)
     image.SetDirection(grid.direction)

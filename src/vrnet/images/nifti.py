@@ -30,6 +30,8 @@ NUMBER_TYPES = {
     2: "u1", 4: "i2", 8: "i4", 16: "f4", 32: "c8", 64: "f8", 128: "u1,u1,u1", 256: "i1", 512: "u2", 768: "u4",
     1024: "i8", 1280: "u8", 1792: "c16", 2304: "u1,u1,u1,u1",
 }  # fmt: skip
+UNITS_MM = {1: 1e3, 2: 1.0, 3: 1e-3}
+"""Metres, millimetres and micrometres."""
 HEADER_BYTES, NIFTI_2_BYTES = 348, 540
 FIRST_VOXEL_AT = 352
 PARTNERS = {".hdr": ".img", ".img": ".hdr"}
@@ -42,6 +44,9 @@ class Header(NamedTuple):
     order: Literal["<", ">"]
     shape: tuple[int, ...]
     spacing: tuple[float, ...]
+    unit_mm: float
+    handedness: Literal[-1, 1]
+    """The sign of the third axis of the qform."""
     number_type: str
     first_voxel: float
     rotation: tuple[float, ...]
@@ -87,8 +92,9 @@ def partner(path: Path) -> Path:
 
 
 @contextmanager
-def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[Path]:
-    """A name under which ITK can read a NIfTI file, whatever its ending, that has passed every check here; or BadInput.
+def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[tuple[Path, Header]]:
+    """A name under which ITK can read a NIfTI file, whatever its ending, that has passed every check here, and its
+    header; or BadInput.
 
     The name is in a folder of its own: where x.nii lies beside x.nii.gz, ITK would read the voxels of the former."""
     header_file = header_of_pair(path) or path
@@ -102,7 +108,7 @@ def checked_nifti(path: Path, with_voxels: bool = True) -> Iterator[Path]:
         for file, ending in names.items():
             zipped = ".gz" if is_zipped(file) else ""
             (Path(folder) / f"image{ending}{zipped}").symlink_to(file.resolve())
-        yield next(place for place in Path(folder).iterdir() if ".img" not in place.name)
+        yield next(place for place in Path(folder).iterdir() if ".img" not in place.name), header
 
 
 def is_zipped(path: Path) -> bool:
@@ -129,6 +135,8 @@ def parse_header(head: bytes, path: Path) -> Header:
         order=order,
         shape=tuple(shape[:d]),
         spacing=field("8f", 76)[1 : d + 1],
+        unit_mm=UNITS_MM.get(field("b", 123)[0] & 7, 1.0),
+        handedness=-1 if field("f", 76)[0] < 0 else 1,
         number_type=NUMBER_TYPES.get(field("h", 70)[0], ""),
         first_voxel=field("f", 108)[0],
         rotation=field("6f", 256),

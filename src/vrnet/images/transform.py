@@ -103,6 +103,11 @@ class Transform:
         self.check_dimension(len(grid.shape), "the reference")
         return self if grid == self.grid else sample_transform(self.itk, grid)
 
+    def reordered(self, order: Sequence[int]) -> "Transform":
+        """The same transform, with axis order[i] of its grid as axis i; displacements are along the world's axes."""
+        axes = 0, *(1 + axis for axis in order)
+        return Transform(self.displacement.transpose(axes), self.grid.reordered(order))
+
     def compose(self, first: "Transform") -> "Transform":
         """x ↦ self(first(x)), on the grid of `first`."""
         import SimpleITK as sitk

@@ -67,27 +67,28 @@ def register_images(
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, images or files, each on its own grid in the world.
 
-    Which way the axes of the arrays run does not matter: they are turned to run as the world's do. An `affine` start,
-    "rigid" or "affine", is found first, also where headers put the images far apart; the deformation is then sought
-    between fixed and moving seen through it. An affine map that is known can be given instead. With `slices`
-    "each", the slices across the widest spacing are registered one by one, with "together" as a volume; "auto" takes
-    them one by one where they are at least two and a half times as far apart as the voxels within them (a trained model
-    decides by its dimension: in 2D one by one, in 3D together). `match_intensities` gives moving the histogram of
-    fixed, for images of two subjects or scanners; the warped image keeps its own. Where moving has no voxels, nothing
-    pulls at the field."""
+    In which order the axes of the arrays are stored, and which way they run, does not matter: methods see them in the
+    order of the world's, and running as these do. An `affine` start, "rigid" or "affine", is found first, also where
+    headers put the images far apart; the deformation is then sought between fixed and moving seen through it. An affine
+    map that is known can be given instead. With `slices` "each", the slices across the widest spacing are registered
+    one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a half times
+    as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
+    `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
+    keeps its own. Where moving has no voxels, nothing pulls at the field."""
     start = perf_counter()
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
-    chosen = resolve_on_grid(ready(method), fixed.grid, slices)
-    check_pair(fixed, moving, must_overlap=affine == "none")
-    place, axis = plan(fixed, chosen, slices, device)
-    aligned = affine if isinstance(affine, Affine) else align_images(fixed, moving, affine)
-    source = match_histogram(moving, fixed) if match_intensities else moving
-    field, energies = find_field(fixed, source, chosen, axis, place, progress, aligned)
-    transform = Transform.from_voxels(field, fixed.grid)
-    whole = transform.followed_by(aligned) if aligned else transform
-    warped = whole.apply(moving)
-    seconds = perf_counter() - start
-    return ImageRegistration(whole, warped, energies, str(chosen), chosen.weights, place.type, axis, aligned, seconds)
+    I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
+    chosen = resolve_on_grid(ready(method), I0.grid, slices)
+    check_pair(I0, I1, must_overlap=affine == "none")
+    place, axis = plan(I0, chosen, slices, device)
+    aligned = affine if isinstance(affine, Affine) else align_images(I0, I1, affine)
+    source = match_histogram(I1, I0) if match_intensities else I1
+    field, energies = find_field(I0, source, chosen, axis, place, progress, aligned)
+    found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
+    transform = found.followed_by(aligned) if aligned else found
+    warped = transform.apply(moving)
+    run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis]
+    return ImageRegistration(transform, warped, energies, *run, aligned, perf_counter() - start)
 
 
 def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:
@@ -97,7 +98,8 @@ def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Pro
     if affine == "none":
         return None
     check_pair(fixed, moving, must_overlap=False)
-    return find_affine(fixed, moving, affine, progress)
+    I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
+    return find_affine(I0, I1, affine, progress)
 
 
 def find_field(
@@ -131,6 +133,7 @@ def find_field(
 
 def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
     """The method itself; of a choice such as `default`, what it comes to for images on this grid."""
+    grid = grid.reordered(grid.order)
     axis = choose_slice_axis(grid, slices, method.dimensions)
     return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
 
