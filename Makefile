@@ -2,7 +2,26 @@
 # has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-SOURCES := pyproject.toml constraints.txt
+SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
+WHERE := $(shell $(PYTHON) -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2])')
+
+# Every package is checked against its SHA-256 where requirements/ has it; elsewhere versions alone are pinned.
+ifneq ($(filter Linux,$(WHERE)),)
+ifneq ($(filter x86_64 aarch64,$(WHERE)),)
+ifeq ($(lastword $(WHERE)),11)
+IS_LOCKED := yes
+endif
+endif
+endif
+ifdef IS_LOCKED
+install = $(BIN)/pip install --quiet --require-hashes --no-deps --requirement requirements/$(1).txt
+# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes.
+install_torch = { $(call install,cpu) && $(BIN)/pip show --quiet torch; } 2>/dev/null || $(call install,cuda)
+else
+install = echo "No hashes are known for $(WHERE): packages are pinned by version alone (constraints.txt)." && \
+	$(BIN)/pip install --quiet --constraint constraints.txt hatchling editables '$(if $(filter core,$(1)),.,.[$(1)])'
+install_torch = true
+endif
 
 .PHONY: demo test test-release fuzz docs lint clean
 
@@ -30,15 +49,17 @@ lint: .venv/test
 
 .venv/core: $(SOURCES)
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@$(call install,core)
+	@$(install_torch)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 .venv/test: .venv/core
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@$(call install,test)
 	touch $@
 
 .venv/docs: .venv/core
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@$(call install,docs)
 	touch $@
 
 clean:

@@ -20,7 +20,6 @@ import numpy as np
 import SimpleITK as sitk
 from scipy.spatial.transform import Rotation
 
-from brain import mean_dice, read_pair
 from vrnet import Grid, Image, read_image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
@@ -71,6 +70,12 @@ def misplacements(name, images, count):
               f"{seconds:8.1f}", flush=True)  # fmt: skip
 
 
+def mean_dice(a, b):
+    """Mean Dice over the labels that both maps have."""
+    shared = [label for label in np.intersect1d(a, b) if label]
+    return float(np.mean([2 * np.sum((a == k) & (b == k)) / (np.sum(a == k) + np.sum(b == k)) for k in shared]))
+
+
 def destroy_header(image, direction):
     """The image with a header that has lost how and where it lies."""
     return replace(image, grid=replace(image.grid, direction=tuple(direction.ravel().tolist()), origin=LOST_ORIGIN))
@@ -78,7 +83,8 @@ def destroy_header(image, direction):
 
 def destroyed_headers(folder, method):
     """Dice of two brains: as they are; with headers destroyed, and an affine start."""
-    fixed, moving, fixed_labels, moving_labels = read_pair(folder)
+    names = ("a_t1", "b_t1", "a_seg", "b_seg")
+    fixed, moving, fixed_labels, moving_labels = (read_image(folder / f"{name}.nii.gz") for name in names)
     turn = Rotation.from_rotvec(np.radians(28) * np.array([0.5, 0.5, -(0.5**0.5)])).as_matrix()
     lost = {"identity direction": np.eye(3), "turned by 28°": turn @ moving.grid.axes}
     cases = [("as they are", moving, moving_labels, "none")]

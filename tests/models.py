@@ -39,7 +39,7 @@ class Flow(nn.Module):
         super().__init__()
         self.seen = []
 
-    def forward(self, I0, I1, spacing=None):
+    def forward(self, I0, I1, spacing=None, masks=None):
         self.seen.append((I0, I1, spacing))
         J = gradient(I1)[:, 0]
         return (I0 - I1) * J / J.square().sum(1, keepdim=True).clamp(min=1e-12)

@@ -4,6 +4,9 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from scipy import ndimage
+
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, write_image
 from vrnet.phantom import phantom
@@ -16,11 +19,15 @@ OBLIQUE = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
 
 
 def write_files(folder):
-    """ed and es, their segmentations, points, and ACDC."""
+    """ed and es, their segmentations, masks around those, points, and ACDC."""
     patient = phantom(7, (48, 48, 6), 4.0)
     grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), OBLIQUE)
     for name, part in NAMES.items():
         write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), folder / f"{name}.nii.gz")
+    for name in ("ed", "es"):
+        labels = getattr(patient, NAMES[f"{name}_gt"])[0, 0].numpy()
+        mask = ndimage.binary_dilation(labels, np.ones((5, 5, 1))).astype(np.uint8)
+        write_image(Image(mask, grid), folder / f"{name}_mask.nii.gz")
     (folder / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
     (folder / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
     write_patients(folder / "ACDC")

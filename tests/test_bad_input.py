@@ -102,6 +102,31 @@ def with_labels(name):
     return lambda folder: [*register()(folder), "--moving-labels", folder / name]
 
 
+def with_masks(fixed=None, moving=None):
+    def command(folder):
+        given = [("--fixed-mask", fixed), ("--moving-mask", moving)]
+        words = [word for option, name in given if name for word in (option, folder / name)]
+        return [*register()(folder), "--method", "TV-L1", *words]
+
+    return command
+
+
+def mask(name, *voxels, grid=GRID):
+    """A mask that is 1 in a box."""
+    array = np.zeros(grid.shape, np.float32)
+    array[voxels] = 1
+    return lambda folder: sitk.WriteImage(to_sitk(array, grid), str(folder / name))
+
+
+def two_masks(folder):
+    mask("left.nii.gz", slice(0, 5))(folder)
+    mask("right.nii.gz", slice(10, 15))(folder)
+
+
+def nan_mask(folder):
+    sitk.WriteImage(to_sitk(np.full(GRID.shape, np.nan), GRID), str(folder / "nan.nii.gz"))
+
+
 def apply(transform="transform.nii.gz", moving="moving.nii.gz", out="out.nii.gz", *words):
     return lambda folder: ["apply", folder / transform, folder / moving, "--reference", folder / "fixed.nii.gz",
                            "--out", folder / out, *words]  # fmt: skip
@@ -160,6 +185,13 @@ BAD = {
                                folder / "other.nii.gz"), with_labels("other.nii.gz"), "not on the grid"),
     "labels that are not whole numbers": (nothing, with_labels("fixed.nii.gz"), "not whole numbers"),
     "labels missing": (nothing, with_labels("absent.nii.gz"), "there is no"),
+    "mask on another grid": (mask("m.nii.gz", slice(0, 5), grid=OTHER), with_masks("m.nii.gz"), "not on the grid"),
+    "mask that is empty": (mask("m.nii.gz", slice(0, 0)), with_masks(moving="m.nii.gz"), "is empty"),
+    "masks apart": (two_masks, with_masks("left.nii.gz", "right.nii.gz"), "do not overlap"),
+    "mask of NaN": (nan_mask, with_masks("nan.nii.gz"), "NaN or infinite"),
+    "mask that is an image": (nothing, with_masks("fixed.nii.gz"), "not whole numbers"),
+    "mask missing": (nothing, with_masks("absent.nii.gz"), "there is no"),
+    "mask of one voxel": (mask("m.nii.gz", 3, 3, 3), with_masks("m.nii.gz"), "constant .* inside the mask"),
     "out is a file": (text("out"), register(), "cannot write to"),
     "no write permission": (nothing, lambda folder: [*register()(folder)[:3], "--out", "/proc/out"], "cannot write to"),
     "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean "TV-L1"'),
@@ -201,10 +233,10 @@ BAD = {
     "points of one image": (nothing, lambda folder: ["evaluate", "identity", "--fixed", folder / "fixed.nii.gz",
                             "--moving", folder / "moving.nii.gz", "--fixed-points", folder / "points.csv"], "both"),
     "no weights": (nothing, with_weights(), "there is no"),
-    "weights that are text": (text("m.safetensors"), with_weights(), "does not hold a model of vrnet"),
-    "weights that are an image": (nothing, with_weights(name="moving.nii.gz"), "does not hold a model of vrnet"),
+    "weights that are text": (text("m.safetensors"), with_weights(), "is damaged, or no file of tensors"),
+    "weights that are an image": (nothing, with_weights(name="moving.nii.gz"), "is damaged, or no file of tensors"),
     "weights that are a folder": (folder_named("m.safetensors"), with_weights(), "is a folder: if it is that of a run"),
-    "weights cut short": (half_a_file, with_weights(), "does not hold a model of vrnet"),
+    "weights cut short": (half_a_file, with_weights(), "is damaged, or no file of tensors"),
     "weights of another method": (weights(), with_weights("--method", "R-L1-3x2"), "holds C-L2-2x1-w2, not R-L1-3x2"),
     "weights for TV-L1": (weights(), with_weights("--method", "TV-L1"), "holds C-L2-2x1-w2, not TV-L1"),
     "weights of a name unknown": (weights(), with_weights("--method", "R-L1"), "no method is called"),

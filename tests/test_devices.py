@@ -22,17 +22,16 @@ from vrnet.devices import (
     find_device,
     free_memory,
     hand_over,
-    in_main_thread,
     on_stream,
     own_stream,
     record_graph,
     side_by_side,
     threads_for,
-    use_threads,
 )
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import build_for_shape
 from vrnet.methods.names import parse_trainable
+from vrnet.threads import in_main_thread, use_threads
 
 META = torch.device("meta")
 """Stands for a second device where there is no GPU: tensors there have shapes, and no numbers."""
@@ -216,13 +215,22 @@ def test_a_small_image_has_one_thread_and_a_large_one_or_a_network_all(two_threa
     assert torch.get_num_threads() == 2
 
 
-def test_only_the_main_thread_changes_how_many_threads_there_are(two_threads):
+def test_a_small_image_has_one_thread_in_any_thread_of_the_host_program(two_threads):
     def threads_for_a_small_image():
         with few_threads(10):
             return torch.get_num_threads(), in_main_thread()
 
-    assert in_another_thread(threads_for_a_small_image) == (2, False)
+    assert in_another_thread(threads_for_a_small_image) == (1, False)
     assert threads_for_a_small_image() == (1, True)
+    assert torch.get_num_threads() == 2
+
+
+def test_after_a_fork_cuda_is_refused_in_words_and_auto_takes_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    assert find_device("auto") == CPU
+    with pytest.raises(BadInput, match="forked from one that had used CUDA"):
+        find_device("cuda")
 
 
 def test_threads_are_restored_after_an_error(two_threads):

@@ -4,6 +4,7 @@ import os
 import time
 import tracemalloc
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -295,3 +296,62 @@ def test_what_is_ready_for_json_survives_strict_json():
         "plain": ["text", 1, 2.5, None, False],
         "4": "a label",
     }
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"subject,split,subject\na,train,b\n", 'has two columns "subject": give each a name of its own'),
+        (b",".join(b"c%d" % k for k in range(1001)) + b"\n1\n", "has 1001 columns: it may have 1,000 at most"),
+        (b"a,b\n1," + b"x" * 2_000_000, "should be a text file"),
+        (b'a,b\n1,"' + b"x\n" * 200_000, "should be a text file"),
+        (b"a,b\n1,\0\n", "should be a text file"),
+        (b"\xff\xfea,b\n", "should be a text file"),
+    ],
+    ids=["column twice", "columns", "line", "quote", "NUL", "UTF-16"],
+)
+def test_what_is_no_table_is_refused(tmp_path, content, words):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(BadInput, match=words) as raised:
+        read_rows(tmp_path / "t.csv", "rows")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_columns_without_a_name_may_be_many(tmp_path):
+    """As spreadsheets write them."""
+    (tmp_path / "t.csv").write_text("a,,\n1,,\n")
+    assert [row["a"] for row in read_rows(tmp_path / "t.csv", "rows")] == ["1"]
+
+
+@pytest.mark.parametrize("read", [read_json, lambda path: read_rows(path, "rows")], ids=["JSON", "CSV"])
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="no ordinary file"):
+        read(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="no ordinary file"):
+        read(Path("/dev/zero"))
+
+
+def test_lists_within_lists_are_no_json_of_ours(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(BadInput, match="should be a JSON file"):
+        read_json(tmp_path / "deep.json")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "'=1", "''-x", "'-1.5", "'a", "-1.5", "+1e-3", "-", "＝1", "a"],
+)
+def test_a_formula_is_guarded_in_a_csv_file_and_read_back_as_it_was(tmp_path, cell):
+    """Against the rules of spreadsheets: what begins with one of these marks, and is no number, is computed."""
+    write_table([cell, "b"], [[cell, -1.5], [1, cell]], tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        written = [text for line in csv.reader(file) for text in line]
+    numbers = {"-1.5", "+1e-3"}
+    assert not [text for text in written if text[0] in "=+-@\t\r＝" and text not in numbers]
+    assert read_table(tmp_path / "t.csv", "anything") == ([cell, "b"], [[cell, "-1.5"], ["1", cell]])
+
+
+def test_a_name_that_is_no_text_can_be_a_cell(tmp_path):
+    write_rows([{"name": "a\udcff"}], tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text(encoding="utf-8") == "name\na\\udcff\n"

@@ -11,10 +11,11 @@ from torch.optim import Adam
 
 from tests.disks import file_size_limit, full_disk
 from tests.models import card
+from vrnet.data.prepared import PreparedSplit, save_pack
 from vrnet.data.sample import Sample
-from vrnet.data.store import save_pack, save_sample
+from vrnet.data.store import save_sample
 from vrnet.errors import BadInput
-from vrnet.files import write_json, write_rows, write_tensors
+from vrnet.files import write_json, write_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, write_image
@@ -23,6 +24,7 @@ from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 from vrnet.methods.weights import save_weights
 from vrnet.paper.table import Table
 from vrnet.report.figures import save
+from vrnet.tensor_files import write_tensors
 from vrnet.training.checkpoint import RunState, save_checkpoint
 
 NOISE = np.random.default_rng(0).standard_normal((2, 96, 96))
@@ -49,6 +51,10 @@ def sample():
     return Sample("s", image, image, (1.0, 1.0))
 
 
+def split():
+    return PreparedSplit("phantom", "train", (sample(),), {}, False)
+
+
 def points(path, lps):
     write_points(Points(lps, TABLE, [["0", "0"]] * len(lps), [0, 1]), path, "LPS")
 
@@ -62,7 +68,7 @@ WRITERS = {
     "m.safetensors": lambda path: save_weights(model(), card(), path),
     "checkpoint.safetensors": lambda path: checkpoint(path, model()),
     "sample.npz": lambda path: save_sample(sample(), path),
-    "pack.npz": lambda path: save_pack([({}, (sample(),))], path),
+    "pack.npz": lambda path: save_pack({("train", "training"): split()}, path),
     "figure.png": figure,
 }
 """{name of a file: what writes more than 12 kB there}"""

@@ -12,19 +12,24 @@ vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has,
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
 """
 
-from vrnet.errors import BadInput, InputWarning
-from vrnet.images.affine import Affine
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.images.io import read_image, write_image
-from vrnet.images.transform import Transform
-from vrnet.methods.method import Method
-from vrnet.methods.names import names, parameters, parse, with_parameters
-from vrnet.methods.trained import Trained, load_method
-from vrnet.methods.variational import Variational
-from vrnet.provenance import __version__
-from vrnet.registration.arrays import Registration, register
-from vrnet.registration.images import ImageRegistration, register_images
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vrnet.errors import BadInput, InputWarning
+    from vrnet.images.affine import Affine
+    from vrnet.images.grid import Grid
+    from vrnet.images.image import Image
+    from vrnet.images.io import read_image, write_image
+    from vrnet.images.transform import Transform
+    from vrnet.methods.method import Method
+    from vrnet.methods.names import names, parameters, parse, with_parameters
+    from vrnet.methods.trained import Trained, load_method
+    from vrnet.methods.variational import Variational
+    from vrnet.provenance import __version__
+    from vrnet.registration.arrays import Registration, register
+    from vrnet.registration.images import ImageRegistration, register_images
 
 __all__ = [
     "Affine",
@@ -49,3 +54,35 @@ __all__ = [
     "with_parameters",
     "write_image",
 ]
+PLACES = {
+    "errors": ["BadInput", "InputWarning"],
+    "images.affine": ["Affine"],
+    "images.grid": ["Grid"],
+    "images.image": ["Image"],
+    "images.io": ["read_image", "write_image"],
+    "images.transform": ["Transform"],
+    "methods.method": ["Method"],
+    "methods.names": ["names", "parameters", "parse", "with_parameters"],
+    "methods.trained": ["Trained", "load_method"],
+    "methods.variational": ["Variational"],
+    "provenance": ["__version__"],
+    "registration.arrays": ["Registration", "register"],
+    "registration.images": ["ImageRegistration", "register_images"],
+}
+"""Where each name is defined. It is imported when it is first asked for, so that the command can answer Ctrl-C, and
+lack of memory, while PyTorch is loaded."""
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the public face, or a part of the package."""
+    place = next((place for place, held in PLACES.items() if name in held), None)
+    if place is not None:
+        globals()[name] = getattr(import_module(f"vrnet.{place}"), name)
+        return globals()[name]
+    if not name.startswith("_") and find_spec(f"vrnet.{name}") is not None:
+        return import_module(f"vrnet.{name}")
+    raise AttributeError(f"module 'vrnet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

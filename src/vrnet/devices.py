@@ -1,17 +1,19 @@
 """Devices, threads, streams and CUDA graphs: the only place that knows them."""
 
+import os
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from itertools import chain
-from threading import Lock, current_thread, main_thread
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput
+from vrnet.threads import in_main_thread, set_threads, use_threads
 
 ONE_THREAD_UP_TO_VOXELS = 256 * 256
 WARM_UP_CALLS = 3
@@ -19,12 +21,26 @@ WARM_UP_CALLS = 3
 CPU = torch.device("cpu")
 CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 Stream = torch.cuda.Stream
+copying = Lock()
+"""Held while a model is copied to another device."""
+
+
+def renew_lock() -> None:
+    """After a fork: who held the lock is not there to release it."""
+    global copying
+    copying = Lock()
+
+
+os.register_at_fork(after_in_child=renew_lock)
 
 
 def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.device:
     """The device of a name; `auto` is CUDA where there is one, and where that is allowed."""
     if name not in ("auto", "cpu", "cuda"):
         raise BadInput(f'there is no device "{name}": choose auto, cpu or cuda')
+    if name == "cuda" and torch.cuda._is_in_bad_fork():
+        raise BadInput("this process was forked from one that had used CUDA, which it cannot use then: "
+                       "start processes by spawn, or choose the device cpu")  # fmt: skip
     if name == "cuda" and not has_cuda():
         raise BadInput("PyTorch finds no CUDA device here: choose `device=cpu`, or auto")
     if name == "cuda" and "cuda" not in allowed:
@@ -33,7 +49,8 @@ def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.
 
 
 def has_cuda() -> bool:
-    return torch.cuda.is_available()
+    """Whether there is a GPU that this process can use: not after a fork, if CUDA was used before it."""
+    return torch.cuda.is_available() and not torch.cuda._is_in_bad_fork()
 
 
 def check_gpus(count: int) -> None:
@@ -61,12 +78,11 @@ class ModelOnDevices:
         first = next(chain(model.parameters(), model.buffers()), None)
         self._home = CPU if first is None else first.device
         self._copies = {self._home: model}
-        self._lock = Lock()
 
     def on(self, device: torch.device) -> nn.Module:
         """The model on a device."""
         place = with_index(device)
-        with self._lock:
+        with copying:
             if place not in self._copies:
                 self._copies[place] = deepcopy(self._copies[self._home]).to(place)
             return self._copies[place]
@@ -149,21 +165,17 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def in_main_thread() -> bool:
-    """Whether this is the thread of Python that may handle signals and set how many threads PyTorch uses."""
-    return current_thread() is main_thread()
-
-
 def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
     """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
 
-    Threads that work on different numbers need not wait for each other within each convolution."""
+    Threads that work on different numbers need not wait for each other within each convolution. Only calls from the
+    main thread of Python are shared so: a host program that has threads of its own has shared its work already."""
     threads = torch.get_num_threads()
     workers = min(threads, len(numbers)) if in_main_thread() else 1
     if workers == 1:
         yield from map(function, numbers)
         return
-    with use_threads(threads // workers), ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(threads // workers,)) as pool:
         yield from pool.map(function, numbers)
 
 
@@ -173,18 +185,5 @@ def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
 
 
 def few_threads(voxels: int) -> AbstractContextManager[None]:
-    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more.
-
-    PyTorch counts threads for the whole process, so only the main thread of Python may change their number."""
-    return use_threads(1) if voxels <= ONE_THREAD_UP_TO_VOXELS and in_main_thread() else nullcontext()
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Let PyTorch use so many threads, also in threads of Python that start meanwhile."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
+    return use_threads(1) if voxels <= ONE_THREAD_UP_TO_VOXELS else nullcontext()

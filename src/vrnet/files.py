@@ -3,25 +3,31 @@
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from vrnet.errors import BadInput
 from vrnet.locks import ORDINARY, partial_folder, remove_leftovers
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from vrnet.schema import shown
 
 Row = dict[str, Any]
 """One row of a table: {column: value}."""
+FORMULA = re.compile("'*[=+\\-@\\t\\r\\n＝＋－＠]")
+"""How text begins that a spreadsheet may compute."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+MAX_LINE_CHARACTERS = 1_000_000
+"""Of a CSV file: a longer line is no table, and need not fit in memory."""
+MAX_COLUMNS = 1_000
+"""Of a CSV file whose rows have names for their cells: each row, however short, holds them all."""
 
 
 def exists(path: Path) -> bool:
@@ -34,6 +40,12 @@ def exists(path: Path) -> bool:
 
 def is_folder(path: Path) -> bool:
     return exists(path) and path.is_dir()
+
+
+def check_ordinary(path: Path) -> None:
+    """BadInput for a pipe, a device or a socket, which could block for ever or never end. What is not there passes."""
+    if exists(path) and not (path.is_file() or path.is_dir()):
+        raise BadInput(f"{path} is no ordinary file (but a pipe or a device): give a file")
 
 
 @contextmanager
@@ -82,22 +94,6 @@ def check_written(is_whole: bool, path: Path) -> None:
     """BadInput unless what was written of a file is whole."""
     if not is_whole:
         raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
-
-
-def write_tensors(tensors: "Mapping[str, Tensor]", path: Path, metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all, and only of finite numbers."""
-    from safetensors import SafetensorError, safe_open
-    from safetensors.torch import save_file
-
-    if not all(tensor.isfinite().all() for tensor in tensors.values()):
-        raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")
-    with atomic_write(path) as temporary:
-        try:
-            save_file(dict(tensors), temporary, metadata)
-            with safe_open(temporary, "pt") as file:  # which compares the size with the header
-                check_written(file.keys() == sorted(tensors), path)
-        except SafetensorError as error:
-            raise BadInput(f"cannot write {path}: is the disk full?") from error
 
 
 def check_no_twin(path: Path) -> None:
@@ -155,6 +151,7 @@ def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
     lines = read_lines(path, form)
     columns = [name.strip() for name in next(lines, [])]
     check_separator(columns, path)
+    check_columns(columns, path)
     return (as_row(columns, cells, path) for cells in lines)
 
 
@@ -163,7 +160,9 @@ def as_row(columns: list[str], cells: list[str], path: Path) -> dict[str, str]:
     row = dict.fromkeys(columns, "")
     row.update(zip(columns, map(str.strip, cells), strict=False))
     if any(cells[len(columns) :]):
-        raise BadInput(f'{path} has more cells than columns in the line "{cells[0]}, ...": quote what holds a comma')
+        raise BadInput(
+            f'{path} has more cells than columns in the line "{shown(cells[0])}, ...": quote what holds a comma'
+        )
     return row
 
 
@@ -175,15 +174,34 @@ def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
     return header, list(lines)
 
 
+def check_columns(columns: list[str], path: Path) -> None:
+    """BadInput if a CSV file has two columns of one name, or more than any of ours; empty names do not count."""
+    if len(columns) > MAX_COLUMNS:
+        raise BadInput(f"{path} has {len(columns)} columns: it may have {MAX_COLUMNS:,} at most")
+    for name in filter(None, columns):
+        if columns.count(name) > 1:
+            raise BadInput(f'{path} has two columns "{shown(name)}": give each a name of its own')
+
+
 def read_lines(path: Path, form: str) -> Iterator[list[str]]:
     """The cells of each line of a CSV file that is not empty, one line at a time; `form` as in `read_rows`."""
+    check_ordinary(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from filter(None, csv.reader(file))
+            for cells in filter(None, csv.reader(short_lines(file))):
+                yield [without_guard(cell) if cell[:1] == "'" else cell for cell in cells]
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, ValueError, csv.Error) as error:
         raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
+
+
+def short_lines(file: TextIO) -> Iterator[str]:
+    """The lines of a text file; ValueError for one that is no text, and before one that is too long is read whole."""
+    while line := file.readline(MAX_LINE_CHARACTERS):
+        if len(line) == MAX_LINE_CHARACTERS or "\0" in line:
+            raise ValueError("no line of text")
+        yield line
 
 
 def check_separator(header: list[str], path: Path) -> None:
@@ -201,14 +219,37 @@ def write_rows(rows: Sequence[Row], path: Path) -> None:
 
 def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: Path) -> None:
     """Write a CSV file of a header and the cells of each line below it."""
-    write_bytes(csv_text([header, *lines]).encode(), path)
+    # Bytes of a name that are no text are written as Python shows them, as in JSON.
+    write_bytes(csv_text([header, *lines]).encode(errors="backslashreplace"), path)
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
     """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows([finite_or_none(cell) for cell in line] for line in lines)
+    writer = csv.writer(text, lineterminator="\r\n")  # which quotes cells that hold either
+    for line in lines:
+        writer.writerow([with_guard(finite_or_none(cell)) for cell in line])
+        text.seek(text.tell() - 2)
+        text.write("\n")
+        text.truncate()
     return text.getvalue()
+
+
+def with_guard(cell: Any) -> Any:
+    """The cell; an apostrophe before text that a spreadsheet would take for a formula, which none takes for one then.
+
+    Text that begins with apostrophes and would be a formula without them gets one more, so that none is lost."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) and not is_number(cell) else cell
+
+
+def without_guard(cell: str) -> str:
+    """The cell as it was before `with_guard`."""
+    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, such as -1.5, which no spreadsheet takes for a formula."""
+    return NUMBER.fullmatch(text) is not None
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
@@ -218,10 +259,19 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 def read_json(path: Path) -> Any:
     """The value in a JSON file."""
+    check_ordinary(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot read {path}: it should be a JSON file") from error
+
+
+def parse_json(text: str) -> Any:
+    """The value that a text in JSON says; ValueError if it is none, or lists within lists without end."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its lists are too deep") from error
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -9,9 +9,11 @@ from typing import get_args, get_type_hints
 import nibabel
 import numpy as np
 import pytest
+import torch
 
 from vrnet import __version__
-from vrnet.app.cli import COMMANDS, as_options
+from vrnet.app.cli import COMMANDS
+from vrnet.app.endings import as_options
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
 from vrnet.training.settings import PRESETS
@@ -75,7 +77,32 @@ def test_every_command_is_in_the_folder_of_commands():
     assert [kind.__name__.lower() for kind in COMMANDS.values()] == list(COMMANDS)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("one\ntwo"), MemoryError(), OSError(28, "No space left on device")])
+TOO_LITTLE_MEMORY = [
+    MemoryError(),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate"
+    ),
+    RuntimeError("Exception thrown in SimpleITK: itk::MemoryAllocationError: Failed to allocate memory for image."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    OSError(12, "Cannot allocate memory"),
+]
+
+
+@pytest.mark.parametrize(
+    "error", [*TOO_LITTLE_MEMORY, OSError(28, "No space left on device"), PermissionError(13, "no")]
+)
+def test_what_the_machine_lacks_ends_in_one_line_with_status_2(vrnet, files, tmp_path, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("vrnet.app.pair.register_images", fail)
+    status, _, err = vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out")
+    (line,) = err.strip().splitlines()
+    assert status == 2
+    assert ("too little memory" in line) == (error in TOO_LITTLE_MEMORY)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("one\ntwo"), KeyError("name")])
 def test_what_nobody_expected_ends_in_one_line_that_says_where_the_traceback_is(
     vrnet, files, tmp_path, monkeypatch, error
 ):

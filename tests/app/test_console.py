@@ -124,3 +124,30 @@ def test_a_silenced_process_shows_errors_only(capsys, quiet_again):
     print_line("a line")
     console.error_screen.print("wrong")
     assert capsys.readouterr() == ("", "wrong\n")
+
+
+NASTY = "a\x1b[2J\x07\x9b31m\u202e[red]b[/red]:heart:"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_names_and_cells_are_shown_and_not_obeyed(is_terminal, monkeypatch):
+    """Tables, lines and bars alike; colours and bars still have their own codes in a terminal."""
+    monkeypatch.setattr(console.screen, "_force_terminal", is_terminal)
+    with console.screen.capture() as capture:
+        console.print_line(f"{NASTY}\nvrnet: forged")
+        console.screen.print(console.numbers_table(NASTY, "before"))
+        table = console.numbers_table("t", "x")
+        table.add_row(console.Text(NASTY), "1")
+        console.screen.print(table)
+    shown = capture.get()
+    assert "\x1b[2J" not in shown
+    assert not set("\x07\x9b\u202e") & set(shown)
+    assert "a\\x1b[2J\\x9b31m\\u202e[red]b[/red]:heart:\\nvrnet: forged" in shown
+
+
+def test_what_a_bar_says_is_no_markup(capsys):
+    with console.stage_progress() as stage:
+        stage("registering [red]a[/red]\x1b[2J")(0.5)
+        columns = console.TextColumn("{task.description}", markup=False)
+        assert columns.markup is False
+    assert "\x1b[2J" not in capsys.readouterr().err

@@ -36,3 +36,14 @@ def test_a_subject_without_a_split_is_named(tmp_path):
     (tmp_path / "split.csv").write_text("subject,split\na,train\nb,\n")
     with pytest.raises(BadInput, match="does not say in which split b is: fill the column in"):
         SubjectFolder(tmp_path).subjects("train")
+
+
+ODD_LINES = ['"a\nb",train\n"a\nb",test\n', '"a\nb",\n', '"a\nb",train,more\n', 'a,"b\x1b[31m\nc"\n']
+
+
+@pytest.mark.parametrize("text", ODD_LINES)
+def test_names_of_several_lines_are_told_in_one(tmp_path, text):
+    (tmp_path / "split.csv").write_text("subject,split\n" + text)
+    with pytest.raises(BadInput, match=r"\\n") as error:
+        SubjectFolder(tmp_path).subjects("train")
+    assert str(error.value).isprintable()

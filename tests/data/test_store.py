@@ -1,3 +1,4 @@
+import json
 import os
 import pickle
 import subprocess
@@ -59,12 +60,22 @@ def harm_arrays(arrays, harm):
         "field": {"field": arrays["field"][:, :1]},
         "spacing": {"spacing": np.ones(3)},
         "scalar": {"fixed": np.uint16(1)},
+        "no images": {name: array[:0] for name, array in arrays.items() if array.ndim > 1},
+        "no voxels": {name: array[..., :0] for name, array in arrays.items() if array.ndim > 1},
+        "negative": {"spacing": np.array([1.8, -1.8])},
+        "tiny": {"spacing": np.array([1.8, 1e-30])},
+        "infinite": {"field": np.full_like(arrays["field"], np.inf)},
+        "more": {"more": np.ones(3)},
     }
     kept = {name: array for name, array in arrays.items() if name != harm}
     return kept | changes.get(harm, {})
 
 
-@pytest.mark.parametrize("harm", ["kind", "shape", "labels", "field", "spacing", "scalar", "moving", "name"])
+HARMS = ["kind", "shape", "labels", "field", "spacing", "scalar", "moving", "name", "no images", "no voxels",
+         "negative", "tiny", "infinite", "more"]  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_other_arrays_are_no_sample(tmp_path, harm):
     np.savez(tmp_path / "x.npz", **harm_arrays(arrays_of(random_sample("x", 0)), harm))
     assert load_sample(tmp_path / "x.npz") is None
@@ -201,12 +212,12 @@ def test_a_split_of_a_pack_can_be_sent_to_another_process(parts, tmp_path, opene
 
 
 def test_opening_a_pack_reads_its_index_alone(parts, tmp_path):
-    """With every other byte overwritten but the directory of the file, names are there, and samples are refused."""
+    """With every byte overwritten that comes before it, names are there, and samples are refused."""
     save_pack(parts, path := tmp_path / "pack.npz")
     with ZipFile(path) as file:
-        start, end = file.infolist()[1].header_offset, file.start_dir
+        start = file.getinfo("index.npy").header_offset
     whole = path.read_bytes()
-    path.write_bytes(whole[:start] + b"x" * (end - start) + whole[end:])
+    path.write_bytes(b"x" * start + whole[start:])
     split = load_pack(path)["val", "evaluation"]
     assert split.names == ["s0", "s1", "s2"]
     with pytest.raises(BadInput, match=r"^s1: .*pack.npz is damaged"):
@@ -223,6 +234,88 @@ def test_a_sample_of_a_pack_is_whole_or_refused(parts, tmp_path, at):
     for number, sample in enumerate(parts["train", "training"].samples):
         with suppress(BadInput):
             assert_same(split.samples[number], sample)
+
+
+def rewrite_pack(path, change):
+    """The pack after `change` has changed its arrays, {name: array}, and its index; formally in order."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    index = json.loads(arrays.pop("index").item())
+    index = change(arrays, index) or index
+    np.savez(path, **arrays, index=np.array(json.dumps(index)))
+
+
+def test_a_sample_that_was_exchanged_for_another_is_refused(parts, tmp_path):
+    """All of its arrays are whole, and they are a sample; but not that of the index."""
+    save_pack(parts, path := tmp_path / "pack.npz")
+    rewrite_pack(path, lambda arrays, index: arrays.update({"0/0/fixed": arrays["0/1/fixed"]}))
+    split = load_pack(path)["train", "training"]
+    assert_same(split.samples[1], parts["train", "training"].samples[1])
+    with pytest.raises(BadInput, match=r"^s0: .*pack.npz is damaged"):
+        split.samples[0]
+
+
+def test_labels_that_lost_their_name_are_missed(parts, tmp_path):
+    """A sample may have no labels, but only if the index says so."""
+    save_pack(parts, path := tmp_path / "pack.npz")
+    path.write_bytes(path.read_bytes().replace(b"fixed_labels", b"fixed_label_"))
+    with pytest.raises(BadInput, match=r"^s0: .*pack.npz is damaged"):
+        load_pack(path)["val", "evaluation"].samples[0]
+
+
+def test_labels_that_lost_their_name_in_the_cache_are_made_again(tmp_path):
+    save_sample(random_sample("x", 0, labels=True), path := tmp_path / "x.npz")
+    assert load_sample(path) is not None
+    path.write_bytes(path.read_bytes().replace(b"fixed_labels", b"fixed_label_"))
+    assert load_sample(path) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda part: part.update(subjects=["s0", "s0", "s1"]), "named twice"),
+        (lambda part: part.update(subjects=[], checksums=[]), "the subjects are none"),
+        (lambda part: part.update(checksums=part["checksums"][1:]), "not as many as the checksums"),
+        (lambda part: part["checksums"][0].pop("fixed"), "a sample has the arrays name, spacing, moving"),
+        (lambda part: part["checksums"][0].update(more=1), "a sample has the arrays .*more"),
+        (lambda part: part.update(purpose="fun"), "purpose is 'fun' and should be one of training, evaluation"),
+        (lambda part: part.update(split="val", purpose="evaluation"), "a split is there twice"),
+        (lambda part: part.update(structures={"LV": 256}), "labels from 1 to 255"),
+        (lambda part: part.update(structures=[3]), r"in parts structures is \[3\] and should be"),
+        (lambda part: part.update(subjects=["a\x1b[31m", "s1", "s2"]), "in parts subjects is .* and should be"),
+        (lambda part: part.pop("data"), "in parts data is missing"),
+        (lambda part: part.update(more=1), "in parts the key 'more' is not known"),
+    ],
+)
+def test_an_index_of_another_form_is_refused_by_its_key(parts, tmp_path, change, words):
+    save_pack(parts, path := tmp_path / "pack.npz")
+    rewrite_pack(path, lambda arrays, index: change(index["parts"][0]) and None)
+    with pytest.raises(BadInput, match=f"pack.npz is not as vrnet writes it, .*{words}.*: prepare it again") as raised:
+        load_pack(path)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_pack_of_0_1_0_is_refused_by_what_to_do(tmp_path):
+    index = [3, [{"purpose": "training", "prepared": {"data": "toy"}, "subjects": ["s0"]}]]
+    np.savez(tmp_path / "pack.npz", index=np.array(json.dumps(index)))
+    with pytest.raises(BadInput, match="was written by another version of vrnet: prepare it again"):
+        load_pack(tmp_path / "pack.npz")
+
+
+def test_a_name_that_a_pack_could_not_give_back_is_refused_when_it_is_written(parts, tmp_path):
+    odd = replace(parts["train", "training"], samples=(random_sample("a\nb", 0),))
+    with pytest.raises(BadInput, match=r"subjects is .* and should be .*: name subjects"):
+        save_pack({("train", "training"): odd}, tmp_path / "pack.npz")
+    assert not (tmp_path / "pack.npz").exists()
+
+
+def test_too_little_memory_is_not_called_damage(parts, tmp_path, monkeypatch):
+    save_pack(parts, path := tmp_path / "pack.npz")
+    split = load_pack(path)["train", "training"]
+    monkeypatch.setattr("vrnet.images.checks.available_memory", lambda: 10.0)
+    for use in (lambda: load_pack(path), lambda: split.samples[0]):
+        with pytest.raises(BadInput, match="GB are free"):
+            use()
 
 
 def test_a_pack_that_has_gone_is_told_by_the_subject(parts, tmp_path):
@@ -248,7 +341,7 @@ def test_a_damaged_pack_is_refused(parts, tmp_path, harm):
 
 
 def test_a_pack_of_another_version_is_refused(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr("vrnet.data.store.FORMAT", 0)
+    monkeypatch.setattr("vrnet.data.prepared.FORMAT", 0)
     save_pack(parts, tmp_path / "pack.npz")
     monkeypatch.undo()
     with pytest.raises(BadInput, match="written by another version"):

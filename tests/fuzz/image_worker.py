@@ -1,24 +1,15 @@
-"""Damage files and read them, one after another, in a process that the test watches: python -m tests.fuzz.image_worker
-FORMAT FIRST COUNT FOLDER. The number of each case is printed before it, so that a crash names it."""
+"""Damage images and transforms, and read them: python -m tests.fuzz.image_worker FORMAT FIRST COUNT FOLDER."""
 
 import contextlib
-import io
-import json
 import signal
-import sys
-import time
-import warnings
-from pathlib import Path
 
 import numpy as np
 
+from tests.fuzz.cases import CANARY, SECONDS_PER_CASE, run_cases, run_command
 from tests.fuzz.image_seeds import SEEDS, volume
 from tests.fuzz.mutations import mutate
-from tests.memory import peak_bytes
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput
 
-CANARY = b"The canary sings: nobody may read this. "
-SECONDS_PER_CASE = 10
 CASES_PER_COMMAND = 25
 ODD_ENDINGS = [".nii", ".NII.GZ", ".img", ".mha", ".nrrd", ".dat", ".dcm", ".png", ".h5", ".tfm", ""]
 
@@ -73,18 +64,9 @@ def read(kind, number, path, folder):
 
 def command(kind, path, folder):
     """The same by the command line: exit status, and what it said."""
-    from vrnet.app import cli
-
     given = ["--transform", path] if kind == "transforms" else ["--transform", folder / "still.tfm"]
     given += ["--moving", folder / "whole.nii" if kind == "transforms" else path]
-    sys.argv = ["vrnet", "apply", *map(str, [*given, "--reference", folder / "whole.nii", "--out", folder / "out.nii"])]
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            cli.main()
-        return 0, said.getvalue()
-    except SystemExit as stop:
-        return stop.code or 0, said.getvalue()
+    return run_command("apply", *given, "--reference", folder / "whole.nii", "--out", folder / "out.nii")
 
 
 def run_case(kind, number, seeds, folder):
@@ -113,23 +95,5 @@ def run_case(kind, number, seeds, folder):
     return wrong, was_read
 
 
-def main(kind, first, count, folder):
-    folder = Path(folder)
-    seeds, failures, read_count, slowest = prepare(kind, folder), {}, 0, (0.0, 0)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    warnings.simplefilter("ignore", InputWarning)  # what is odd and read all the same is told, here to nobody
-    for number in range(int(first), int(first) + int(count)):
-        print(number, flush=True)
-        began = time.monotonic()
-        signal.alarm(SECONDS_PER_CASE)
-        wrong, was_read = run_case(kind, number, seeds, folder)
-        signal.alarm(0)
-        slowest, read_count = max(slowest, (time.monotonic() - began, number)), read_count + was_read
-        if wrong:
-            failures[number] = wrong
-    found = {"failures": failures, "read": read_count, "slowest": slowest, "peak_bytes": peak_bytes()}
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_cases(prepare, run_case)

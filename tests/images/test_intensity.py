@@ -51,3 +51,19 @@ def test_images_of_any_type_and_shape_are_scaled_jointly_where_they_are(dtype):
         assert_allclose(rescaled.array, expected, atol=1e-6)
         assert rescaled.array.dtype == np.float32
         assert (rescaled.grid, rescaled.name) == (image.grid, image.name)
+
+
+@pytest.mark.parametrize("rescale", [rescale_jointly, rescale_each])
+def test_only_what_is_inside_counts(random, rescale):
+    """An outlier outside the mask of its image changes nothing inside."""
+    I0, I1 = random(40, 40), random(30, 30)
+    masks = [torch.ones(40, 40, dtype=torch.bool), None]
+    masks[0][:5] = False
+    bright = torch.where(masks[0], I0, 1e4)
+    for a, b in zip(rescale(I0, I1, inside=masks), rescale(bright, I1, inside=masks), strict=True):
+        assert torch.equal(a[5:], b[5:])
+    low, high = np.percentile(
+        I0[5:] if rescale is rescale_each else torch.cat([I0[5:].flatten(), I1.flatten()]), (1, 99)
+    )
+    expected = ((I0 - low) / (high - low)).clamp(0, 1).float()
+    torch.testing.assert_close(rescale(I0, I1, inside=masks)[0], expected)

@@ -18,12 +18,12 @@ def test_2d_images_are_for_the_model_in_the_box(spacing):
 
 @pytest.mark.parametrize("spacing", BEYOND_REACH)
 def test_a_spacing_that_the_model_refuses_leaves_the_solver(spacing):
-    assert Default().resolve(2, spacing) == parse("TV-L1")
+    assert Default().resolve(2, spacing) == parse("Gaussian-LNCC")
 
 
 @pytest.mark.parametrize("spacing", [None, (1.8, 1.8, 1.8), (1.8, 1.8, 10.0)])
 def test_volumes_are_for_the_solver(spacing):
-    assert Default().resolve(3, spacing) == parse("TV-L1")
+    assert Default().resolve(3, spacing) == parse("Gaussian-LNCC")
 
 
 def test_the_model_in_the_box_says_what_it_is():

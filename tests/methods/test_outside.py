@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+import vrnet
 from tests.methods.test_variational import moved_texture
 from vrnet.methods.names import parse
 from vrnet.methods.outside import Demons
 from vrnet.methods.parameters import Each
+from vrnet.variational.masks import Masks
 
 
 @pytest.mark.slow
@@ -46,3 +48,26 @@ def test_a_parameter_may_have_a_value_for_each_dimension(d):
 def test_no_motion_is_zero():
     I = moved_texture(2)[0]
     assert not parse("identity").build(2)(I, I, None).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["FFD(iterations=30)", "Demons", "SyN"])
+def test_outside_tools_keep_to_masks(name, tmp_path, monkeypatch):
+    """What lies outside has no influence, and what lies inside has more than without masks."""
+    monkeypatch.chdir(tmp_path)
+    I0, I1, _ = moved_texture(2)
+    inside = torch.zeros_like(I1)
+    inside[..., 8:-8, 8:-8] = 1
+    masks, bright = Masks(torch.ones_like(I0), inside), torch.where(inside > 0, I1, 3.0)
+    pairs = [(I0[0, 0], image[0, 0]) for image in (I1, bright)]
+    fields = [vrnet.register(*pair, name, spacing=(3.0, 3.0), moving_mask=inside[0, 0]).field for pair in pairs]
+    assert torch.equal(*fields)
+    find = parse(name).build(2)
+    assert not torch.allclose(find(I0, I1, (3.0, 3.0), masks), find(I0, I1, (3.0, 3.0)), atol=1e-2)
+
+
+def test_where_nothing_is_to_be_compared_no_tool_is_asked():
+    I0, I1, _ = moved_texture(2)
+    left, right = torch.zeros_like(I0), torch.zeros_like(I0)
+    left[..., :8], right[..., -8:] = 1, 1
+    assert not parse("Demons").build(2)(I0, I1, None, Masks(left, right)).any()

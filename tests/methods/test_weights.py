@@ -1,4 +1,6 @@
+import hashlib
 import json
+import os
 from dataclasses import asdict, replace
 
 import jaxtyping
@@ -7,8 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vrnet import BadInput
+from vrnet.methods.default import WEIGHTS
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
+from vrnet.tensor_files import checksum, write_tensors
 
 CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "jointly", "phantoms", "0.1.0")
 
@@ -68,46 +72,129 @@ def test_the_card_is_plain_text_in_the_header(saved):
 
 
 def header(**changes):
-    values = {"method": CARD.method, "dimension": 2, "spacing_mm": [1.8, 1.8], "normalisation": "each"}
-    return {"vrnet": json.dumps({**values, "trained_on": "", "version": "0.1.0", **changes})}
+    return {"vrnet": json.dumps(asdict(CARD) | changes)}
+
+
+NOT_OURS = "was not written by vrnet"
+WRONG_KEY = "m.safetensors is not as vrnet writes it, "
 
 
 @pytest.mark.parametrize(
     ("metadata", "words"),
     [
-        (None, "does not hold a model of vrnet"),
-        ({"vrnet": "{"}, "does not hold a model of vrnet"),
-        ({"vrnet": "{}"}, "does not hold a model of vrnet"),
+        ({}, NOT_OURS),
+        ({"vrnet": "{"}, 'has no JSON under "vrnet"'),
+        ({"vrnet": "[" * 100_000}, 'has no JSON under "vrnet"'),
+        ({"vrnet": "[]"}, WRONG_KEY + "it holds \\[\\] where keys"),
+        ({"vrnet": "{}"}, WRONG_KEY + "method is missing"),
+        (header(colour="red"), WRONG_KEY + "the key 'colour' is not known"),
+        (header(method=3), WRONG_KEY + "method is 3 and should be a word"),
+        (header(method="a\nb"), "method is 'a.*b' and should be a word"),
+        (header(version="x" * 9999), "version is 'x*...x*' and should be a word"),
         (header(method="R-L1-6x1-w8"), "of another model"),
         (header(method="VoxelMorph-w4000"), "of another model"),
         (header(method="TV-L1"), 'a model called "TV-L1", which this vrnet does not know'),
-        (header(method="R-L1-0x1"), "no steps"),
-        (header(dimension=4), "does not hold a model of vrnet"),
-        (header(dimension=3), "does not hold a model of vrnet"),
-        (header(spacing_mm=[1.8, 0]), "does not hold a model of vrnet"),
-        (header(normalisation="as it comes"), "does not hold a model of vrnet"),
-        (header(spacing_mm="ab"), "does not hold a model of vrnet"),
-        ({"vrnet": "[]"}, "does not hold a model of vrnet"),
+        (header(method="../../etc/passwd"), "which this vrnet does not know"),
+        (header(method="R-L1-0x1"), "m.safetensors .*no steps"),
+        (header(method="R-L2-1000000x1000"), "100 at most"),
+        (header(method="R-L2-" + "9" * 900 + "x1"), "which this vrnet does not know"),
+        (header(method="R-L2-1x1-w-3"), "which this vrnet does not know"),
+        (header(method="R-L2-1x1(theta=-1)"), "no θ above zero"),
+        (header(dimension=4), WRONG_KEY + ".*4 with"),
+        (header(dimension=3), WRONG_KEY + ".*3 with"),
+        (header(dimension=2.0), "dimension is 2.0 and should be a whole number"),
+        (header(dimension=True), "dimension is True and should be a whole number"),
+        (header(spacing_mm=[1.8, 0]), WRONG_KEY),
+        (header(spacing_mm=[1.8, 1e-30]), WRONG_KEY),
+        (header(spacing_mm=[1.8, float("nan")]), "spacing_mm is .*nan.* and should be"),
+        (header(spacing_mm="ab"), "spacing_mm is 'ab' and should be"),
+        (header(normalisation="as it comes"), "should be one of jointly, each"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, metadata, words):
-    save_file({"x": torch.zeros(3)}, tmp_path / "m.safetensors", metadata=metadata)
+    write_tensors({"x": torch.zeros(3)}, tmp_path / "m.safetensors", metadata)
     with pytest.raises(BadInput, match=words) as raised:
         load_weights(tmp_path / "m.safetensors")
     assert len(str(raised.value).splitlines()) == 1
+    assert len(str(raised.value)) < 1500
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(saved, value):
+def test_weights_that_are_not_finite_are_refused(saved, value, monkeypatch):
     path, model = saved
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] = value
     with pytest.raises(BadInput, match="NaN or infinite"):
         save_weights(model, CARD, path)
     assert load_weights(path)[1] == CARD, "the old file stays"
-    save_file(model.state_dict(), path, metadata={"vrnet": json.dumps(asdict(CARD))})
-    with pytest.raises(BadInput, match="not finite"):
+    with monkeypatch.context() as patched:
+        patched.setattr("vrnet.tensor_files.are_finite", lambda tensors: True)
+        save_weights(model, CARD, path)
+    with pytest.raises(BadInput, match="NaN or infinite: give a file"):
         load_weights(path)
+
+
+def test_a_model_without_a_checksum_is_refused_by_what_to_do(saved):
+    """As files that 0.1.0 wrote have none."""
+    path, model = saved
+    save_file(model.state_dict(), path, metadata=header())
+    with pytest.raises(BadInput, match=r"carries no checksum, as files of vrnet 0\.1\.0: give a file that"):
+        load_weights(path)
+
+
+def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(saved):
+    """As of the padding of the header, a bit may mean nothing."""
+    path, model = saved
+    whole, expected = path.read_bytes(), model.state_dict()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    places = [*range(0, start, 331), *range(start, len(whole), len(whole) // 30)]
+    refused = 0
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        try:
+            again, card = load_weights(path)
+        except BadInput:
+            refused += 1
+        else:
+            assert card == CARD
+            assert all(torch.equal(tensor, expected[name]) for name, tensor in again.state_dict().items())
+            assert place < start
+    assert refused > 0.9 * len(places)
+
+
+def test_another_card_on_the_same_weights_is_refused(saved):
+    path, model = saved
+    said = {"sha256": checksum(model.state_dict(), header()), **header(spacing_mm=[1.8, 1.9])}
+    save_file(model.state_dict(), path, metadata=said)
+    with pytest.raises(BadInput, match="is damaged, its content is not that of its checksum"):
+        load_weights(path)
+
+
+def test_a_file_larger_than_memory_is_refused_before_it_is_read(saved, monkeypatch):
+    monkeypatch.setattr("vrnet.images.checks.available_memory", lambda: 1000.0)
+    with pytest.raises(BadInput, match="GB are free"):
+        load_weights(saved[0])
+
+
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "m.safetensors")
+    with pytest.raises(BadInput, match="no ordinary file"):
+        load_weights(tmp_path / "m.safetensors")
+
+
+def test_the_shipped_model_has_a_checksum_that_sha256sum_would_give():
+    """Computed here by NumPy from the payload of the file, in the order of the names."""
+    raw = WEIGHTS.read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")
+    layouts = json.loads(raw[8:start])
+    said = layouts.pop("__metadata__")
+    found, names = said.pop("sha256"), {"F16": "torch.float16"}
+    about = {name: [names[layout["dtype"]], layout["shape"]] for name, layout in layouts.items()}
+    digest = hashlib.sha256(json.dumps([said, about], sort_keys=True).encode())
+    for name in sorted(layouts):
+        first, last = layouts[name]["data_offsets"]
+        digest.update(raw[start + first : start + last])
+    assert found == digest.hexdigest()
 
 
 @pytest.mark.parametrize("spacing", [(), (1.8,), (1.0,) * 4, (1.0, -1.0), (0.0, 1.0, 1.0), (1.0, float("nan"))])
@@ -145,7 +232,7 @@ def test_no_file_and_no_model_are_refused(tmp_path):
     with pytest.raises(BadInput, match="there is no"):
         load_weights(tmp_path / "m.safetensors")
     (tmp_path / "m.safetensors").write_bytes(b"not a model")
-    with pytest.raises(BadInput, match="does not hold a model"):
+    with pytest.raises(BadInput, match="is damaged, or no file of tensors: give a file"):
         load_weights(tmp_path / "m.safetensors")
     with pytest.raises(BadInput, match=r"is a folder: .* give .*weights\.safetensors"):
         load_weights(tmp_path)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -6,6 +8,7 @@ from vrnet.fields import compose, warp
 from vrnet.networks.adaptors import Plain, Predict, Recurse, Residual, apply_padded
 from vrnet.variational.cascade import State
 from vrnet.variational.linearize import linearize
+from vrnet.variational.masks import Masks
 
 
 class Copy(nn.Module):
@@ -56,3 +59,24 @@ def test_the_image_aware_denoiser_sees_moving_warped_by_the_field_it_is_given(d,
         field, v = state.v, Recurse(Look(2))(state).v
         torch.testing.assert_close(seen[-1], torch.cat([I0, warp(I1, field)], dim=1))
         torch.testing.assert_close(v, compose(field, I0.expand(-1, d, *I0.shape[2:])))
+
+
+def test_networks_see_equal_images_where_they_are_not_compared(d, random):
+    """At the start outside either mask, later where the weight is zero."""
+    I0, I1, u, seen = random(1, 1, *(16,) * d), random(1, 1, *(16,) * d), random(1, d, *(16,) * d), []
+    masks = Masks(torch.ones_like(I0), torch.ones_like(I0))
+    masks.fixed[..., :5], masks.moving[..., 8:] = 0, 0
+
+    class Look(Copy):
+        def forward(self, x):
+            seen.append(x)
+            return x[:, :1].expand(-1, d, *x.shape[2:])
+
+    Predict(Look(2))(I0, I1, None, masks)
+    F0, F1 = seen[-1].split(1, dim=1)
+    torch.testing.assert_close((F0 - F1)[..., 5:8], (I0 - I1)[..., 5:8])
+    assert (F0 - F1)[..., :5].abs().max() < 1e-4
+    assert (F0 - F1)[..., 8:].abs().max() < 1e-4
+    lin = replace(linearize(I0, I1, u, (1.0,) * d), weight=masks.weight(u))
+    Recurse(Look(2))(State(u, lin))
+    torch.testing.assert_close(seen[-1], torch.cat([I0, I0 + lin.weight * (lin.I1w - I0)], dim=1))

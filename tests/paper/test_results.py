@@ -58,6 +58,13 @@ def test_the_mean_over_seeds_is_taken_subject_by_subject(study):
         ("metrics.csv", lambda text: text[:-30]),
         ("metrics.csv", lambda text: "\n".join(text.splitlines()[:2]) + "\n"),
         ("metrics.csv", lambda text: ""),
+        ("metrics.csv", lambda text: text.replace("subject", "object")),
+        ("metrics.csv", lambda text: text.replace("0.", "inf", 1)),
+        ("metrics.csv", lambda text: text.replace("0.", "x", 1)),
+        ("config.json", lambda text: text.replace("subjects", "objects")),
+        ("config.json", lambda text: text.replace('"torch"', '"torso"')),
+        ("config.json", lambda text: text.replace('"hardware": ', '"hardware": 3, "more": ')),
+        ("config.json", lambda text: "[" * 100_000),
         ("config.json", lambda text: text[:20]),
         ("config.json", lambda text: "{}"),
     ],
@@ -70,6 +77,16 @@ def test_damaged_results_are_refused(name, damage, study):
     file.write_text(damage(file.read_text()))
     with pytest.raises(BadInput, match=r"identity is damaged: remove it, and it is measured again"):
         made.results.rows(entry)
+
+
+@pytest.mark.parametrize("text", ["", "step\n", "step,loss\n4,x\n", "loss\n1\n", "step,step\n4,4\n", "\0"])
+def test_damaged_validations_are_refused(text, study, steps):
+    made = study(steps(4))
+    entry = made.results.entry("VoxelMorph")
+    made.complete([entry])
+    (made.results.folder(entry) / "run" / "metrics.csv").write_text(text)
+    with pytest.raises(BadInput, match="is damaged: remove it"):
+        made.results.is_trained(entry)
 
 
 def test_a_run_that_died_after_its_first_validation_is_not_taken_for_trained(study, steps):

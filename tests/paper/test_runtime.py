@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 
+from vrnet.errors import BadInput
 from vrnet.methods.names import parse, parse_trainable
 from vrnet.paper import runtime
 from vrnet.paper.runtime import measure_seconds, seconds_per_pair, timing_hardware
@@ -32,10 +33,19 @@ def test_a_time_measured_elsewhere_is_read_where_there_is_no_gpu(tmp_path, monke
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     place = tmp_path / "runtime" / "cuda" / "TV-L1_16x16.json"
     place.parent.mkdir(parents=True)
-    place.write_text('{"seconds": 0.5, "hardware": "a GPU"}')
+    place.write_text('{"seconds": 0.5, "hardware": "a GPU", "versions": {"torch": "2.11"}}')
     assert seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cuda") == 0.5
     assert timing_hardware(tmp_path, [(16, 16)]) == ["a GPU"]
     assert timing_hardware(tmp_path, [(16, 16, 16)]) == []
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"seconds": "x", "hardware": "a GPU", "versions": {}}', "half"])
+def test_a_damaged_time_is_named(tmp_path, text):
+    place = tmp_path / "runtime" / "cpu" / "TV-L1_16x16.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    with pytest.raises(BadInput, match=r"TV-L1_16x16\.json"):
+        seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cpu")
 
 
 @pytest.mark.parametrize(("timing_seconds", "pairs"), [(0.0, 1), (2.5, 3), (1e9, runtime.MAX_TIMED_PAIRS)])

@@ -243,7 +243,7 @@ def test_where_moving_has_no_voxels_nothing_pulls_at_the_field(d):
 
 
 def test_to_a_model_of_images_scaled_each_alone_brightness_does_not_matter(d):
-    """This holds also where moving has no voxels: there fixed fills in, as bright as the model sees it."""
+    """This holds also where moving has no voxels: there it is in-painted, as bright as the model sees it."""
     (fixed, moving, *_), seen = heart(d), []
     part = Grid((SIZES[d][0] // 2, *SIZES[d][1:]), SPACING[d], moving.grid.origin, moving.grid.direction)
     for gain in (1.0, 40.0):

@@ -54,3 +54,8 @@ def test_images_of_different_grids_are_refused(hearts):
     other = hearts(3, [1])
     with pytest.raises(BadInput, match="differ in shape"):
         Pairs.from_split(type(mixed)("phantom", "train", (*mixed.samples, *other.samples), {}, False))
+
+
+def test_across_subjects_one_image_makes_no_pair(hearts):
+    with pytest.raises(BadInput, match="pairs are of two: add subjects"):
+        Pairs.from_split(hearts(2, [0], pairs_across_subjects=True))

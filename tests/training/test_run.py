@@ -5,7 +5,13 @@ import pytest
 from vrnet.errors import BadInput
 from vrnet.training.run import Run, best_row
 
-CONFIG = {"method": "R-L1-1x1", "training": {"steps": 5, "rates": (1.0, 2.0)}}
+CONFIG = {
+    "method": "R-L1-1x1",
+    "dimension": 2,
+    "data": "phantom",
+    "subjects": {"train": ["a", "b"], "val": ["c"]},
+    "training": {"steps": 5, "rates": (1.0, 2.0)},
+}
 HERE = {"vrnet": "1.0", "commit": None, "torch": "2.6", "device": "a CPU"}
 THERE = {"vrnet": "1.1", "commit": "abc", "torch": "2.7", "device": "a GPU"}
 
@@ -55,7 +61,34 @@ def test_part_of_a_run_is_not_taken_for_a_new_one(run):
     (run.folder / "config.json").unlink()
     with pytest.raises(BadInput, match="holds a run"):
         run.check(resume=False)
-    with pytest.raises(BadInput, match=r"config\.json cannot be read"):
+    with pytest.raises(BadInput, match=r"cannot read .*config\.json"):
+        run.check_same(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"provenance": 3}, "provenance is 3 and should be"),
+        ({"provenance": [3]}, "provenance is .* and should be"),
+        ({"training": []}, "training is .* and should be"),
+        ({"training": {"steps": "5\nlines"}}, "training is .* and should be"),
+        ({"method": None}, "method is None and should be a word"),
+        ({"more": 1}, "the key 'more' is not known"),
+    ],
+)
+def test_a_config_of_another_form_is_refused_by_its_key(run, change, words):
+    path = run.folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    for use in (lambda: run.check_same(CONFIG), lambda: run.begin(CONFIG, THERE)):
+        with pytest.raises(BadInput, match=f"config.json is not as vrnet writes it, {words}") as raised:
+            use()
+        assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"method": 1e999}', "\xff"])
+def test_what_is_no_config_is_refused(run, text):
+    (run.folder / "config.json").write_text(text, encoding="latin-1")
+    with pytest.raises(BadInput, match=r"config\.json"):
         run.check_same(CONFIG)
 
 

@@ -4,7 +4,18 @@ import pytest
 import torch
 
 from tests.conftest import SHAPES
-from vrnet.variational.cascade import Cascade, DataStep, Denoise, Keep, State, Step, no_motion
+from vrnet.fields import compose, smooth
+from vrnet.variational.cascade import (
+    LONGEST_MOVE,
+    Cascade,
+    ComposedDataStep,
+    DataStep,
+    Denoise,
+    Keep,
+    State,
+    Step,
+    no_motion,
+)
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import linearize
 from vrnet.variational.regularizers import TV, Bending, Diffusion
@@ -100,3 +111,21 @@ def test_any_half_steps_fit_together(d, random, regularizer):
     u = cascade(random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]))
     assert u.shape == (1, d, *SHAPES[d])
     assert not u.any()
+
+
+def test_a_composed_step_is_the_smoothed_move_after_the_field(d, random):
+    I0, I1, v = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
+    state, data = State(v, linearize(I0, I1, v, (1.0,) * d)), DataStep(L2(), theta=1e3)  # which moves little
+    move = smooth(data(state).v - v, 1.5)
+    assert move.square().sum(1).max() < LONGEST_MOVE**2
+    torch.testing.assert_close(ComposedDataStep(data, fluid=1.5)(state).v, compose(v, move))
+
+
+def test_a_composed_step_moves_no_point_farther_than_half_a_voxel(d, random):
+    I0, I1, v = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), torch.zeros(1, d, *SHAPES[d]).double()
+    state, data = State(v, linearize(I0, I1, v, (1.0,) * d)), DataStep(L2(), theta=1e-6)
+    move, free = ComposedDataStep(data, fluid=0.5)(state).v, smooth(data(state).v, 0.5)
+    length, wanted = (w.square().sum(1).sqrt() for w in (move, free))
+    assert wanted.max() > LONGEST_MOVE
+    torch.testing.assert_close(length, wanted.clamp(max=LONGEST_MOVE))
+    torch.testing.assert_close(move * wanted[:, None], free * length[:, None], msg="the direction is kept")

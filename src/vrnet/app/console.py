@@ -1,13 +1,14 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,31 @@ if TYPE_CHECKING:
     from vrnet.paper import table as paper
     from vrnet.training.loop import TrainingStatus
 
-screen, error_screen, bar_screen = Console(), Console(stderr=True), Console(stderr=True)
+
+class Screen(Console):
+    """A terminal that shows what names of files and cells of tables hold, and obeys none of it."""
+
+    def __init__(self, is_for_errors: bool = False) -> None:
+        super().__init__(stderr=is_for_errors, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """All text comes by here, that of tables and bars too; what moves the cursor of a bar is marked as such."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+    def on_broken_pipe(self) -> None:
+        """Whoever closes a pipe, as `head -1` does, has seen enough: the work goes on in silence."""
+        self.quiet = True
+
+
+def visible(text: str) -> str:
+    """The text with characters that a terminal obeys or cannot show, but for ends of lines, as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -29,8 +54,8 @@ MAIN_COLUMNS = ("method", "Dice Avg", "HD Avg", "J<0 %", "p Dice")
 
 
 def print_line(line: str) -> None:
-    """Print a line as it is: file names may hold brackets, which are no markup."""
-    screen.print(line, markup=False, highlight=False, soft_wrap=True)
+    """Print one line as it is: file names may hold brackets, which are no markup, and ends of lines."""
+    screen.print(line.replace("\n", "\\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -68,7 +93,7 @@ def stage_progress() -> Iterator[Stage]:
     """A progress bar on the error stream, so that results can be piped.
 
     stage(name) starts the bar anew, and returns what sets how much of that stage is done."""
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=bar_screen) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -94,7 +119,8 @@ def hide_on_failure(bar: Progress) -> Iterator[None]:
 @contextmanager
 def training_bar(method: str) -> Iterator[Callable[["TrainingStatus"], None]]:
     """A bar that shows the status of a training run; where the error stream is a file, one line per validation."""
-    columns = TextColumn("{task.description}"), BarColumn(12), TextColumn("{task.fields[line]}"), TimeRemainingColumn()
+    words = (TextColumn(form, markup=False) for form in ("{task.description}", "{task.fields[line]}"))
+    columns = next(words), BarColumn(12), next(words), TimeRemainingColumn()
     printed_step = 0
     with Progress(*columns, console=bar_screen) as bar:
         task = bar.add_task(method, total=None, line="the first steps")
@@ -142,6 +168,7 @@ def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = N
     """metrics.json as one row per measure, before and after; `structures` has the names of labels."""
     weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
     title = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
+    title += ", inside the masks" if metrics.get("masks") else ""
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics, structures or {}), *summary(metrics)]:
         table.add_row(Text("Dice, mean" if row.name == "Dice" else row.name), row.before, row.after)
@@ -164,7 +191,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
     table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
-        table.add_row(name, before, number(value["mean"]), number(value["std"]))
+        table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
     return table
 
 

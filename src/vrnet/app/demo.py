@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from vrnet.app.pair import ImagePair
+from vrnet.app.image_pair import ImagePair
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.transform import Transform

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.affine import Affine
-from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image, write_image
+from vrnet.images.image import Image
+from vrnet.images.io import write_image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transform import Transform, write_itk
@@ -44,29 +46,6 @@ OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
 FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
 """Below the one, the reader is told which part of fixed moving covers; below the other, what may help."""
-
-
-@dataclass(frozen=True)
-class ImagePair:
-    """Two images, and the labels of either, each on its image's grid."""
-
-    fixed: Image
-    moving: Image
-    fixed_labels: Image | None = None
-    moving_labels: Image | None = None
-
-    def __post_init__(self) -> None:
-        for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
-            if labels is not None and not labels.grid.matches(image.grid):
-                raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
-
-
-def read_pair(
-    fixed: Path, moving: Path, fixed_labels: Path | None = None, moving_labels: Path | None = None
-) -> ImagePair:
-    """Read two images, and the label maps that are given."""
-    labels = [None if path is None else as_labels(read_image(path)) for path in (fixed_labels, moving_labels)]
-    return ImagePair(read_image(fixed), read_image(moving), *labels)
 
 
 @dataclass(frozen=True)
@@ -122,9 +101,11 @@ def register_pair(
 def run_method(
     stage: Stage, pair: ImagePair, method: Method, slices: Slices, device: str, matched: bool, affine: AffineStart
 ) -> ImageRegistration:
-    """Find the affine start, if one is asked for, and then the deformation; the time is that of both."""
-    start = perf_counter()
-    aligned = None if affine == "none" else align_images(pair.fixed, pair.moving, affine, stage("aligning"))
+    """Find the affine start, if asked for, and then the deformation, inside the masks; the time is that of both."""
+    start, aligned = perf_counter(), None
+    if affine != "none":
+        fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
+        aligned = align_images(fixed, moving, affine, stage("aligning"))
     found = register_images(
         pair.fixed,
         pair.moving,
@@ -132,6 +113,8 @@ def run_method(
         affine=aligned or "none",
         slices=slices,
         match_intensities=matched,
+        fixed_mask=pair.fixed_mask,
+        moving_mask=pair.moving_mask,
         device=device,
         progress=stage(f"registering with {method}"),
     )
@@ -192,9 +175,11 @@ def measure_transform(
         moving_labels=None if labels is None else place_labels(labels, grid).array,
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
+    inside, start = pair.masks.compared(grid, transform), registration.affine if registration else None
     about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
-    metrics = about | quality_metrics(on_fixed_grid)
-    start = registration.affine if registration else None
+    metrics = about | quality_metrics(on_fixed_grid, inside)
+    if inside is not None:
+        metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
 
 
@@ -214,12 +199,18 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
     }
 
 
-def quality_metrics(pair: Pair) -> dict[str, Any]:
-    """The part of metrics.json that says how good it is."""
+def name_of(image: Image | None) -> str | None:
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
+
+
+def quality_metrics(pair: Pair, compared: NDArray[Any] | None = None) -> dict[str, Any]:
+    """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
+    images = pair.fixed, pair.moving, pair.warped
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
-        "similarity": similarity(pair.fixed, pair.moving, pair.warped),
+        "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
         **regularity(pair.field, pair.grid),
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:

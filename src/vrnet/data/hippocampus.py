@@ -2,11 +2,11 @@
 subjects, each (fixed) with the next of its split (moving), the last with the first."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from vrnet.attributes import cached_property
 from vrnet.data.grids import centred_grid, snap_to_voxels
 from vrnet.data.protocols import labels_on, volume_on
 from vrnet.data.reading import read_labels, read_volume

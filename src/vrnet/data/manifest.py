@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
+from vrnet.attributes import cached_property
 from vrnet.data.grids import common_grid, common_shape, common_spacing, registered_dimension, to_batch
 from vrnet.data.protocols import not_constant
 from vrnet.data.reading import check_overlap, read_labels, read_shown
@@ -29,6 +29,7 @@ from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_grid
 from vrnet.images.resample import place_labels, resample_image
+from vrnet.schema import shown
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
@@ -192,8 +193,8 @@ def check_columns(found: list[str], path: Path) -> None:
     """BadInput if a needed column is not there, or the name of one is nearly that of another."""
     if not set(IMAGES) <= set(found):
         names = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
-        raise BadInput(f"{path} has the columns {', '.join(found)}: they should be {names}")
+        raise BadInput(f"{path} has the columns {shown(', '.join(found))}: they should be {names}")
     for name in found:
         close = get_close_matches(name.casefold(), set(COLUMNS) - set(found), n=1, cutoff=MIN_SIMILARITY)
         if close and name not in COLUMNS:
-            raise BadInput(f'{path} has a column "{name}": did you mean "{close[0]}"?')
+            raise BadInput(f'{path} has a column "{shown(name)}": did you mean "{close[0]}"?')

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from vrnet.attributes import cached_property
 from vrnet.data.dataset import Dataset, find_dataset
 from vrnet.data.prepared import PreparedSplit, load_pack, prepare_split, save_pack
 from vrnet.data.sample import Purpose

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from vrnet.attributes import cached_property
 from vrnet.errors import BadInput
 from vrnet.files import read_rows
+from vrnet.schema import shown
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
 SUBJECT_COLUMNS = "subject", "patient"
@@ -56,14 +57,14 @@ def group_by_split(members: Iterable[tuple[str, str]], path: Path) -> Splits:
     for subject, split in members:
         splits.setdefault(split, []).append(subject)
     if "" in splits:
-        raise BadInput(f"{path} does not say in which split {splits[''][0]} is: fill the column in")
+        raise BadInput(f"{path} does not say in which split {shown(splits[''][0])} is: fill the column in")
     return splits
 
 
 def choose_split(splits: Splits, split: str, path: Path) -> list[str]:
     """The subjects of a split; BadInput, which names the splits there are, if there is no such split."""
     if split not in splits:
-        known = ", ".join(sorted(splits)) or "none"
+        known = shown(", ".join(sorted(splits))) or "none"
         raise BadInput(f'nothing is in the split "{split}" of {path}: choose one of those there ({known})')
     return splits[split]
 
@@ -72,4 +73,4 @@ def check_unique(names: Sequence[str], path: Path) -> None:
     """BadInput if a name comes twice: it would be counted twice, or be both trained on and measured."""
     if len(set(names)) < len(names):
         name, count = Counter(names).most_common(1)[0]
-        raise BadInput(f'{path} lists "{name}" {count} times: list each once')
+        raise BadInput(f'{path} lists "{shown(name)}" {count} times: list each once')

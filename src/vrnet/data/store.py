@@ -1,4 +1,4 @@
-"""Prepared samples on disk: one .npz file per subject in the cache, or many subjects in one file, a pack.
+"""Prepared samples on disk, one .npz file per subject in the cache; packs (prepared.py) hold the same arrays.
 
 Images are kept in steps of 1/65535, labels as bytes; no pickle, nothing but NumPy. A file of the cache is
 FOLDER/DATA/SUBJECT-PURPOSE-HASH.npz, the hash being of all that the sample depends on.
@@ -8,40 +8,37 @@ import hashlib
 import json
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, overload
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped, UInt8, UInt16
+from jaxtyping import Float, UInt8, UInt16
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.array_files import DAMAGE, Array, ArrayFile, Checksums, write_arrays
+from vrnet.attributes import cached_property
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_file, check_written, exists, is_folder
+from vrnet.files import exists, is_folder
+from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
 
 FORMAT = 4
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
 NEEDED, OPTIONAL = ("name", "spacing", "fixed", "moving"), ("fixed_labels", "moving_labels", "field")
-DAMAGE = BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, NotImplementedError
-"""What reading a damaged file raises."""
 PATH_FIELDS = "root", "split_file"
 """The fields of a data set that say where it is, and not what is made of it."""
 HASH_DIGITS = 16
 PACK_SUFFIX = ".npz"
-INDEX = "index"
+PREPARE_AGAIN = "prepare it again"
 LABEL_VALUES = "label_values"
 """The array of a file of the cache that lists the labels of its sample: small, and read without the images."""
-Arrays = Mapping[str, Shaped[ndarray, "..."]]
+Arrays = Mapping[str, Array]
 
 
 class StoredSamples:
@@ -66,11 +63,10 @@ class StoredSamples:
         return self.read(self.names[key])
 
 
-Part = tuple[dict[str, Any], StoredSamples | tuple[Sample, ...]]
-"""What a pack says of a split, and the samples of the split."""
+Samples = StoredSamples | tuple[Sample, ...]
 
 
-def names_of(samples: StoredSamples | tuple[Sample, ...]) -> list[str]:
+def names_of(samples: Samples) -> list[str]:
     """The names of samples; none that is stored is read to know them."""
     return list(samples.names) if isinstance(samples, StoredSamples) else [sample.name for sample in samples]
 
@@ -103,10 +99,16 @@ def dequantise(steps: UInt16[ndarray, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
 def check_arrays(arrays: Arrays) -> None:
     """KeyError or ValueError unless these are the arrays of one sample."""
     b, _, *s = arrays["fixed"].shape
+    if b < 1 or len(s) not in (2, 3) or 0 in s:
+        raise ValueError(f"no images are of shape {arrays['fixed'].shape}")
     shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
     for name in (name for name in DTYPES if name in arrays or name in NEEDED):
         if (arrays[name].dtype, arrays[name].shape) != (np.dtype(DTYPES[name]), shapes[name]):
             raise ValueError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
+    if not all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in arrays["spacing"]):
+        raise ValueError(f"the spacing is {arrays['spacing']} mm")
+    if "field" in arrays and not np.isfinite(arrays["field"]).all():
+        raise ValueError("the field is not finite")
 
 
 def save_sample(sample: Sample, path: Path) -> None:
@@ -117,8 +119,13 @@ def save_sample(sample: Sample, path: Path) -> None:
 def load_sample(path: Path) -> Sample | None:
     """The sample of a file; None if there is no such file, or it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return sample_of({name: file[name] for name in file.files})
+        file = ArrayFile(path)
+        if not file.checksums.keys() <= {*NEEDED, *OPTIONAL, LABEL_VALUES}:
+            return None
+        check_memory(path, file.size(file.checksums))
+        return sample_of({name: file.read(name) for name in file.checksums if name != LABEL_VALUES})
+    except BadInput:  # of too little memory
+        raise
     except DAMAGE:
         return None
 
@@ -133,27 +140,18 @@ def load_label_values(path: Path) -> set[int] | None:
     """The labels of the sample of a file, whose images are not read; None if there is no such file, or it is
     damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            found = file[LABEL_VALUES]
+        found = ArrayFile(path).read(LABEL_VALUES)
     except DAMAGE:
         return None
-    return set(found.tolist()) if (found.dtype, found.ndim) == (np.uint8, 1) else None
-
-
-def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
-    """Write named arrays, one after the other, in one .npz file, whole or not at all."""
-    with atomic_write(path) as temporary:
-        with ZipFile(temporary, "w", ZIP_DEFLATED) as file:
-            for name, array in arrays:
-                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.save(member, array, allow_pickle=False)
-        with ZipFile(temporary) as written:  # which reads the list of contents, at its end
-            check_written(written.namelist() == file.namelist(), path)
+    return set(found.tolist()) if found.dtype == np.uint8 and found.ndim == 1 else None
 
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet; BadInput for a user who has no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
+    except RuntimeError as error:
+        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by `cache`") from error
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
@@ -187,60 +185,35 @@ def safe_name(subject: str) -> str:
     return re.sub(r"[^\w.-]", "_", subject)[:80]
 
 
-def save_pack(parts: Sequence[Part], path: Path) -> None:
-    """Write splits in one .npz file: arrays PART/NUMBER/NAME, and what the parts are in "index"."""
-    check_file(path, (PACK_SUFFIX,))
-    index = [FORMAT, [{**about, "subjects": names_of(samples)} for about, samples in parts]]
-    arrays = (
-        (f"{place}/{number}/{name}", array)
-        for place, (_, samples) in enumerate(parts)
-        for number, sample in enumerate(samples)
-        for name, array in arrays_of(sample).items()
-    )
-    write_arrays(chain([(INDEX, np.array(json.dumps(index)))], arrays), path)
-
-
-def load_pack(path: Path) -> list[Part]:
-    """The splits of a file, of which only the index is read; each sample is read when it is asked for."""
-    if not exists(path):
-        raise BadInput(f"there is no {path}: check its name")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            version, index = json.loads(str(file[INDEX]))
-        parts = [packed_part(path, place, about) for place, about in enumerate(index)] if version == FORMAT else None
-    except (*DAMAGE, TypeError, AttributeError) as error:
-        raise BadInput(f"{path} is damaged, or no pack of prepared data: prepare it again") from error
-    if parts is None:
-        raise BadInput(f"{path} was written by another version of vrnet: prepare it again")
-    return parts
-
-
-def packed_part(path: Path, place: int, about: dict[str, Any]) -> Part:
-    """One part of a pack: what the index says of it, and its samples."""
-    names = about.pop("subjects")
-    return about, StoredSamples(names, PackReader(path, {name: f"{place}/{k}" for k, name in enumerate(names)}))
-
-
 @dataclass(frozen=True)
 class PackReader:
     """Reads a subject of a pack, which is opened at the first and stays open; a pickle of it opens the pack anew."""
 
     path: Path
-    folders: Mapping[str, str]
+    places: Mapping[str, str]
     """{subject: what the names of its arrays begin with}."""
+    checksums: Mapping[str, Checksums]
+    """{subject: its arrays, and their checksums}."""
 
     def __call__(self, subject: str) -> Sample:
-        folder = self.folders[subject]
+        wanted = {f"{self.places[subject]}/{name}": checksum for name, checksum in self.checksums[subject].items()}
         try:
-            names = (*NEEDED, *(name for name in OPTIONAL if f"{folder}/{name}" in self.file))
-            return sample_of({name: self.file[f"{folder}/{name}"] for name in names})
+            if any(self.file.checksums[name] != checksum for name, checksum in wanted.items()):
+                raise ValueError("its checksums are not those of the index")
+            check_memory(self.path, self.file.size(wanted))
+            found = sample_of({name.split("/")[-1]: self.file.read(name) for name in wanted})
+            if found.name != subject:
+                raise ValueError(f"it is of {found.name}")
+        except BadInput:  # of too little memory
+            raise
         except DAMAGE as error:
-            raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: prepare it again") from error
+            raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
+        return found
 
     @cached_property
-    def file(self) -> Any:
+    def file(self) -> ArrayFile:
         """The open pack."""
-        return np.load(self.path, allow_pickle=False)
+        return ArrayFile(self.path)
 
-    def __reduce__(self) -> tuple[type, tuple[Path, Mapping[str, str]]]:
-        return PackReader, (self.path, self.folders)
+    def __reduce__(self) -> tuple[type, tuple[Path, Mapping[str, str], Mapping[str, Checksums]]]:
+        return PackReader, (self.path, self.places, self.checksums)

@@ -67,7 +67,7 @@ def build_for_shape(method: Method, sample: Sample, device: torch.device) -> Ini
     I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
     with torch.inference_mode():
         replay = capture_graph(lambda I0, I1: find(I0, I1, sample.spacing), I0, I1)
-    return lambda I0, I1, spacing: replay(I0, I1).clone()
+    return lambda I0, I1, spacing=None, masks=None: replay(I0, I1).clone()
 
 
 def measure_subject(

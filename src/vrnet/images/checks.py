@@ -17,7 +17,12 @@ SHEARED = "its header's axes are sheared or coincide"
 BAD_SPACING = "its header has a spacing that is not positive"
 UNKNOWN_KIND = "it is not an image, or of a kind that is not known"
 DAMAGED = "it is damaged or incomplete"
+NO_MEMORY = "there is too little memory for it; use a smaller image, or a machine with more memory"
 ITK_REASONS = {
+    "allocate memory": NO_MEMORY,
+    "bad_alloc": NO_MEMORY,
+    "Multithreader": NO_MEMORY,
+    "MultiThreader": NO_MEMORY,
     "orthonormal": SHEARED,
     "Bad direction": SHEARED,
     "spacing": BAD_SPACING,
@@ -82,7 +87,7 @@ def check_memory(path: Path, voxel_bytes: int) -> None:
     need, free = COPIES_WHILE_READING * voxel_bytes, available_memory()
     if need > free:
         raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
-                       "use a smaller image, or a machine with more memory")  # fmt: skip
+                       "use a smaller one, or a machine with more memory")  # fmt: skip
 
 
 def available_memory() -> float:

@@ -70,3 +70,10 @@ def as_labels(image: Image) -> Image:
     if not is_whole:
         raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
     return image.with_array(array.astype(np.int64))
+
+
+def as_mask(image: Image) -> Image:
+    """The image as a mask: True where a label map is not zero; or BadInput."""
+    if not np.isfinite(image.array).all():
+        raise BadInput(f"{image.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    return image.with_array(as_labels(image).array != 0)

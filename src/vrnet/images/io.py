@@ -18,8 +18,9 @@ from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.itk_warnings import silence_warnings
 from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
-from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti
+from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti, may_warn
 from vrnet.images.nifti_forms import place_as_nibabel
 from vrnet.images.nrrd import is_nrrd, nrrd_place, read_nrrd
 
@@ -62,7 +63,7 @@ def read_image(path: str | Path) -> Image:
 def read_sitk(path: Path) -> "sitk.Image":
     """The image in a file or in a folder of DICOM, as SimpleITK has it; or BadInput."""
     check_name(path)
-    with refuse_itk_errors(path), silence_warnings():
+    with refuse_itk_errors(path):
         image = as_sitk(read_series(path)) if path.is_dir() else read_file(path)
         check_grid(grid_of(image), path)
         return image
@@ -106,7 +107,7 @@ def read_nifti(path: Path) -> "sitk.Image":
     """A NIfTI file that has been checked, as ITK reads it, where nibabel puts it."""
     import SimpleITK as sitk
 
-    with checked_nifti(path) as (name, header):
+    with checked_nifti(path) as (name, header), silence_warnings(may_warn(header)):
         image = sitk.ReadImage(str(name), imageIO="NiftiImageIO")
     return move_to(image, place_as_nibabel(header, grid_of(image), path))
 
@@ -128,7 +129,7 @@ def nifti_place(path: Path) -> Grid:
     import SimpleITK as sitk
 
     reader = sitk.ImageFileReader()
-    with checked_nifti(path, with_voxels=False) as (name, header), silence_warnings():
+    with checked_nifti(path, with_voxels=False) as (name, header), silence_warnings(may_warn(header)):
         reader.SetFileName(str(name))
         reader.ReadImageInformation()
     by_itk = Grid(reader.GetSize(), reader.GetSpacing(), reader.GetOrigin(), reader.GetDirection())
@@ -145,19 +146,6 @@ def with_unit_spacing(image: "sitk.Image") -> "sitk.Image":
     """A picture with pixels of 1 mm: the dots per inch in its header are those of a screen or a printer."""
     image.SetSpacing([1.0] * image.GetDimension())
     return image
-
-
-@contextmanager
-def silence_warnings() -> Iterator[None]:
-    """Show no warnings of ITK: what they are about ends in BadInput."""
-    import SimpleITK as sitk
-
-    shown = sitk.ProcessObject.GetGlobalWarningDisplay()
-    sitk.ProcessObject.SetGlobalWarningDisplay(False)
-    try:
-        yield
-    finally:
-        sitk.ProcessObject.SetGlobalWarningDisplay(shown)
 
 
 def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":

@@ -16,7 +16,7 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
 from vrnet.images.grid import Grid
-from vrnet.images.io import check_name, silence_warnings, to_sitk
+from vrnet.images.io import check_name, to_sitk
 from vrnet.images.sandbox import ask_sandbox
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def read_itk(path: Path) -> "sitk.Transform":
         parts = read_parts(path)
         for part in parts:
             check_part(part, path)
-        with silence_warnings():
-            return assemble([build(part, path) for part in parts])
+        return assemble([build(part, path) for part in parts])
     except MemoryError as error:
         raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
     except (RuntimeError, ValueError, KeyError, TypeError, OSError, struct.error) as error:

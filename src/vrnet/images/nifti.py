@@ -34,6 +34,8 @@ UNITS_MM = {1: 1e3, 2: 1.0, 3: 1e-3}
 """Metres, millimetres and micrometres."""
 HEADER_BYTES, NIFTI_2_BYTES = 348, 540
 FIRST_VOXEL_AT = 352
+SCALE_TOLERANCE = 1e-5
+"""How far, relatively, rows and spacing may differ before ITK is expected to say so."""
 PARTNERS = {".hdr": ".img", ".img": ".hdr"}
 
 
@@ -158,6 +160,13 @@ def check_header(header: Header, path: Path) -> None:
     first = 0 if header.is_pair else FIRST_VOXEL_AT
     if not first <= header.first_voxel <= MAX_ORIGIN_MM:
         raise unreadable(path, NOT_NIFTI)
+
+
+def may_warn(header: Header) -> bool:
+    """Whether ITK may warn of a file: that a pair is old-fashioned, or that its rows and its spacing disagree."""
+    lengths = np.linalg.norm(np.reshape(header.rows, (3, 4))[:, : min(3, len(header.shape))], axis=0)
+    is_odd = header.has_rows and not np.allclose(lengths, header.spacing[:3], rtol=SCALE_TOLERANCE, atol=0)
+    return header.is_pair or is_odd
 
 
 def check_voxels(file: Path, header: Header, path: Path) -> None:

@@ -76,9 +76,11 @@ def match_histogram(image: Image, other: Image) -> Image:
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
 
-def place_labels(labels: Image, grid: Grid) -> Image:
-    """The label map on another grid, by its header alone: the label of the nearest voxel, 0 outside the map."""
-    return labels if labels.grid.matches(grid) else resample_labels(labels, grid, identity_transform(grid))
+def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Image:
+    """The label map on another grid, by its header, or through an affine map: the nearest label, 0 outside the map."""
+    if affine is None and labels.grid.matches(grid):
+        return labels
+    return resample_labels(labels, grid, affine.itk if affine else identity_transform(grid))
 
 
 def identity_transform(grid: Grid) -> "sitk.Transform":

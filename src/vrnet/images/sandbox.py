@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,10 +21,12 @@ BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
 BASE_SECONDS, BASE_WAITING_SECONDS, BYTES_PER_SECOND = 2, 8, 2_000_000
 """How long it may compute, and how long it may take in all, where disks are slow."""
 SECONDS_PER_FILE = 0.05
+ENDING_SECONDS = 0.05
 THREAD_SETTINGS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"
 ONE_THREAD = dict.fromkeys((*THREAD_SETTINGS, "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1")
 """Each thread would reserve memory of its own."""
 TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
+NO_SANDBOX = "no process to read it in could be started: is there too little memory?"
 MAX_ANSWER_LINE = 1 << 26
 Answer = tuple[dict[str, Any], bytes]
 
@@ -32,7 +35,6 @@ class Sandbox:
     """A process that waits for requests; one per process of the user."""
 
     def __init__(self) -> None:
-        self.process_id = os.getpid()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             self.child = subprocess.Popen(
@@ -43,8 +45,14 @@ class Sandbox:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it runs, and was not inherited over a fork."""
-        return self.process_id == os.getpid() and self.child.poll() is None
+        """Whether it runs."""
+        return self.child.poll() is None
+
+    def has_ended(self) -> bool:
+        """Whether it is no longer there; it is given a moment, since its pipes close before it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.child.wait(ENDING_SECONDS)
+        return not self.is_usable
 
     def ask(self, request: dict[str, Any]) -> Answer:
         """The answer to a request: its line of JSON, and the bytes after it; ValueError if it is broken off."""
@@ -65,12 +73,33 @@ running: list[Sandbox] = []
 starting = Lock()
 
 
+def forget_sandbox() -> None:
+    """After a fork: the sandbox belongs to the process that started it, and who held the lock is not here."""
+    global starting
+    starting = Lock()
+    for sandbox in running:
+        sandbox.socket.close()
+        sandbox.child.returncode = 0  # which is not for this process to wait for
+    running.clear()
+
+
+os.register_at_fork(after_in_child=forget_sandbox)
+
+
 def current_sandbox() -> Sandbox:
     """The one that runs, or a new one."""
     with starting:
         if not (running and running[-1].is_usable):
             running[:] = [Sandbox()]
         return running[-1]
+
+
+def start_sandbox(path: Path) -> Sandbox:
+    """The sandbox to read a file in, or BadInput."""
+    try:
+        return current_sandbox()
+    except OSError as error:
+        raise unreadable(path, f"{NO_SANDBOX} ({error.strerror})") from error
 
 
 def ask_sandbox(action: str, path: Path, files: list[Path], open_files: int = 16, **request: Any) -> Answer:
@@ -81,12 +110,11 @@ def ask_sandbox(action: str, path: Path, files: list[Path], open_files: int = 16
     more = int(size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files))
     limits = {"memory": memory, "files": open_files}
     limits |= {"seconds": BASE_SECONDS + more, "waiting_seconds": BASE_WAITING_SECONDS + more}
+    sandbox = start_sandbox(path)
     try:
-        header, data = current_sandbox().ask({"action": action, "limits": limits, **request})
-    except OSError as error:
-        raise unreadable(path, f"no process to read it in could be started ({error.strerror})") from error
-    except ValueError as error:  # it crashed, or ran out of time
-        raise unreadable(path, DAMAGED) from error
+        header, data = sandbox.ask({"action": action, "limits": limits, **request})
+    except (OSError, ValueError) as error:  # the reader crashed, or ran out of time; or the sandbox itself has ended
+        raise unreadable(path, NO_SANDBOX if sandbox.has_ended() else DAMAGED) from error
     check_answer(header, data, path)
     return header, data
 

@@ -5,7 +5,6 @@ Resampling, formats and the rule that nothing moves outside the grid are ITK's, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.attributes import cached_property
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import CPU, LossTerms, Trainable
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, LossTerms, Trainable
 from vrnet.methods.parameters import changes, check_at_most, split_name, with_parameters
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
@@ -30,8 +30,11 @@ def plain(net: nn.Module) -> nn.Module:
 
 PAPER_WIDTH = {2: 64, 3: 8}
 SIAMESE_WIDTH = 64
-MAX_CASCADES, MAX_WIDTH = 1_000, 4_096
+MAX_CASCADES, MAX_WIDTH = 100, 4_096
 """More of either is a slip of the pen, or a file that is not to be trusted."""
+DIGITS = r"\d{1,99}"
+"""Of a number in a name: Python refuses to read one of thousands of digits."""
+COUNT = f"({DIGITS})"
 DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
 SHORTHAND = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width", "cascades")
 """The fields that the shorthand of a network says."""
@@ -46,6 +49,10 @@ class Learned(Trainable, Protocol):
         return True
 
     @property
+    def masks(self) -> str:
+        return MASKS_OF_NETWORKS
+
+    @property
     def is_trainable(self) -> bool:
         return True
 
@@ -56,6 +63,11 @@ class Learned(Trainable, Protocol):
     @property
     def loss(self) -> LossTerms:
         return LossTerms("L1", "Diffusion")
+
+    @property
+    def network_count(self) -> int:
+        """How many networks it has at least; the file of a model has more tensors."""
+        return 1
 
     def with_width(self, width: int | None) -> "Learned":
         return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
@@ -99,6 +111,10 @@ class VRNet(Learned):
     @property
     def is_random(self) -> bool:
         return self.init == "noise"
+
+    @property
+    def network_count(self) -> int:
+        return self.warps * self.iterations if self.parameters == "Θ2" else 1
 
     @property
     def summary(self) -> str:
@@ -187,6 +203,10 @@ class RCNet(Learned):
         return f"{self.cascades}xRC-Net{suffix(self.width)}"
 
     @property
+    def network_count(self) -> int:
+        return self.cascades
+
+    @property
     def summary(self) -> str:
         return f"learned: {self.cascades} recursive U-Nets"
 
@@ -223,7 +243,8 @@ class Family(NamedTuple):
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    form = rf"([RUC])-({'|'.join(map(re.escape, DATA_TERMS))})-(\d+)x(\d+)((?:-(?:zeros|noise|Θ1|T1|released|w\d+))*)"
+    options_form = rf"((?:-(?:zeros|noise|Θ1|T1|released|w{DIGITS}))*)"
+    form = rf"([RUC])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}
     if not found:
@@ -246,13 +267,13 @@ def parse_option(word: str) -> tuple[str, str | int]:
 
 def parse_rcnet(name: str) -> RCNet | None:
     """3xRC-Net, or 3xRC-Net-w16."""
-    found = re.fullmatch(r"(\d+)xRC-Net(?:-w(\d+))?", name, flags=re.IGNORECASE)
+    found = re.fullmatch(rf"{COUNT}xRC-Net(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     return RCNet(int(found[1]), parse_width(found[2])) if found else None
 
 
 def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:
     """One network, such as VoxelMorph, or VoxelMorph-w32."""
-    found = re.fullmatch(rf"{kind(None)}(?:-w(\d+))?", name, flags=re.IGNORECASE)
+    found = re.fullmatch(rf"{kind(None)}(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     return kind(parse_width(found[1])) if found else None
 
 

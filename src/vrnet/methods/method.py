@@ -12,6 +12,9 @@ from vrnet.variational.cascade import Initializer, Spacing
 Scaling = Literal["jointly", "each"]
 """Whether the 1st to 99th percentile of both images of a pair together, or of each image alone, goes to [0, 1]."""
 
+MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps"
+"""What learned methods make of masks."""
+
 
 class LossTerms(NamedTuple):
     """What a method is trained with: the names of a data term and of a regulariser, and α where it has its own."""
@@ -43,6 +46,11 @@ class Method(Protocol):
     def scaling(self) -> Scaling:
         """How the intensities of a pair are brought to [0, 1] for it."""
         return "jointly"
+
+    @property
+    def masks(self) -> str:
+        """What it makes of masks, in words; it sees only images that are in-painted outside them."""
+        return "images in-painted outside them"
 
     @property
     def package(self) -> str | None:

@@ -4,7 +4,7 @@ Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives d
 Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,8 +23,11 @@ from vrnet.images.io import to_sitk
 from vrnet.methods.method import CPU, Method
 from vrnet.methods.parameters import Each, changes, check_positive, value_in
 from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.masks import Masks
 
-Tool = Callable[[ndarray, ndarray, tuple[float, ...]], ndarray]
+MaskArrays = Sequence[ndarray]
+"""1 inside and 0 outside, of fixed and of moving."""
+Tool = Callable[[ndarray, ndarray, tuple[float, ...], MaskArrays | None], ndarray]
 Iterations = tuple[int, ...]
 
 
@@ -34,12 +37,19 @@ class Outside(Method, Protocol):
 
     needs: ClassVar[str]
     about: ClassVar[str]
+    with_masks: ClassVar[str]
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray: ...
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray: ...
 
     @property
     def summary(self) -> str:
         return self.about
+
+    @property
+    def masks(self) -> str:
+        return self.with_masks
 
     @property
     def package(self) -> str | None:
@@ -59,6 +69,7 @@ class Demons(Outside):
 
     needs: ClassVar = "SimpleITK"
     about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
+    with_masks: ClassVar = "not of the tool: each image, outside its mask, is given as the other"
     sigma: float | Each[float] = Each(2.0, 1.0)  # noqa: RUF009
     """Standard deviation of the smoothing of the field, in voxels."""
     step: float = 2.0
@@ -73,9 +84,13 @@ class Demons(Outside):
     def __str__(self) -> str:
         return "Demons" + changes(self, Demons())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import SimpleITK as sitk
 
+        if masks:  # which the tool does not take
+            fixed, moving = fill_outside(fixed, moving, masks)
         images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
         images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
         field: Any = None
@@ -97,6 +112,7 @@ class SyN(Outside):
 
     needs: ClassVar = "antspyx"
     about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
+    with_masks: ClassVar = "those of ANTs"
     flow_sigma: float | Each[float] = Each(5.0, 3.0)  # noqa: RUF009
     """Smoothing of the update field, in voxels."""
     total_sigma: float = 0.0
@@ -113,11 +129,15 @@ class SyN(Outside):
     def __str__(self) -> str:
         return "SyN" + changes(self, SyN())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import ants
 
         images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
         metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
+        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks or ()]
+        where = dict(zip(("mask", "moving_mask"), inside, strict=False))
         with TemporaryDirectory() as folder:
             found = ants.registration(
                 *images,
@@ -128,6 +148,7 @@ class SyN(Outside):
                 reg_iterations=value_in(self.iterations, fixed.ndim),
                 outprefix=str(Path(folder) / "syn"),
                 **metric,
+                **where,
             )
             return np.moveaxis(ants.image_read(found["fwdtransforms"][0]).numpy(), -1, 0)
 
@@ -138,6 +159,7 @@ class FFD(Outside):
 
     needs: ClassVar = "itk-elastix"
     about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    with_masks: ClassVar = "those of elastix"
     spacing: float = 8.0
     """Distance between control points at the finest level, in mm."""
     bending: float = 0.1
@@ -159,20 +181,34 @@ class FFD(Outside):
     def __str__(self) -> str:
         return "FFD" + changes(self, FFD())
 
-    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...]) -> ndarray:
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
         import itk
 
-        images = [itk.image_from_array(np.ascontiguousarray(image.T, dtype=np.float32)) for image in (fixed, moving)]
-        for image in images:
+        def to_itk(array: ndarray, kind: type) -> Any:
+            image = itk.image_from_array(np.ascontiguousarray(array.T, dtype=kind))
             image.SetSpacing(spacing)
+            return image
+
+        images = [to_itk(image, np.float32) for image in (fixed, moving)]
+        inside = [to_itk(mask, np.uint8) for mask in masks or ()]
+        where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
         parameters = itk.ParameterObject.New()
-        parameters.AddParameterMap(self._parameters(parameters))
-        _, found = itk.elastix_registration_method(*images, parameter_object=parameters, log_to_console=False)
+        parameters.AddParameterMap(self._parameters(parameters, bool(where)))
+        try:
+            _, found = itk.elastix_registration_method(
+                *images, parameter_object=parameters, log_to_console=False, **where
+            )
+        except RuntimeError as error:
+            if not where:
+                raise
+            raise BadInput("elastix finds too few voxels inside both masks: give larger ones, or no FFD") from error
         with TemporaryDirectory() as folder:  # or it leaves the field in the working directory
             field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
         return itk.array_from_image(field).T
 
-    def _parameters(self, defaults: Any) -> Any:
+    def _parameters(self, defaults: Any, has_masks: bool) -> Any:
         names = defaults.GetDefaultParameterMap("bspline", self.levels, self.spacing)
         chosen = {
             "Registration": ["MultiMetricMultiResolutionRegistration"],
@@ -188,6 +224,7 @@ class FFD(Outside):
             "AutomaticTransformInitialization": ["false"],
             "ResultImagePixelType": ["float"],
             "RandomSeed": ["1"],
+            "RequiredRatioOfValidSamples": ["0.001" if has_masks else "0.25"],  # samples outside a mask are not valid
         }
         for name, value in chosen.items():
             names[name] = value
@@ -217,13 +254,36 @@ def each_pair(package: str, run: Tool) -> Initializer:
     if not is_installed(package):
         raise BadInput(f"this method needs {package}, which is not installed: pip install 'vrnet[baselines]'")
 
-    def find(I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing) -> Float[Tensor, "b d *s"]:
+    def find(
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
         h = spacing or (1.0,) * (I0.dim() - 2)
-        pairs = zip(I0[:, 0].cpu().numpy(), I1[:, 0].cpu().numpy(), strict=True)
-        mm = np.stack([run(fixed, moving, h) for fixed, moving in pairs]).astype(np.float32)
+        images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
+        pairs = zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
+        found = [
+            run(fixed, moving, h, inside or None)
+            if not inside or np.logical_and(*inside).any()
+            else no_motion_of(fixed)
+            for fixed, moving, *inside in pairs
+        ]
+        mm = np.stack(found).astype(np.float32)
         return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
 
     return find
+
+
+def no_motion_of(image: ndarray) -> ndarray:
+    """Of a slice that has nothing to compare: tools refuse it."""
+    return np.zeros((image.ndim, *image.shape))
+
+
+def fill_outside(fixed: ndarray, moving: ndarray, masks: MaskArrays) -> list[ndarray]:
+    """The images with each, outside its mask, as the other is."""
+    w0, w1, I0, I1 = (torch.from_numpy(array)[None, None] for array in (*masks, fixed, moving))
+    return [image[0, 0].numpy() for image in Masks(w0, w1).fill(I0, I1)]
 
 
 def shrink(image: Any, factor: int) -> Any:

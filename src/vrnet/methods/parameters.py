@@ -7,13 +7,12 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from numbers import Real
-from types import NoneType, UnionType
-from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from vrnet.docstrings import field_docstrings
 from vrnet.errors import BadInput
+from vrnet.schema import convert, describe_type
 
 T = TypeVar("T")
 
@@ -27,6 +26,18 @@ class Each(Generic[T]):
 
     def __repr__(self) -> str:
         return f"{{2:{format_value(self.plane)},3:{format_value(self.volume)}}}"
+
+    @classmethod
+    def convert_from(cls, value: Any, hint: Any) -> "Each[Any]":
+        """The parameter that is written so; TypeError if it is not."""
+        if not isinstance(value, dict) or value.keys() != {2, 3}:
+            raise TypeError(f"{value} is no pair of values for 2D and 3D")
+        return cls(convert(value[2], hint), convert(value[3], hint))
+
+    @staticmethod
+    def describe(kind: str) -> str:
+        """How it is written, of values of this kind."""
+        return f"{{2: {kind}, 3: {kind}}}"
 
 
 def value_in(parameter: T | Each[T], d: int) -> T:
@@ -127,60 +138,3 @@ def check_positive(values: Mapping[str, int | float]) -> None:
 def check_at_most(name: str, value: int, limit: int) -> None:
     if value > limit:
         raise BadInput(f"{name} is {value}: it may be {limit:,} at most")
-
-
-def convert(value: Any, hint: Any) -> Any:
-    """The value as the type that a field has; TypeError or ValueError if it is of another kind."""
-    kind, arguments = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
-        return convert_to_any(value, arguments)
-    if kind is Literal:
-        return arguments[arguments.index(value)]
-    if kind is Each and isinstance(value, dict) and value.keys() == {2, 3}:
-        return Each(convert(value[2], arguments[0]), convert(value[3], arguments[0]))
-    if kind is tuple:
-        return convert_tuple(value, arguments)
-    if hint is float:
-        return convert_number(value)
-    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    raise TypeError(f"{value} is no {hint}")
-
-
-def convert_number(value: Any) -> float:
-    """A number that is finite, as a float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise TypeError(f"{value} is no finite number")
-    return float(value)
-
-
-def convert_to_any(value: Any, hints: tuple[Any, ...]) -> Any:
-    """As the first of several types that takes it."""
-    for hint in hints:
-        try:
-            return convert(value, hint)
-        except (TypeError, ValueError, KeyError):
-            continue
-    raise TypeError(f"{value} is none of {hints}")
-
-
-def convert_tuple(value: Any, hints: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(value, (tuple, list)):
-        raise TypeError(f"{value} is not several values")
-    each = hints[:1] * len(value) if hints[-1] is Ellipsis else hints
-    return tuple(convert(item, hint) for item, hint in zip(value, each, strict=True))
-
-
-def describe_type(hint: Any) -> str:
-    """What a field takes, in words."""
-    kind, arguments = get_origin(hint), get_args(hint)
-    if kind in (Union, UnionType):
-        return " or ".join(dict.fromkeys(describe_type(argument) for argument in arguments))
-    if kind is Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if kind is Each:
-        return f"{{2: {describe_type(arguments[0])}, 3: {describe_type(arguments[0])}}}"
-    if kind is tuple:
-        inner = [describe_type(argument) for argument in arguments if argument is not Ellipsis]
-        return f"({', '.join(inner)}{', ...' if arguments[-1] is Ellipsis else ''})"
-    return {int: "a whole number", float: "a number", str: "a word", NoneType: "None"}.get(hint, str(hint))

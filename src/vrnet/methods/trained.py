@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput
 from vrnet.fields import resize, resize_field
-from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
 from vrnet.networks.adaptors import Noise
-from vrnet.variational.cascade import Spacing
+from vrnet.variational.cascade import Spacing, initialize
+from vrnet.variational.masks import Masks
 
 SPACING_TOLERANCE = 0.05
 """An axis whose spacing is within this part of the model's is not resized."""
@@ -64,6 +65,10 @@ class Trained(Method):
         return self.card.normalisation
 
     @property
+    def masks(self) -> str:
+        return MASKS_OF_NETWORKS
+
+    @property
     def is_network(self) -> bool:
         return True
 
@@ -100,13 +105,18 @@ class AtSpacing(nn.Module):
         self.model, self.spacing = model, spacing
 
     def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
         shape = tuple(I0.shape[2:])
         own = shape_at(self.spacing, shape, spacing or self.spacing)
         if own == shape:
-            return self.model(I0, I1, self.spacing)
-        return resize_field(self.model(resize(I0, own), resize(I1, own), self.spacing), shape)
+            return initialize(self.model, I0, I1, self.spacing, masks)
+        seen = masks and masks.map(lambda w: resize(w, own))
+        return resize_field(initialize(self.model, resize(I0, own), resize(I1, own), self.spacing, seen), shape)
 
 
 def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:

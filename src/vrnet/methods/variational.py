@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import CPU, Method
-from vrnet.methods.parameters import changes, check_at_most, check_positive
-from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
+from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.methods.parameters import Each, changes, check_at_most, check_positive, value_in
+from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import REGULARIZERS
@@ -16,6 +17,7 @@ from vrnet.variational.solver import Energy, Solver
 
 MAX_STEPS, MAX_LEVELS = 100_000, 32
 """More of either is a slip of the pen, which would never end."""
+Thetas = tuple[float, float]
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
 
@@ -28,9 +30,9 @@ class Variational(Method):
     """R: the name of a regulariser."""
     data: str = "L1"
     """D: the name of a data term."""
-    lam: float = 0.075
+    lam: float | Each[float] = 0.075
     """λ, the weight of R; for Gaussian, the standard deviation in shortest edges of a voxel."""
-    theta: tuple[float, float] = (0.1, 0.5)
+    theta: Thetas | Each[Thetas] = (0.1, 0.5)
     """θ at the first and at the last warp of a level: loose at first, so that the data step moves far, then tighter."""
     warps: int = 10
     """N_warp: linearisations per level, at most."""
@@ -38,6 +40,9 @@ class Variational(Method):
     """N_iter: steps per linearisation."""
     levels: int = 3
     """Levels of the pyramid."""
+    fluid: float = 0.0
+    """If above zero, each update is smoothed with this standard deviation, in shortest edges of a voxel, and composed
+    with the field instead of added to it, which then hardly folds."""
     tolerance: float = 1e-3
     """Stop when three warps together change the energy by less than this part of it."""
 
@@ -45,10 +50,13 @@ class Variational(Method):
         if self.regularizer not in REGULARIZERS or self.data not in DATA_TERMS:
             known = f"pair {', '.join(REGULARIZERS)} with {', '.join(DATA_TERMS)}"
             raise BadInput(f"there is no {self.regularizer}-{self.data}: {known}")
-        positive = {"lam": self.lam, "warps": self.warps, "iterations": self.iterations, "levels": self.levels}
-        check_positive({**positive, "theta[0]": self.theta[0], "theta[1]": self.theta[1]})
-        if not self.tolerance >= 0:
-            raise BadInput(f"tolerance is {self.tolerance}: it must be zero or more")
+        check_positive({"warps": self.warps, "iterations": self.iterations, "levels": self.levels})
+        for d in (2, 3):
+            first, last = value_in(self.theta, d)
+            check_positive({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last})
+        for name, value in (("tolerance", self.tolerance), ("fluid", self.fluid)):
+            if not 0 <= value < float("inf"):
+                raise BadInput(f"{name} is {value}: it must be zero or more")
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_STEPS)
         check_at_most("levels", self.levels, MAX_LEVELS)
 
@@ -60,29 +68,42 @@ class Variational(Method):
         return f"iterative: {DATA_TERMS[self.data].summary}, {REGULARIZERS[self.regularizer].summary}"
 
     @property
+    def masks(self) -> str:
+        return "a weight in the data term"
+
+    @property
+    def scaling(self) -> Scaling:
+        return "jointly" if DATA_TERMS[self.data].compares_intensities else "each"
+
+    @property
     def fixed_parameters(self) -> tuple[str, ...]:
         return FIXED
 
     def build(self, d: int, device: torch.device = CPU) -> Solver:
         """One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
         data, regularizer = DATA_TERMS[self.data], REGULARIZERS[self.regularizer]
-        steps = [[self._step(theta)] * self.iterations for theta in self._thetas()]
+        lam = value_in(self.lam, d)
+        steps = [[self._step(lam, theta)] * self.iterations for theta in self._thetas(d)]
         cascade = Cascade(no_motion, steps, data.linearize)
         for _ in range(self.levels - 1):
             cascade = Cascade(CoarseToFine(cascade), steps, data.linearize)
-        return Solver(cascade, Energy(data, regularizer, self.lam), self.tolerance).to(device)
+        return Solver(cascade, Energy(data, regularizer, lam), self.tolerance).to(device)
 
-    def _thetas(self) -> list[float]:
+    def _thetas(self, d: int) -> list[float]:
         """A geometric progression, one θ per warp."""
-        first, last = self.theta
+        first, last = value_in(self.theta, d)
         return [first * (last / first) ** (w / max(self.warps - 1, 1)) for w in range(self.warps)]
 
-    def _step(self, theta: float) -> Step:
-        regularizer = REGULARIZERS[self.regularizer]
-        return Step(DataStep(DATA_TERMS[self.data], theta), Denoise(regularizer, regularizer.strength(self.lam, theta)))
+    def _step(self, lam: float, theta: float) -> Step:
+        data, regularizer = DataStep(DATA_TERMS[self.data], theta), REGULARIZERS[self.regularizer]
+        first = ComposedDataStep(data, self.fluid) if self.fluid else data
+        return Step(first, Denoise(regularizer, regularizer.strength(lam, theta)))
 
 
-# Tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, the others by a coarse grid likewise.
+COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
+"""Many short steps, each composed with the field."""
+# L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
+# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
@@ -92,6 +113,18 @@ PRESETS = (
     Variational("Bending", "L2", lam=0.1, theta=(0.01, 0.05)),
     Variational("Gaussian", "L1", lam=1.0, theta=(0.05, 0.5)),
     Variational("Gaussian", "L2", lam=1.0, theta=(0.01, 0.01)),
+    Variational("TV", "LNCC", lam=0.1),
+    Variational("Diffusion", "LNCC", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
+    Variational("Bending", "LNCC", lam=0.1),
+    Variational("Gaussian", "LNCC", lam=Each(0.7, 0.5), theta=(0.1, 0.1), **COMPOSED),
+    Variational("TV", "MIND", lam=0.03, theta=(0.03, 0.1)),
+    Variational("Diffusion", "MIND", lam=0.012, theta=(0.03, 0.03), **COMPOSED),
+    Variational("Bending", "MIND", lam=Each(0.15, 0.05), theta=(0.03, 0.1)),
+    Variational("Gaussian", "MIND", lam=Each(1.0, 0.8), theta=(0.03, 0.03), **COMPOSED),
+    Variational("TV", "NMI", lam=Each(0.3, 0.1)),
+    Variational("Diffusion", "NMI", lam=Each(0.1, 0.03), theta=(0.3, 0.3), **COMPOSED),
+    Variational("Bending", "NMI", lam=Each(1.0, 0.3)),
+    Variational("Gaussian", "NMI", lam=Each(1.0, 0.5), theta=Each((1.0, 1.0), (0.3, 0.3)), **COMPOSED),
 )
 
 

@@ -1,8 +1,7 @@
 """Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
 
 import json
-from dataclasses import MISSING, asdict, dataclass, fields
-from math import isfinite
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,11 +10,16 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from vrnet.errors import BadInput
-from vrnet.files import check_file, exists, is_folder, write_tensors
-from vrnet.methods.learned import parse_learned
+from vrnet.files import check_file, exists, is_folder
+from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
+from vrnet.methods.learned import Learned, parse_learned
 from vrnet.methods.method import Scaling
+from vrnet.tensor_files import TensorFile, open_tensors, write_tensors
 
 SUFFIX = ".safetensors"
+KEY = "vrnet"
+"""Where the header of a file has the card."""
+ADVICE = "give a file that this version's vrnet train wrote"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Card:
 
     def __post_init__(self) -> None:
         h = self.spacing_mm
-        if self.dimension not in (2, 3) or len(h) != self.dimension or not all(isfinite(x) and x > 0 for x in h):
+        in_reach = all(MIN_SPACING_MM <= x <= MAX_SPACING_MM for x in h)
+        if self.dimension not in (2, 3) or len(h) != self.dimension or not in_reach:
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
         if self.normalisation not in get_args(Scaling):
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
@@ -52,24 +57,58 @@ def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -
     check_file(path, (SUFFIX,))
     dtype = torch.float16 if half else torch.float32
     tensors = {name: cast(tensor.cpu(), dtype).contiguous() for name, tensor in model.state_dict().items()}
-    write_tensors(tensors, path, {"vrnet": json.dumps(asdict(card))})
+    write_tensors(tensors, path, {KEY: json.dumps(asdict(card))})
 
 
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
     """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours."""
-    card, tensors = read_card(path), read_tensors(path)
-    method = parse_learned(card.method)
-    if method is None:
-        raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
-    with torch.device("meta"), SkipInitialisation():  # all numbers are in the file
-        model = method.build(card.dimension, torch.device("meta"))
-    try:
-        model.load_state_dict(tensors, assign=True)
-    except RuntimeError as error:
-        raise BadInput(f"the weights in {path} do not fit {card.method}: they are of another model") from error
-    if not all(tensor.sum().isfinite() for tensor in tensors.values()):  # one that is not makes its sum so
-        raise BadInput(f"some weights in {path} are not finite: its training went wrong, take an earlier one")
+    check_place(path)
+    with open_tensors(path, ADVICE) as file:
+        card = file.record(KEY, Card)
+        model = build_fitting(find_learned(card, path), card, file)
+        check_memory(path, path.stat().st_size)
+        tensors = file.read()
+    model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()}, assign=True)
     return model.eval(), card
+
+
+def read_card(path: Path) -> Card:
+    """The card of a file; its numbers are not read."""
+    check_place(path)
+    with open_tensors(path, ADVICE) as file:
+        return file.record(KEY, Card)
+
+
+def check_place(path: Path) -> None:
+    """BadInput unless there is a file."""
+    if not exists(path):
+        raise BadInput(f"there is no {path}: check its name")
+    if is_folder(path):
+        raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
+
+
+def find_learned(card: Card, path: Path) -> Learned:
+    """The method that a card names; BadInput if there is none."""
+    try:
+        found = parse_learned(card.method)
+    except BadInput as error:
+        raise BadInput(f"{path} holds no model of vrnet ({error}): {ADVICE}") from error
+    if found is None:
+        raise BadInput(f'{path} holds a model called "{card.method}", which this vrnet does not know: update it')
+    return found
+
+
+def build_fitting(method: Learned, card: Card, file: TensorFile) -> nn.Module:
+    """The model of a method, without its numbers: all of them are in the file. BadInput unless the file's tensors have
+    the names, shapes and types of the model's, or half its precision; most that have not are refused before it is
+    built."""
+    found = {name: (shape, SINGLE.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
+    if len(found) > method.network_count:
+        with torch.device("meta"), SkipInitialisation():
+            model = method.build(card.dimension, torch.device("meta"))
+        if found == {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}:
+            return model
+    raise BadInput(f"the weights in {file.path} do not fit {card.method}: they are of another model")
 
 
 class SkipInitialisation(TorchFunctionMode):
@@ -84,33 +123,10 @@ class SkipInitialisation(TorchFunctionMode):
 INITIALISING = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
 
 
-def cast(tensor: torch.Tensor, dtype: torch.dtype, copy: bool = False) -> torch.Tensor:
+SINGLE = {torch.float16: torch.float32}
+"""What numbers in a file become."""
+
+
+def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Numbers in another precision; counts as they are."""
-    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype, copy=copy)
-
-
-def read_card(path: Path) -> Card:
-    """The card of a file."""
-    from safetensors import SafetensorError, safe_open
-
-    if not exists(path):
-        raise BadInput(f"there is no {path}: check its name")
-    if is_folder(path):
-        raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
-    try:
-        with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
-        values: dict[str, Any] = json.loads(header["vrnet"])
-        values["spacing_mm"] = tuple(values["spacing_mm"])
-        known = {field.name for field in fields(Card) if field.default is MISSING or field.name in values}
-        return Card(**{name: values[name] for name in known})
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, BadInput) as error:
-        raise BadInput(f"{path} does not hold a model of vrnet: give a file that vrnet train wrote") from error
-
-
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file in single precision, as copies: what safetensors gives is the file itself, and changes
-    where it is changed."""
-    from safetensors.torch import load_file
-
-    return {name: cast(tensor, torch.float32, copy=True) for name, tensor in load_file(path).items()}
+    return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype)

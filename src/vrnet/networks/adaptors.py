@@ -12,21 +12,29 @@ from torch.nn import functional
 
 from vrnet.fields import compose, warp
 from vrnet.variational.cascade import Spacing, State
+from vrnet.variational.masks import Masks
 
 FIELD_SCALE = 10.0
 """Voxels that count as 1 to a network."""
 
 
 class Predict(nn.Module):
-    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese."""
+    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese.
+
+    Outside its mask each image is shown as the other is."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
+        I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
 
 
@@ -53,7 +61,9 @@ class Residual(nn.Module):
 
 
 class Recurse(nn.Module):
-    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net."""
+    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net.
+
+    Where the images are not to be compared, they are shown as equal."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -62,6 +72,7 @@ class Recurse(nn.Module):
     def forward(self, state: State) -> State:
         lin, u = state.lin, state.v
         I1w = lin.I1w if state.is_fresh else warp(lin.I1, u)
+        I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
         return state.move_to(compose(u, FIELD_SCALE * apply_padded(self.net, torch.cat([lin.I0, I1w], dim=1))))
 
 
@@ -71,7 +82,11 @@ class Noise(nn.Module):
     Those in use are drawn on the CPU, since every kind of device draws others."""
 
     def forward(
-        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
         b, _, *s = I0.shape
         if self.training:

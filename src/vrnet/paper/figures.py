@@ -82,7 +82,7 @@ def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
 def alpha_scores(results: Results, entry: Entry) -> Row:
     """Means over test subjects, and Dice on validation subjects."""
     means = {measure: mean_over_subjects(results.rows(entry), measure) for measure in ("dice_mean", "hd_mean")}
-    return {**means, "val_dice": results.config(entry)["validation"].get("val_dice")}
+    return {**means, "val_dice": (results.config(entry).get("validation") or {}).get("val_dice")}
 
 
 def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":

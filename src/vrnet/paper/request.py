@@ -20,6 +20,8 @@ from vrnet.progress import Stage
 from vrnet.report.figures import save
 
 RUNTIME = "runtime"
+MAX_RUNS = 1000
+"""Seeds, and networks that are trained at once."""
 Say = Callable[[str], None]
 
 
@@ -38,8 +40,8 @@ class PaperRequest:
     """How often each learned method is trained, at least."""
 
     def __post_init__(self) -> None:
-        if min(self.at_once, self.seeds) < 1:
-            raise BadInput("`seeds` and `at_once` are 1 at least")
+        if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
+            raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
 
 
 def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tuple[Table, list[Path]]:

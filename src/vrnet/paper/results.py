@@ -9,18 +9,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import count, takewhile
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import Row, json_ready, read_rows
+from vrnet.files import Row, exists, json_ready, read_json, read_rows
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Run
-from vrnet.training.run import Row as ValidationRow
+from vrnet.schema import convert, convert_record
+from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Setting, ValidationRow
+from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training
 
 RUN = "run"
@@ -44,6 +46,26 @@ class Entry:
 def file_name(method: Method) -> str:
     """The name of a method as files and folders have it: ASCII, without what some file system forbids."""
     return re.sub(r'[<>:"/\\|?*]', "-", str(method).replace("Θ", "T"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What config.json says of a result: all that its numbers depend on."""
+
+    method: str
+    subjects: tuple[str, ...]
+    hardware: str
+    versions: dict[str, str | None]
+    settings: dict[str, Any]
+    data: str = ""
+    split: str = ""
+    parameters: int = 0
+    training: dict[str, Setting] | None = None
+    validation: dict[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        if "torch" not in self.versions:
+            raise BadInput("torch is missing in versions")
 
 
 @dataclass(frozen=True)
@@ -91,9 +113,8 @@ class Results:
     def config(self, entry: Entry) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
         with self._reading(entry):
-            config = Run(self.folder(entry)).config()
-        if not {"method", "subjects", "hardware", "versions"} <= config.keys():
-            raise self._damaged(entry)
+            config = read_json(self.folder(entry) / CONFIG)
+            convert_record(config, Measured)
         return config
 
     def rows(self, entry: Entry) -> list[Row]:
@@ -103,11 +124,12 @@ class Results:
         subjects = self.config(entry)["subjects"]
         with self._reading(entry):
             rows = [
-                {key: cell if key == "subject" else float(cell or "nan") for key, cell in row.items()}
+                {key: cell if key == "subject" else number_or_nan(cell) for key, cell in row.items()}
                 for row in read_rows(self.folder(entry) / METRICS, "one row per subject")
             ]
             is_cut_off = np.isnan([list(row.values())[-1] for row in rows]).any()
-        if is_cut_off or [row["subject"] for row in rows] != subjects:
+            is_whole = not is_cut_off and [row["subject"] for row in rows] == subjects
+        if not is_whole:
             raise self._damaged(entry)
         return rows
 
@@ -120,10 +142,16 @@ class Results:
             for rows in zip(*found, strict=True)
         ]
 
-    def validations(self, entry: Entry) -> list[ValidationRow]:
+    def validations(self, entry: Entry) -> list[Validation]:
         """What was measured while the entry was trained, one row per validation."""
-        rows = read_rows(self.run_folder(entry) / METRICS, "one row per validation")
-        return [{key: float(value) for key, value in row.items()} for row in rows]
+        with self._reading(entry):
+            rows = read_rows(self.run_folder(entry) / METRICS, "one row per validation")
+            found = [{key: float(value) for key, value in row.items()} for row in rows]
+            for row in found:
+                convert_record(row | {"step": int(row["step"])}, ValidationRow)
+        if not found:
+            raise self._damaged(entry)
+        return found
 
     def is_trained(self, entry: Entry) -> bool:
         """Whether the training is over: its last step was validated, and its weights are there."""
@@ -146,7 +174,7 @@ class Results:
         asked = json_ready(asdict(entry.training))
         for folder in (self.folder(entry), self.run_folder(entry)):
             with self._reading(entry):
-                kept = Run(folder).config()["training"] if (folder / CONFIG).is_file() else asked
+                kept = convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
                 raise BadInput(
@@ -157,11 +185,18 @@ class Results:
     def _reading(self, entry: Entry) -> Iterator[None]:
         try:
             yield
-        except (ValueError, TypeError, KeyError, BadInput) as error:
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise self._damaged(entry) from error
 
     def _damaged(self, entry: Entry) -> BadInput:
         return BadInput(f"{self.folder(entry)} is damaged: remove it, and it is measured again")
+
+
+def number_or_nan(cell: str) -> float:
+    """The number of a cell, which is finite; NaN where nothing was measured."""
+    if cell and not isfinite(float(cell)):
+        raise ValueError(f"{cell} is no measure")
+    return float(cell or "nan")
 
 
 def method_settings(method: Method, d: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Seconds per pair, one pair at a time: networks need no trained weights for that."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -15,12 +16,22 @@ from vrnet.methods.method import Method
 from vrnet.paper.results import file_name
 from vrnet.phantom import phantom
 from vrnet.provenance import versions
+from vrnet.schema import read_record
 from vrnet.variational.cascade import Initializer
 
 FOLDER = "runtime"
 """Where times are kept, below the folder of results."""
 MAX_TIMED_PAIRS = 20
 PHANTOM_SEED = 7
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a file of the folder holds."""
+
+    seconds: float
+    hardware: str
+    versions: dict[str, str | None]
 
 
 def seconds_per_pair(
@@ -30,13 +41,18 @@ def seconds_per_pair(
     has no use for it."""
     path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
     if path.is_file():
-        return float(read_json(path)["seconds"])
+        return read_timing(path).seconds
     if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
         return None
     place = torch.device(device)
     seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
     write_json({"seconds": seconds, "hardware": describe_device(place), "versions": versions()}, path)
     return seconds
+
+
+def read_timing(path: Path) -> Timing:
+    """What was measured before."""
+    return read_record(read_json(path), Timing, path, "remove it, and it is measured again")
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -47,7 +63,7 @@ def shape_text(shape: Sequence[int]) -> str:
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     """What images of these shapes were timed on."""
     paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
-    return sorted({read_json(path)["hardware"] for path in paths})
+    return sorted({read_timing(path).hardware for path in paths})
 
 
 def measure_seconds(

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any, cast
 
+from vrnet.attributes import cached_property
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
 from vrnet.devices import describe_device, find_device

@@ -17,9 +17,13 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
-from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.registration.masks import Inside, check_masks
+from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
 
+SLICES_APART = 1e6
+"""The distance between slices that have nothing to do with each other, in edges of a voxel."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
@@ -67,27 +71,32 @@ def register(
     *,
     spacing: tuple[float, ...] | None = None,
     slice_axis: int | None = None,
+    fixed_mask: Array | None = None,
+    moving_mask: Array | None = None,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are arrays or tensors of one shape, 2D or 3D; integers become float32. A change of brightness or contrast that
-    is common to both does not matter; another does, since the same tissue is expected to be equally bright. Where no
-    method is named, a model that comes with vrnet registers 2D images and slices, and TV-L1 registers volumes; the
-    result's `method` says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained
-    model takes it to be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is
-    registered by itself, and nothing moves across slices. The work is done in float32, on the device of the images
-    unless one is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
+    is common to both does not matter; whether another does depends on the method. Where no method is named, a model
+    that comes with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method`
+    says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to
+    be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by
+    itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
+    and nothing that lies outside has any influence. The work is done in float32, on the device of the images unless one
+    is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
+    inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
     home, within = I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
     there = find_device(device) if device else home
-    field, energies = solve(I0.to(there), I1.to(there), chosen, within, slice_axis, progress)
+    S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
+    field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     with torch.inference_mode():
         warped = warp(I1[None, None], field.to(home)[None])[0, 0]
     parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
@@ -99,6 +108,7 @@ def register(
 def solve(
     I0: Tensor,
     I1: Tensor,
+    inside: Inside,
     method: Method,
     spacing: Spacing,
     slice_axis: int | None,
@@ -111,15 +121,24 @@ def solve(
     in_threads = method.is_network and I0.device == CPU
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly
-        I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1))
+        I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1, inside=inside.of_each))
+        masks = as_weights(inside, I0, slice_axis)
         if not isinstance(find, Solver):
-            u = find_each(find, I0, I1, spacing, in_threads, progress)
+            u = find_each(find, I0, I1, spacing, masks, in_threads, progress)
             check_finite(u, str(method))
             return unbatch(u, slice_axis), u.new_zeros(0)
         with watch(find, tuple(I0.shape[2:]), spacing, progress):
-            descent = find.descend(I0, I1, spacing)
+            descent = find.descend(I0, I1, spacing, masks)
         check_finite(descent.v, str(method))
         return unbatch(descent.v, slice_axis), descent.energies.mean(1)
+
+
+def as_weights(inside: Inside, like: Tensor, slice_axis: int | None) -> Masks | None:
+    """The masks as weights of a batch of images like this; None where everything is inside."""
+    if inside.is_everywhere:
+        return None
+    parts = inside.fixed, inside.moving
+    return Masks(*(torch.ones_like(like) if mask is None else batch(mask, slice_axis).to(like) for mask in parts))
 
 
 def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
@@ -127,14 +146,27 @@ def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
     return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
 
 
+def slices_apart(spacing: Spacing, d: int, slice_axis: int | None) -> tuple[float, ...]:
+    """The spacing with slices so far apart that each is in-painted from itself, while anything of it is inside."""
+    edges = spacing or (1.0,) * d
+    return tuple(SLICES_APART * max(edges) if axis == slice_axis else h for axis, h in enumerate(edges))
+
+
 def find_each(
-    find: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, in_threads: bool, progress: Progress | None
+    find: Initializer,
+    I0: Tensor,
+    I1: Tensor,
+    spacing: Spacing,
+    masks: Masks | None,
+    in_threads: bool,
+    progress: Progress | None,
 ) -> Tensor:
     """find(I0, I1) of each pair of a batch by itself: all at once would need the memory of the whole stack."""
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def find_one(k: int) -> Tensor:
-        return find(I0[k : k + 1], I1[k : k + 1], spacing)
+        one = masks and masks.map(lambda w: w[k : k + 1])
+        return initialize(find, I0[k : k + 1], I1[k : k + 1], spacing, one)
 
     numbers, fields = range(len(I0)), []
     for u in side_by_side(find_one, numbers) if in_threads else map(find_one, numbers):

@@ -16,7 +16,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_image
-from vrnet.images.resample import coverage, match_histogram, resample_image
+from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
@@ -24,6 +24,7 @@ from vrnet.progress import Progress
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
+from vrnet.registration.masks import ImageMasks
 
 Slices = Literal["auto", "each", "together"]
 AffineStart = Literal["none", "rigid", "affine"]
@@ -62,6 +63,8 @@ def register_images(
     affine: AffineStart | Affine = "none",
     slices: Slices = "auto",
     match_intensities: bool = False,
+    fixed_mask: Image | str | Path | None = None,
+    moving_mask: Image | str | Path | None = None,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
@@ -74,16 +77,19 @@ def register_images(
     one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a half times
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
-    keeps its own. Where moving has no voxels, nothing pulls at the field."""
+    keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
+    what lies outside has no influence. Where moving has no voxels, it is outside."""
     start = perf_counter()
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), I0.grid, slices)
     check_pair(I0, I1, must_overlap=affine == "none")
     place, axis = plan(I0, chosen, slices, device)
+    masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
+    I0, I1 = masks.inpaint(I0, I1)
     aligned = affine if isinstance(affine, Affine) else align_images(I0, I1, affine)
     source = match_histogram(I1, I0) if match_intensities else I1
-    field, energies = find_field(I0, source, chosen, axis, place, progress, aligned)
+    field, energies = find_field(I0, source, masks, chosen, axis, place, progress, aligned)
     found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     transform = found.followed_by(aligned) if aligned else found
     warped = transform.apply(moving)
@@ -105,6 +111,7 @@ def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Pro
 def find_field(
     fixed: Image,
     moving: Image,
+    masks: ImageMasks,
     method: Method,
     slice_axis: int | None,
     device: torch.device,
@@ -114,15 +121,20 @@ def find_field(
     """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do.
 
     Moving is seen through the affine map, if there is one."""
-    if method.scaling == "each":  # before fixed fills the gaps of moving
-        fixed, moving = (rescale_images_jointly(image)[0] for image in (fixed, moving))
+    fixed_mask, moving_mask = masks.on(fixed.grid, moving, affine)
+    if method.scaling == "each":  # before the border of moving is repeated
+        fixed, moving = (
+            rescale_images_jointly(image, masks=[mask])[0]
+            for image, mask in ((fixed, masks.fixed), (moving, masks.moving))
+        )
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
-    covered = coverage(moving.grid, fixed.grid, affine)
-    I1 = fill_gaps(resample_image(moving, fixed.grid, affine).array, covered, I0)
+    I1 = resample_image(moving, fixed.grid, affine).array
     found = register(
         np.flip(I0, backward),
         np.flip(I1, backward),
         method,
+        fixed_mask=None if fixed_mask is None else np.flip(fixed_mask, backward),
+        moving_mask=None if moving_mask is None else np.flip(moving_mask, backward),
         spacing=fixed.grid.spacing,
         slice_axis=slice_axis,
         device=device.type,
@@ -145,11 +157,6 @@ def plan(fixed: Image, method: Method, slices: Slices, device: str) -> tuple[tor
     d = len(fixed.grid.shape) - (axis is not None)
     method.build(d, place)  # BadInput where a package is missing, or the model has another dimension
     return place, axis
-
-
-def fill_gaps(moving: NDArray[Any], covered: NDArray[np.bool_], fixed: NDArray[Any]) -> NDArray[Any]:
-    """Moving where it has voxels, and elsewhere fixed itself, which asks for no motion."""
-    return moving if covered.all() else np.where(covered, moving, fixed)
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:

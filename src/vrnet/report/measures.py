@@ -111,11 +111,11 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
 
 def headline(metrics: Mapping[str, Any]) -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
-    similarity = metrics.get("similarity") or {}
+    similarity, where = metrics.get("similarity") or {}, ", inside the masks" if metrics.get("masks") else ""
     found = [
         ("Mean Dice", "", *before_after(metrics.get("dice"))),
         ("Mean Hausdorff", " mm", *before_after(metrics.get("hausdorff_mm"))),
-        ("Mean |difference|", "", similarity.get("mae_before"), similarity.get("mae_after")),
+        (f"Mean |difference|{where}", "", similarity.get("mae_before"), similarity.get("mae_after")),
         ("Folded, strictly", " %", None, metrics.get("folding_strict_percent")),
         ("Time", " s", None, metrics.get("seconds")),
     ]

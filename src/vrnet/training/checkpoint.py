@@ -8,6 +8,8 @@ unpickle, whereas safetensors holds nothing that could be executed.
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +18,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
-from vrnet.files import exists, write_tensors
-from vrnet.training.run import Row
+from vrnet.files import exists
+from vrnet.schema import convert_record
+from vrnet.tensor_files import Layout, open_tensors, write_tensors
+from vrnet.training.run import Row, ValidationRow
+
+KEY = "run"
+"""Where the header of a file has the progress."""
+ADVICE = "train again in another folder"
+OPTIMIZER_PARTS = "step", "exp_avg", "exp_avg_sq"
+"""What Adam keeps of each parameter."""
 
 
 class RunState(NamedTuple):
@@ -31,30 +41,62 @@ class RunState(NamedTuple):
     """One row per validation."""
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint says of its run: `RunState` without the tensor."""
+
+    step: int
+    rows: tuple[dict[str, int | float], ...]
+
+    def __post_init__(self) -> None:
+        steps = [0, *(convert_record(row, ValidationRow).step for row in self.rows), self.step]
+        if not all(a < b for a, b in pairwise(steps[:-1])) or steps[-1] < steps[-2]:
+            raise BadInput(f"its validations are at steps {steps[1:-1]}, and it is at step {self.step}")
+
+
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, state: RunState) -> None:
     """Write where a run stands, whole or not at all."""
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors_of(model, optimizer, state).items()}
+    write_tensors(held, path, {KEY: json.dumps(asdict(Progress(state.step, tuple(state.rows))))})
+
+
+def tensors_of(model: nn.Module, optimizer: Optimizer, state: RunState) -> dict[str, Tensor]:
+    """Every tensor of a run by its name in the file."""
     tensors = {"total": state.loss_sum} | {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, kept in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": tensor for name, tensor in kept.items()}
-    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_tensors(held, path, {"step": str(state.step), "rows": json.dumps(state.rows)})
+    return tensors
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer) -> RunState:
-    """Bring model and optimiser to where the run was left; a run without a checkpoint is at its beginning."""
-    from safetensors import SafetensorError, safe_open
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: int) -> RunState:
+    """Bring model and optimiser to where a run of so many steps was left; without a checkpoint it is at its beginning.
 
+    Nothing is changed unless the file is whole, and of this model."""
     if not exists(path):
         return RunState(0, torch.zeros(()), [])
-    try:
-        with safe_open(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            step, rows = (json.loads(file.metadata()[name]) for name in ("step", "rows"))
-        model.load_state_dict(select_prefix("model.", tensors))
-        load_optimizer(optimizer, select_prefix("optimizer.", tensors))
-        return RunState(step, tensors["total"], rows)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise BadInput(f"{path} is damaged, so the run cannot go on: train again in another folder") from error
+    with open_tensors(path, ADVICE) as file:
+        progress = file.record(KEY, Progress)
+        if progress.step > steps:
+            raise file.refusal(f"is at step {progress.step} of a run that ends after {steps}")
+        found = file.layouts()
+        if found != layouts_of(model, {name.split(".")[1] for name in found if name.startswith("optimizer.")}):
+            raise file.refusal("holds another model than the run has")
+        tensors = file.read()
+    model.load_state_dict(select_prefix("model.", tensors))
+    load_optimizer(optimizer, select_prefix("optimizer.", tensors))
+    return RunState(progress.step, tensors["total"], list(progress.rows))
+
+
+def layouts_of(model: nn.Module, moved: set[str]) -> dict[str, Layout]:
+    """Shape and type of every tensor of a model's checkpoint, given the numbers of the parameters that were moved: of
+    others the optimiser keeps nothing."""
+    layouts: dict[str, Layout] = {"total": ((), torch.float32)}
+    layouts |= {f"model.{name}": (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}
+    for number, parameter in enumerate(model.parameters()):
+        shapes = (), tuple(parameter.shape), tuple(parameter.shape)
+        for part, shape in zip(OPTIMIZER_PARTS, shapes, strict=True) if str(number) in moved else ():
+            layouts[f"optimizer.{number}.{part}"] = shape, torch.float32
+    return layouts
 
 
 def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:

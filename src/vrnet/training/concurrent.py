@@ -19,7 +19,7 @@ from vrnet.progress import Progress
 from vrnet.training.fit import TrainingJob, begin_loop, check_job
 from vrnet.training.loop import REPORT_EVERY_SECONDS, TrainingLoop, TrainingResult
 from vrnet.training.pairs import Pairs
-from vrnet.training.processes import catch_stop_signals, launch_fabric
+from vrnet.training.processes import catch_stop_signals, keep_settings, launch_fabric
 from vrnet.training.run import Run
 
 __all__ = ["TrainingJob", "fit_concurrently"]
@@ -67,6 +67,7 @@ def fit_concurrently(
     with ExitStack() as locks:
         for job in jobs:
             locks.enter_context(Run(job.folder).lock())
+        locks.enter_context(keep_settings())
         return fit_locked(jobs, train, val, device, watch)
 
 

@@ -16,7 +16,13 @@ from vrnet.methods.weights import Card
 from vrnet.provenance import provenance
 from vrnet.training.loop import TrainingLoop, TrainingResult, Watch
 from vrnet.training.pairs import Pairs
-from vrnet.training.processes import catch_stop_signals, check_devices, is_first_process, launch_fabric
+from vrnet.training.processes import (
+    catch_stop_signals,
+    check_devices,
+    is_first_process,
+    keep_settings,
+    launch_fabric,
+)
 from vrnet.training.run import Run
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer, loss_of
@@ -56,10 +62,11 @@ def fit(
     is_first = devices * nodes == 1 or is_first_process()
     with Run(folder).lock() if is_first else nullcontext():
         Run(folder).check(resume)  # again: another run may have begun and ended there meanwhile
-        fabric = launch_fabric(device, devices, nodes, settings)  # other processes start here: they make the checks too
-        with catch_stop_signals() as stop_requested, own_stream(fabric.device):
-            loop = begin_loop(job, fabric, pairs.move_to(fabric.device), train, val)
-            return loop.run(watch, stop_requested)
+        with keep_settings():
+            fabric = launch_fabric(device, devices, nodes, settings)  # others start here: they make the checks too
+            with catch_stop_signals() as stop_requested, own_stream(fabric.device):
+                loop = begin_loop(job, fabric, pairs.move_to(fabric.device), train, val)
+                return loop.run(watch, stop_requested)
 
 
 def check_job(job: TrainingJob, train: PreparedSplit, val: PreparedSplit, resume: bool) -> None:
@@ -74,6 +81,7 @@ def begin_loop(
     job: TrainingJob, fabric: "Fabric", pairs: Pairs, train: PreparedSplit, val: PreparedSplit
 ) -> TrainingLoop:
     """The loop of a run, ready for its next step; the first process writes config.json."""
+    pairs.check_batch(job.settings.batch // fabric.world_size, fabric.device)
     made_by = provenance(fabric.device)
     if fabric.world_size > 1:
         made_by["device"] = f"{fabric.world_size} x {made_by['device']}"

@@ -83,7 +83,8 @@ class TrainingLoop:
     def __init__(self, trainer: Trainer, val: PreparedSplit, folder: Path, card: Card) -> None:
         self.trainer, self.val, self.folder, self.card = trainer, val, folder, card
         self.fabric, self.settings = trainer.fabric, trainer.settings
-        self.step, loss_sum, self.rows = load_checkpoint(folder / CHECKPOINT, trainer.model, trainer.optimizer)
+        found = load_checkpoint(folder / CHECKPOINT, trainer.model, trainer.optimizer, self.settings.steps)
+        self.step, loss_sum, self.rows = found
         self.loss_sum = loss_sum.to(self.fabric.device)
         self.logs = Logs(folder, self.step) if self.fabric.is_global_zero else None
         self.speed = Speedometer(self.step)

@@ -1,6 +1,7 @@
 """ℒ(u) = D(I1(x + u), I0) + α S(u): how alike the images become, and how smooth the motion is. No labels."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,7 +20,7 @@ class Loss:
     """D, S and α. The paper's are the defaults, but for α: 0.1 UK Biobank, 0.05 ACDC, 1e-4 3D CMR."""
 
     alpha: float
-    similarity: DataTerm = L1()  # noqa: RUF009
+    similarity: DataTerm[Any] = L1()  # noqa: RUF009
     smoothness: Penalty = Diffusion()  # noqa: RUF009
 
     def __call__(self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"]) -> Scalar:

@@ -11,8 +11,11 @@ from torch import Tensor
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import free_memory
 from vrnet.errors import BadInput
+from vrnet.images.checks import available_memory
 
 MAX_PART_OF_GPU_MEMORY = 0.25
+COPIES_OF_BATCH = 3
+"""How often a batch is held at least: as it is drawn, augmented, and warped; networks take far more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,8 @@ class Pairs:
             which += [fixed.place(image) for image in sample.fixed]
             moving += [] if prepared.pairs_across_subjects else [sample.moving]
         (_, spacing), count = grids.pop(), len(fixed.images)
+        if prepared.pairs_across_subjects and count < 2:
+            raise BadInput(f"{prepared.split} of {prepared.data} has one image, and pairs are of two: add subjects")
         if prepared.pairs_across_subjects:
             index = torch.tensor(list(permutations(range(count), 2)))
         else:
@@ -49,6 +54,14 @@ class Pairs:
         if self.images.nbytes > MAX_PART_OF_GPU_MEMORY * free_memory(device):
             return self
         return replace(self, images=self.images.to(device), index=self.index.to(device))
+
+    def check_batch(self, size: int, device: torch.device) -> None:
+        """BadInput if so many pairs, which are held several times while they are drawn, do not fit in memory."""
+        need = COPIES_OF_BATCH * 2 * size * self.images[0].nbytes
+        free = min(free_memory(device), available_memory())
+        if need > free:
+            room = f"needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free"
+            raise BadInput(f"a batch of {size} pairs {room}: choose a smaller `batch`")
 
     def batch(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
         """The fixed and the moving images of the chosen pairs."""

@@ -9,18 +9,24 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vrnet.devices import check_gpus, find_device, in_main_thread
+from vrnet.devices import check_gpus, find_device, has_cuda
 from vrnet.errors import BadInput
+from vrnet.threads import in_main_thread
 from vrnet.training.settings import Training
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
+
+MAX_DEVICES = 1024
+"""Of one machine, and machines: each device is a process."""
 
 
 def check_devices(batch: int, devices: int, nodes: int) -> None:
     """BadInput unless all devices have the same part of a batch."""
     if devices < 1 or nodes < 1:
         raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
+    if max(devices, nodes) > MAX_DEVICES:
+        raise BadInput(f"`devices` and `nodes` are {MAX_DEVICES} at most")
     if batch % (devices * nodes):
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
@@ -31,8 +37,8 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
         from lightning.fabric import Fabric
     except ImportError as error:
         raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
-    for name in ("lightning.fabric", "lightning.pytorch"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for logger in lightning_loggers():
+        logger.setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
     if on_gpu:
         check_gpus(devices)
@@ -46,6 +52,23 @@ def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> 
     )
     fabric.launch()
     return fabric
+
+
+def lightning_loggers() -> list[logging.Logger]:
+    return [logging.getLogger(name) for name in ("lightning.fabric", "lightning.pytorch")]
+
+
+@contextmanager
+def keep_settings() -> Iterator[None]:
+    """Afterwards the random numbers and the precision of PyTorch, and what Lightning tells, are as they were."""
+    precision, levels = torch.get_float32_matmul_precision(), [logger.level for logger in lightning_loggers()]
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count() if has_cuda() else 0)):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        for logger, level in zip(lightning_loggers(), levels, strict=True):
+            logger.setLevel(level)
 
 
 def is_first_process() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from vrnet.errors import BadInput
 from vrnet.files import check_folder, exists, json_ready, read_json, write_json
 from vrnet.locks import hold_lock, is_locked
+from vrnet.schema import read_record
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
@@ -16,6 +17,30 @@ LOCK = ".lock"
 """A file that is there while a run is trained."""
 Row = dict[str, int | float]
 """A row of metrics.csv: the step, the mean loss since the row before, the rate, the scores on validation."""
+Setting = None | bool | int | float | str | tuple[Any, ...] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ValidationRow:
+    """What a `Row` has."""
+
+    step: int
+    loss: float
+    rate: float
+    val_loss: float
+    val_dice: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What config.json has: all that makes a run what it is, and what has made it so far."""
+
+    method: str
+    dimension: int
+    data: str
+    subjects: dict[str, Any]
+    training: dict[str, Setting]
+    provenance: tuple[dict[str, str | None], ...]
 
 
 @dataclass(frozen=True)
@@ -72,17 +97,17 @@ class Run:
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
         """Write config.json. A run that goes on keeps its own, with what it is made by from now on, if that is new."""
-        found = self.config() if self.is_begun else dict(config)
-        makers = found.setdefault("provenance", [])
+        found = self.config() if self.is_begun else {**config, "provenance": []}
+        makers = found["provenance"]
         if provenance not in makers:
             write_json(found | {"provenance": [*makers, dict(provenance)]}, self.folder / CONFIG)
 
     def config(self) -> dict[str, Any]:
         """What config.json holds."""
-        try:
-            return dict(read_json(self.folder / CONFIG))
-        except (ValueError, TypeError) as error:
-            raise BadInput(f"{self.folder / CONFIG} cannot be read: choose another folder") from error
+        path = self.folder / CONFIG
+        found = read_json(path)
+        read_record(found, RunConfig, path, "choose another folder")
+        return dict(found)
 
 
 def best_row(rows: list[Row]) -> Row:

@@ -3,7 +3,6 @@ know of it; its docstrings are the help of the command (options.py)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrnet.errors import BadInput
@@ -14,6 +13,11 @@ if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
 
 MAX_SEED = 2**31 - 1
+MAX_COUNT = 100_000_000
+"""Steps and pairs: at a thousand steps per second, more than a day of them."""
+
+MAX_WEIGHT = 1e30
+"""Rate and α must be numbers in float32, too."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,13 @@ class Training:
     """Decides on the first weights, the batches and the augmentation."""
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch, self.validate_every) < 1:
-            raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations")
-        if not (0 < self.rate < inf and 0 <= self.alpha < inf):
-            raise BadInput(f"rate is {self.rate} and alpha {self.alpha}: give a rate above 0, and alpha 0 or more")
+        counts = self.steps, self.batch, self.validate_every
+        if not 1 <= min(counts) <= max(counts) <= MAX_COUNT:
+            raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations; "
+                           f"and at most {MAX_COUNT:,} of each")  # fmt: skip
+        if not (0 < self.rate <= MAX_WEIGHT and 0 <= self.alpha <= MAX_WEIGHT):
+            said = f"rate is {self.rate} and alpha {self.alpha}"
+            raise BadInput(f"{said}: give a rate above 0, alpha 0 or more, and both {MAX_WEIGHT:g} at most")
         if not 0 <= self.seed <= MAX_SEED:
             raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {MAX_SEED}")
         if not 0 <= self.hold <= 1:

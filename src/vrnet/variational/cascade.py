@@ -1,25 +1,40 @@
 """Algorithm 1: v = init(I0, I1); then, N_warp times, linearise and take N_iter steps.
 
-There are two signatures. Initialisers, cascades and outside tools are (I0, I1, spacing) -> u; spacing is the distance
-between voxel centres along each axis, in any unit, and without it voxels are cubes. Half steps, steps and everything
-between two linearisations are State -> State.
+There are two signatures. Initialisers, cascades and outside tools are (I0, I1, spacing, masks) -> u; spacing is the
+distance between voxel centres along each axis, in any unit, and without it voxels are cubes; masks are given only where
+there are any. Half steps, steps and everything between two linearisations are State -> State.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import relative_spacing, zeros
+from vrnet.fields import compose, relative_spacing, smooth, squared_norm, zeros
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import Linearization, Linearize, linearize
+from vrnet.variational.linearize import Expansion, Linearize, linearize
+from vrnet.variational.masks import SMALLEST_WEIGHT, Masks
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
-Initializer = Callable[[Tensor, Tensor, Spacing], Tensor]
+LONGEST_MOVE = 0.5
+"""Voxels that a composed data step moves a point at most."""
+
+
+@runtime_checkable
+class Initializer(Protocol):
+    """Whatever finds a field."""
+
+    def __call__(self, I0: Tensor, I1: Tensor, spacing: Spacing = None, masks: Masks | None = None, /) -> Tensor: ...
+
+
+def initialize(init: Initializer, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None) -> Tensor:
+    """init(I0, I1, spacing), and the masks if there are any: what is never given them need not take them."""
+    return init(I0, I1, spacing) if masks is None else init(I0, I1, spacing, masks)
 
 
 @dataclass(frozen=True)
@@ -28,7 +43,7 @@ class State:
 
     v: Float[Tensor, "b d *s"]
     """The field as the last half step left it."""
-    lin: Linearization
+    lin: Expansion
     is_fresh: bool = True
     """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
     memory: Memory = None
@@ -40,15 +55,38 @@ class State:
 
 
 class DataStep(nn.Module):
-    """u = prox of the data term at v, with a penalty θ > 0 of its own, stored as log θ so that it can be learned."""
+    """u = prox of the data term at v, with a penalty θ > 0 of its own, stored as log θ so that it can be learned.
 
-    def __init__(self, term: DataTerm, theta: float = 0.1) -> None:
+    Under a weight w the penalty is θ/w, and nothing moves where w is zero."""
+
+    def __init__(self, term: DataTerm[Any], theta: float = 0.1) -> None:
         super().__init__()
         self.term = term
         self.log_theta = nn.Parameter(torch.tensor(log(theta)))
 
     def forward(self, state: State) -> State:
-        return state.move_to(self.term.prox(state.v, state.lin, self.log_theta.exp()))
+        v, lin, theta = state.v, state.lin, self.log_theta.exp()
+        if lin.weight is None:
+            return state.move_to(self.term.prox(v, lin, theta))
+        u = self.term.prox(v, lin, theta / lin.weight.clamp(min=SMALLEST_WEIGHT))
+        return state.move_to(torch.where(lin.weight < SMALLEST_WEIGHT, v, u))
+
+
+class ComposedDataStep(nn.Module):
+    """u = v ∘ (id + δ): the move of a data step, smoothed, and no longer anywhere than half a voxel.
+
+    Short smooth moves hardly fold, and so does what they are composed to. `fluid` is the standard deviation of the
+    smoothing, in shortest edges of a voxel."""
+
+    def __init__(self, data: DataStep, fluid: float) -> None:
+        super().__init__()
+        self.data, self.fluid = data, fluid
+
+    def forward(self, state: State) -> State:
+        delta = self.data(state).v - state.v
+        delta = smooth(delta, tuple(self.fluid / edge for edge in state.lin.h))
+        length = squared_norm(delta).sqrt().clamp(min=LONGEST_MOVE)[:, None]
+        return state.move_to(compose(state.v, delta * (LONGEST_MOVE / length)))
 
 
 class Denoise(nn.Module):
@@ -100,10 +138,14 @@ class Cascade(nn.Module):
         return [[self.parts[k] for k in inner] for inner in self.schedule]
 
     def iterate(
-        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Iterator[State]:
         """Every state from the initial field on: one after each linearisation, one after each step."""
-        return self.refine(self.init(I0, I1, spacing), I0, I1, spacing)
+        return self.refine(initialize(self.init, I0, I1, spacing, masks), I0, I1, spacing, masks)
 
     def refine(
         self,
@@ -111,34 +153,49 @@ class Cascade(nn.Module):
         I0: Float[Tensor, "b c *s"],
         I1: Float[Tensor, "b c *s"],
         spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Iterator[State]:
         """Every state from a given field on."""
         memory: Memory = None
         for row in range(len(self.schedule)):
-            for state in self.linearize_and_step(row, v, memory, I0, I1, spacing):
+            for state in self.linearize_and_step(row, v, memory, I0, I1, spacing, masks):
                 yield state
             v, memory = state.v, state.memory
             del state  # before the next linearisation needs the room
 
     def linearize_and_step(
-        self, row: int, v: Tensor, memory: Memory, I0: Tensor, I1: Tensor, spacing: Spacing
+        self,
+        row: int,
+        v: Tensor,
+        memory: Memory,
+        I0: Tensor,
+        I1: Tensor,
+        spacing: Spacing,
+        masks: Masks | None = None,
     ) -> Iterator[State]:
         """The state after one linearisation, at v, and after each of its steps."""
-        state = State(v, self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1])), memory=memory)
+        lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]))
+        state = State(v, lin if masks is None else replace(lin, weight=masks.weight(v)), memory=memory)
         yield state
         for k in self.schedule[row]:
             state = self.parts[k](state)
             yield state
 
     def forward(
-        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
-        v = self.init(I0, I1, spacing)
-        for state in self.refine(v, I0, I1, spacing):
+        v = initialize(self.init, I0, I1, spacing, masks)
+        for state in self.refine(v, I0, I1, spacing, masks):
             v = state.v
         return v
 
 
-def no_motion(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Tensor:
+def no_motion(
+    I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None, masks: Masks | None = None
+) -> Tensor:
     """The initialiser u = 0."""
     return zeros(I0)

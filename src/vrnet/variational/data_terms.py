@@ -4,43 +4,92 @@
 `value` is the density that the energy sums, `loss` what training minimises. To add one, write its class and list it in
 DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
 
+L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND and NMI do not need that: they square
+differences of locally normalised intensities, of self-similarities, and of what one image predicts of the other.
+
 ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
 G, the gradient in space, stands where J would if voxels were cubes.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import RelativeSpacing
-from vrnet.variational.linearize import Linearization, linearize
+from vrnet.fields import RelativeSpacing, warp
+from vrnet.variational.channels import locally_normalised, self_similarity
+from vrnet.variational.histogram import conditional_mean, joint_histogram, normalised_mutual_information
+from vrnet.variational.linearize import (
+    Linearization,
+    NormalEquations,
+    linearize,
+    normal_equations,
+    remember,
+    squares,
+)
 
 EPSILON = 1e-5
 """Added to |J|² by L1, so that flat regions do not divide by zero."""
 INTERIOR_POINT_ROUNDS = 15
+SMALLEST_VARIANCE = 1e-8
+E = TypeVar("E")
 Scalar = Float[Tensor, ""]
 Density = Float[Tensor, "b *s"]
 
 
 @runtime_checkable
-class DataTerm(Protocol):
-    """How unlike two images are, voxel by voxel."""
+class DataTerm(Protocol[E]):
+    """How unlike two images are, voxel by voxel. E is the kind of expansion that its prox needs."""
 
     name: ClassVar[str]
     """As in TV-L1 and R-L1-3x2."""
     summary: ClassVar[str]
 
-    @abstractmethod
-    def prox(self, v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
-        """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel."""
+    compares_intensities: ClassVar[bool]
+    """Whether the same tissue must be equally bright in both images."""
 
     @abstractmethod
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
+    def linearize(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        v: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+    ) -> E:
+        """Expand the difference of two images at the field v, on voxels with edges h."""
+
+    @abstractmethod
+    def prox(self, v: Float[Tensor, "b d *s"], lin: E, theta: Tensor) -> Float[Tensor, "b d *s"]:
+        """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel; θ is one number, or one per voxel (b, 1, *s)."""
+
+    @abstractmethod
+    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
         """D at every voxel, of I0 and the warped image I1w."""
+
+    @abstractmethod
+    def value_at(self, lin: E) -> Density:
+        """D at every voxel, where the images were expanded: what `value` says, from what is known there."""
+
+    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
+        """What training minimises: the mean of the value, taking voxels for cubes."""
+        return self.value(I1w, I0, (1.0,) * (I0.dim() - 2)).mean()
+
+
+class Difference(DataTerm[Linearization], Protocol):
+    """A norm of the difference ρ of two images, or of some channels of them."""
+
+    compares_intensities: ClassVar[bool] = True
+
+    @abstractmethod
+    def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
+        """D(ρ) at every voxel."""
+
+    def channels(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+        """What is compared of an image: its intensities, unless a term says otherwise."""
+        return I
 
     def linearize(
         self,
@@ -49,20 +98,17 @@ class DataTerm(Protocol):
         v: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
     ) -> Linearization:
-        """Expand the difference of the channels at the field v, on voxels with edges h."""
         return linearize(I0, I1, v, h, self.channels)
 
-    def channels(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
-        """What is compared of an image: its intensities, unless a term says otherwise."""
-        return I
+    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+        return self.norm(self.channels(I1w) - self.channels(I0))
 
-    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
-        """What training minimises: the mean of the value."""
-        return self.value(I1w, I0).mean()
+    def value_at(self, lin: Linearization) -> Density:
+        return self.norm(lin.residual)
 
 
 @dataclass(frozen=True)
-class L1(DataTerm):
+class L1(Difference):
     """|ρ|, summed over channels."""
 
     name = "L1"
@@ -76,15 +122,15 @@ class L1(DataTerm):
             z = (theta * lin.rho(v) / (lin.JG + EPSILON)).clamp(-1, 1)
             return torch.addcmul(v, z / theta, lin.G[:, 0], value=-1)
         J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        z = maximize_in_box(J @ G.mT + EPSILON * identity(J.shape[-2], J), theta * rho)
+        z = maximize_in_box(J @ G.mT + EPSILON * identity(J.shape[-2], J), beside_vectors(theta) * rho)
         return v - times(G.mT, z).movedim(-1, 1) / theta
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
-        return (self.channels(I1w) - self.channels(I0)).abs().sum(1)
+    def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
+        return rho.abs().sum(1)
 
 
 @dataclass(frozen=True)
-class L2(DataTerm):
+class L2(Difference):
     """1/2 |ρ|², summed over channels."""
 
     name = "L2"
@@ -95,18 +141,124 @@ class L2(DataTerm):
         if lin.J.shape[1] == 1:
             return v - lin.G[:, 0] * (lin.rho(v) / (lin.JG + theta))
         J, G, rho = as_matrices(lin.J), as_matrices(lin.G), lin.rho(v).movedim(1, -1)
-        return v - times(G.mT, solve(J @ G.mT + theta * identity(J.shape[-2], J), rho)).movedim(-1, 1)
+        penalty = beside_vectors(theta)[..., None] * identity(J.shape[-2], J)
+        return v - times(G.mT, solve(J @ G.mT + penalty, rho)).movedim(-1, 1)
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Density:
-        return ((self.channels(I1w) - self.channels(I0)).square() / 2).sum(1)
+    def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
+        return (rho.square() / 2).sum(1)
 
     def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
         """The mean squared difference, without the 1/2 of the energy."""
-        return 2 * self.value(I1w, I0).mean()
+        return 2 * super().loss(I1w, I0)
 
 
-DATA_TERMS: dict[str, DataTerm] = {term.name: term for term in (L1(), L2())}
+class Squares(DataTerm[NormalEquations], Protocol):
+    """½|ρ|², as the mean over several channels: the vector images of the paper's appendix."""
+
+    compares_intensities: ClassVar[bool] = False
+
+    @abstractmethod
+    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+        """What is compared of an image."""
+
+    def linearize(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        v: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+    ) -> NormalEquations:
+        return normal_equations(I0, I1, v, h, self.channels)
+
+    def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
+        return lin.minimize(v, theta)
+
+    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+        return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
+
+    def value_at(self, lin: NormalEquations) -> Density:
+        return lin.D
+
+
+@dataclass(frozen=True)
+class LNCC(Squares):
+    """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel: 1 − the local correlation, summed."""
+
+    name = "LNCC"
+    summary = "local correlation"
+
+    radii: tuple[float, ...] = (2.0, 13.0)
+    """Of the boxes, in shortest edges: a small one for detail, and one that sees whole structures."""
+    epsilon: float = 0.2
+    """Added to the variance, so that noise in flat regions stays small; the range of intensities is 1."""
+
+    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+        return torch.cat([locally_normalised(I, radius, self.epsilon, h) for radius in self.radii], dim=1)
+
+
+@dataclass(frozen=True)
+class MIND(Squares):
+    """½|m(I1w) − m(I0)|² of self-similarities m, which do not know which tissue is bright. The norm is L2."""
+
+    name = "MIND"
+    summary = "self-similarity (images of any two contrasts)"
+
+    distance: float = 2.0
+    """From a voxel to the neighbours whose patches are compared, in shortest edges."""
+    radius: float = 1.0
+    """Of the patches."""
+
+    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+        return self_similarity(I, self.distance, self.radius, h)
+
+
+@dataclass(frozen=True)
+class NMI(DataTerm[NormalEquations]):
+    """2 − (H(I0) + H(I1w)) / H(I0, I1w): less the better one image predicts the other."""
+
+    name = "NMI"
+    summary = "mutual information (images of two contrasts)"
+    compares_intensities = False
+
+    bins: int = 32
+
+    def linearize(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        v: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+    ) -> NormalEquations:
+        """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
+
+        If ρ is normal with variance s², then H(I0, I1w) = H(I1w) + log s + constant, and the measure changes by
+        NMI / H(I0, I1w) · ρδρ/s² with it."""
+        I1w = warp(I1, v)
+        seen = conditional_mean(I0, I1w, self.bins)
+        nmi, joint = normalised_mutual_information(joint_histogram(I0, I1w, self.bins))
+        variance = (seen - I0).square().flatten(1).mean(1).clamp(min=SMALLEST_VARIANCE)
+        scale = (nmi / joint / variance).sqrt().view(-1, *[1] * (I0.dim() - 1))
+        A, b, _ = squares(scale * seen, scale * (seen - I0))
+        return NormalEquations(I0, I1, I1w, A, b, spread(2 - nmi, I0), v, h)
+
+    def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
+        return lin.minimize(v, theta)
+
+    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+        """The same at every voxel, since it belongs to the images as a whole."""
+        return spread(2 - normalised_mutual_information(joint_histogram(I0, I1w, self.bins))[0], I0)
+
+    def value_at(self, lin: NormalEquations) -> Density:
+        return lin.D
+
+
+DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI())}
 """Every data term by its name."""
+
+
+def spread(value: Float[Tensor, " b"], I: Float[Tensor, "b 1 *s"]) -> Density:
+    """A number per image, at each of its voxels."""
+    return value.view(-1, *[1] * (I.dim() - 2)).expand(len(I), *I.shape[2:])
 
 
 def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
@@ -133,6 +285,11 @@ def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Flo
 def as_matrices(J: Float[Tensor, "b k d *s"]) -> Float[Tensor, "b *s k d"]:
     """One matrix per voxel."""
     return J.movedim((1, 2), (-2, -1))
+
+
+def beside_vectors(theta: Tensor) -> Tensor:
+    """θ as a factor of vectors (b, *s, k)."""
+    return theta.movedim(1, -1) if theta.dim() else theta
 
 
 def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:

@@ -4,15 +4,20 @@ For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). A 
 images than their intensities; then ρ and J have as many channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import combinations
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from vrnet.fields import RelativeSpacing, gradient, scale, warp
+from vrnet.attributes import cached_property
+from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+
+REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""{image: {(channels, h): its channels}}; what is known of an image goes with it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Linearization:
     at: Float[Tensor, "b d *s"]
     """u^ω."""
     h: RelativeSpacing
+    weight: Float[Tensor, "b 1 *s"] | None = None
+    """w(x): how much each voxel counts, where there are masks."""
 
     def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
@@ -53,8 +60,40 @@ class Linearization:
         return add_dot(torch.zeros_like(self.residual), self.J, self.G)
 
 
-Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing], Linearization]
+@dataclass(frozen=True)
+class NormalEquations:
+    """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean over many channels: all that squares need."""
+
+    I0: Float[Tensor, "b c *s"]
+    I1: Float[Tensor, "b c *s"]
+    I1w: Float[Tensor, "b c *s"]
+    """I1(x + u^ω)."""
+    A: Float[Tensor, "b d d *s"]
+    """JᵀJ, per voxel."""
+    b: Float[Tensor, "b d *s"]
+    """Jᵀρ(u^ω), per voxel."""
+    D: Float[Tensor, "b *s"]
+    """½|ρ(u^ω)|²."""
+    at: Float[Tensor, "b d *s"]
+    """u^ω."""
+    h: RelativeSpacing
+    weight: Float[Tensor, "b 1 *s"] | None = None
+    """w(x): how much each voxel counts, where there are masks."""
+
+    def minimize(self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]) -> Float[Tensor, "b d *s"]:
+        """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
+        penalty = theta[:, 0] if theta.dim() else theta
+        A = [[self.A[:, i, j] for j in range(len(self.h))] for i in range(len(self.h))]
+        for i, edge in enumerate(self.h):
+            A[i][i] = A[i][i] + penalty * edge**2
+        return v - solve_positive(A, add_dot(self.b, self.A, (v - self.at)[:, None]).unbind(1))
+
+
+Expansion = Linearization | NormalEquations
+Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing], Expansion]
 """(I0, I1, u^ω, h) -> the expansion at u^ω."""
+Channels = Callable[[Tensor, RelativeSpacing], Tensor]
+"""(image, h) -> what is compared of it, (b, k, *s)."""
 
 
 def linearize(
@@ -69,6 +108,61 @@ def linearize(
     seen = channels(I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
     return Linearization(I0, I1, I1w, J=gradient(seen), residual=seen - channels(I0), at=u, h=h)
+
+
+def normal_equations(
+    I0: Float[Tensor, "b c *s"],
+    I1: Float[Tensor, "b c *s"],
+    u: Float[Tensor, "b d *s"],
+    h: RelativeSpacing,
+    channels: Channels,
+) -> NormalEquations:
+    """Expand the mean over channels of half the squared difference of two images at u.
+
+    The channels of the warped image are made anew. Their gradients are taken one by one, so that no more than one is
+    held."""
+    I1w = warp(I1, u)
+    seen, wanted = channels(I1w, h), remember(channels, I0, h)
+    A, b, D = squares(seen, seen - wanted)
+    return NormalEquations(I0, I1, I1w, A, b, D, u, h)
+
+
+def squares(
+    seen: Float[Tensor, "b k *s"], residual: Float[Tensor, "b k *s"]
+) -> tuple[Float[Tensor, "b d d *s"], Float[Tensor, "b d *s"], Float[Tensor, "b *s"]]:
+    """JᵀJ, Jᵀρ and ½|ρ|² with J = ∇(channels seen), each the mean over the channels."""
+    k, d, shape = seen.shape[1], seen.dim() - 2, seen.shape[2:]
+    A, b = seen.new_zeros(len(seen), d, d, *shape), seen.new_zeros(len(seen), d, *shape)
+    for channel, rho in zip(seen.unbind(1), residual.unbind(1), strict=True):
+        J = gradient(channel[:, None])[:, 0]
+        b.addcmul_(J, rho[:, None], value=1 / k)
+        for i in range(d):
+            A[:, i].addcmul_(J[:, i : i + 1], J, value=1 / k)
+    return A, b, squared_norm(residual) / (2 * k)
+
+
+def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Float[Tensor, "b d *s"]:
+    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
+    d, b = len(b), list(b)
+    for i, j in combinations(range(d), 2):
+        factor = A[j][i] / A[i][i]
+        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
+        b[j] = b[j] - factor * b[i]
+    for i in reversed(range(d)):
+        for k in range(i + 1, d):
+            b[i] = b[i] - A[i][k] * b[k]
+        b[i] = b[i] / A[i][i]
+    return torch.stack(b, dim=1)
+
+
+def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+    """The channels of an image that stays the same, made once for as long as it lives; anew where gradients flow."""
+    if torch.is_grad_enabled():
+        return channels(I, h)
+    known: dict[tuple[Channels, RelativeSpacing], Tensor] = REMEMBERED.setdefault(I, {})  # type: ignore[no-untyped-call]
+    if (channels, h) not in known:
+        known[channels, h] = channels(I, h)
+    return known[channels, h]
 
 
 def add_dot(

@@ -4,7 +4,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.fields import resize, resize_field, zeros
-from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.masks import Masks
 
 SMALLEST_AXIS = 16
 """Voxels that an axis keeps at least."""
@@ -13,13 +14,13 @@ MAX_ASPECT = 1.501
 in a header may or may not reach."""
 
 
-def coarser_shape(shape: tuple[int, ...], spacing: Spacing = None) -> tuple[int, ...]:
-    """Half the voxels along each axis that has enough of them and is about as finely sampled as any.
+def coarser_shape(shape: tuple[int, ...], spacing: Spacing = None, smallest: int = SMALLEST_AXIS) -> tuple[int, ...]:
+    """Half the voxels along each axis that keeps enough of them and is about as finely sampled as any.
 
     Thick slices are left alone until the voxels within them have grown as wide."""
     h = spacing or (1.0,) * len(shape)
-    finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * SMALLEST_AXIS), default=0.0)
-    keep = [n < 2 * SMALLEST_AXIS or edge > MAX_ASPECT * finest for n, edge in zip(shape, h, strict=True)]
+    finest = min((edge for n, edge in zip(shape, h, strict=True) if n >= 2 * smallest), default=0.0)
+    keep = [n < 2 * smallest or edge > MAX_ASPECT * finest for n, edge in zip(shape, h, strict=True)]
     return tuple(n if kept else (n + 1) // 2 for n, kept in zip(shape, keep, strict=True))
 
 
@@ -37,11 +38,16 @@ class CoarseToFine(nn.Module):
         self.solve = solve
 
     def forward(
-        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
         fine = tuple(I0.shape[2:])
         coarse = coarser_shape(fine, spacing)
         if coarse == fine:
             return zeros(I0)
         h = coarser_spacing(spacing, fine, coarse)
-        return resize_field(self.solve(resize(I0, coarse), resize(I1, coarse), h), fine)
+        small = masks and masks.map(lambda w: resize(w, coarse))
+        return resize_field(initialize(self.solve, resize(I0, coarse), resize(I1, coarse), h, small), fine)

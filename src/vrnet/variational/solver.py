@@ -1,4 +1,4 @@
-"""E(u) = mean of D(I1(x + u), I0) + λ R(u): run a cascade as a minimiser of it.
+"""E(u) = mean of D(I1(x + u), I0) + λ R(u), or, under a weight, Σ (w D + λ R) / Σ w: run a cascade to minimise it.
 
 Watch the energy, stop when it changes no more, keep the best field.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,8 +15,9 @@ from torch import Tensor, nn
 
 from vrnet.fields import RelativeSpacing, relative_spacing, warp
 from vrnet.progress import Progress
-from vrnet.variational.cascade import Cascade, Spacing, State, Step
+from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
+from vrnet.variational.masks import Masks, weight_at
 from vrnet.variational.pyramid import coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
@@ -27,7 +29,7 @@ PATIENCE = 3
 class Energy:
     """What a solver minimises: a data term and λ times a regulariser, each as a mean over voxels."""
 
-    data: DataTerm
+    data: DataTerm[Any]
     regularizer: Regularizer
     lam: float
 
@@ -37,10 +39,26 @@ class Energy:
         I1w: Float[Tensor, "b c *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
+        weight: Float[Tensor, "b 1 *s"] | None = None,
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
-        data, rough = self.data.value(I1w, I0), self.regularizer.value(u, h)
-        return data.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
+        return self.of(self.data.value(I1w, I0, h), u, h, weight)
+
+    def of(
+        self,
+        D: Float[Tensor, "b *s"],
+        u: Float[Tensor, "b d *s"],
+        h: RelativeSpacing,
+        weight: Float[Tensor, "b 1 *s"] | None = None,
+    ) -> Float[Tensor, " b"]:
+        """E(u), given the data term at every voxel.
+
+        Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps."""
+        rough = self.regularizer.value(u, h)
+        if weight is None:
+            return D.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
+        total = (weight[:, 0] * D + self.lam * rough).flatten(1).sum(1)
+        return total / weight.flatten(1).sum(1).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -52,7 +70,7 @@ class Descent:
 
 
 class Solver(nn.Module):
-    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing) -> u`.
+    """A cascade and the energy it is meant to lower, as an initialiser `(I0, I1, spacing, masks) -> u`.
 
     A linearised step may overshoot, so nothing guarantees descent but looking. Each pair of the batch keeps the best
     field seen, no motion included, and stops on its own once PATIENCE linearisations together change its energy by less
@@ -62,25 +80,33 @@ class Solver(nn.Module):
         super().__init__()
         self.cascade, self.energy, self.tolerance = cascade, energy, tolerance
 
-    def candidates(self, I0: Tensor, I1: Tensor, spacing: Spacing) -> Iterator[tuple[Tensor, Tensor]]:
-        """(v, I1 warped by v) after the steps of each linearisation."""
-        v, moved = self.cascade.init(I0, I1, spacing), False
-        for state in self.cascade.refine(v, I0, I1, spacing):
+    def candidates(
+        self, I0: Tensor, I1: Tensor, spacing: Spacing, masks: Masks | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(v, the data term at v) after the steps of each linearisation."""
+        v, moved = initialize(self.cascade.init, I0, I1, spacing, masks), False
+        for state in self.cascade.refine(v, I0, I1, spacing, masks):
             v = state.v
             if state.is_fresh and moved:
-                yield v, state.lin.I1w
+                yield v, self.energy.data.value_at(state.lin)
             moved = True
             del state  # with its linearisation, before the next one is made
-        yield v, warp(I1, v)
+        yield v, self.energy.data.value(warp(I1, v), I0, relative_spacing(spacing, v.shape[1]))
 
-    def descend(self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None) -> Descent:
+    def descend(
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Descent:
         """Refine the initial field until the energy of every pair has settled."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
-        lowest = self.energy(I0, I1, best, h)
+        lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
         energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
-        for v, I1w in self.candidates(I0, I1, spacing):
-            E = torch.where(running, self.energy(I0, I1w, v, h), lowest)
+        for v, D in self.candidates(I0, I1, spacing, masks):
+            E = torch.where(running, self.energy.of(D, v, h, weight_at(v, masks)), lowest)
             best = choose(E < lowest, v, best)
             lowest = torch.where(E < lowest, E, lowest)
             energies.append(E)
@@ -88,13 +114,17 @@ class Solver(nn.Module):
                 running = running & ((E - energies[-1 - PATIENCE]).abs() > self.tolerance * E)
             if not running.any():
                 break
-            del v, I1w
+            del v, D
         return Descent(best.contiguous(), torch.stack(energies))
 
     def forward(
-        self, I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"], spacing: Spacing = None
+        self,
+        I0: Float[Tensor, "b c *s"],
+        I1: Float[Tensor, "b c *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
     ) -> Float[Tensor, "b d *s"]:
-        return self.descend(I0, I1, spacing).v
+        return self.descend(I0, I1, spacing, masks).v
 
 
 def choose(

@@ -24,7 +24,7 @@ def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch
     for parameter in parameters(parse(name)):
         assert f"{parameter.name} {parameter.value} {parameter.meaning}"[:100] in rows[parameter.name]
     assert parse(name).summary in out
-    assert {"images", "intensities", "devices", "package", "ready"} <= set(rows)
+    assert {"images", "intensities", "masks", "devices", "package", "ready"} <= set(rows)
     assert ("--set" in out) == bool(parameters(parse(name)))
 
 

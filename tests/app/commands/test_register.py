@@ -108,6 +108,20 @@ def test_after_matching_differences_are_those_of_matched_intensities(register, f
     assert read_image(tmp_path / "bright.nii" / "warped.nii.gz").array.max() > 5 * bright.array.max()
 
 
+def test_masks_are_given_as_files_and_named_in_what_is_written(register, files):
+    """Labels are masks: what is not zero is inside. Without them the result is another."""
+    masks = "--fixed-mask", files / "fixed_labels.nii.gz", "--moving-mask", files / "moving_labels.nii.gz"
+    folder, _ = register()
+    plain = (folder / "transform.nii.gz").read_bytes()
+    folder, out = register(*masks)
+    metrics = read_json(folder / "metrics.json")
+    assert set(metrics) == METRICS | {"masks"}
+    assert metrics["masks"] == {"fixed": "fixed_labels.nii.gz", "moving": "moving_labels.nii.gz"}
+    assert "inside the masks" in out
+    assert (folder / "transform.nii.gz").read_bytes() != plain
+    assert file_names(folder) == RESULTS
+
+
 def test_what_an_earlier_run_left_is_gone(register, files):
     folder, _ = register("--moving-labels", files / "moving_labels.nii.gz", "--report")
     (folder / "mine.txt").write_text("kept")

@@ -84,6 +84,7 @@ def properties_table(method: "Method") -> Table:
     table = Table(box=None, show_header=False)
     table.add_row("images", " and ".join(f"{d}D" for d in method.dimensions))
     table.add_row("intensities", Text(SCALINGS[method.scaling]))
+    table.add_row("masks", Text(method.masks))
     table.add_row("devices", ", ".join(method.devices))
     table.add_row("package", method.package or "none but vrnet's own")
     table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))

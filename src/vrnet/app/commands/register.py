@@ -1,6 +1,7 @@
 """`vrnet register`: the deformation between two images."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from vrnet.app.commands.options import (
     DeviceOptions,
@@ -37,7 +38,7 @@ class Register:
     """Folder for the results; made if it is not there."""
     method: Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
-    stacks registered slice by slice; TV-L1 for volumes."""
+    stacks registered slice by slice; Gaussian-LNCC for volumes."""
     fixed_labels: OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
@@ -45,6 +46,12 @@ class Register:
     affine: AffineStart = "none"
     """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
     (affine). For images that lie differently, also where headers put them far apart."""
+    fixed_mask: OptionalFile = None
+    """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
+    influence on the result. The similarity in metrics.json is then measured inside the masks."""
+    moving_mask: OptionalFile = None
+    """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
+    or the edge of its field of view, leave that out of its mask."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
@@ -57,15 +64,21 @@ class Register:
     method_options: Group[MethodOptions]
     device_options: Group[DeviceOptions]
 
+    @property
+    def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
+        """The files of the pair."""
+        return self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.fixed_mask, self.moving_mask
+
     def run(self) -> None:
-        from vrnet.app.pair import read_pair, register_pair, warnings_for
+        from vrnet.app.image_pair import read_pair
+        from vrnet.app.pair import register_pair, warnings_for
         from vrnet.devices import find_device
 
         method = self.method_options.choose(self.method)
         find_device(self.device_options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            pair = read_pair(*self.images)
             result, written = register_pair(
                 stage,
                 pair,
@@ -76,7 +89,7 @@ class Register:
                 match_intensities=self.match_intensities,
                 device=self.device_options.device,
                 report=self.report,
-                inputs=(self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.method_options.weights),
+                inputs=(*self.images, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
         for warning in warnings_for(pair, result.metrics, result.affine):

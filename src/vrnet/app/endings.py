@@ -1,0 +1,109 @@
+"""How the command ends: one line on the error stream, and a status, whatever went wrong.
+
+0: done; 2: what the user, or the machine, must change; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
+
+import errno
+import os
+import re
+import shutil
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+
+from vrnet.app.console import error_screen
+from vrnet.errors import BadInput
+
+NO_MEMORY_WORDS = (
+    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory", "can't start new thread",
+    "could not create a primitive", "multithreader",
+)  # fmt: skip
+"""In the messages of PyTorch, ITK and Python where memory did not suffice."""
+MIN_COLUMNS = 40
+TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
+
+
+def describe(error: BaseException) -> tuple[str, int]:
+    """The line and the status that an error ends with."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; nothing is half-written", 130
+    if isinstance(error, BadInput):
+        return as_options(str(error)), 2
+    if is_lack_of_memory(error):
+        return TOO_LITTLE_MEMORY, 2
+    if isinstance(error, OSError):
+        return describe_system_error(error), 2
+    message = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
+
+
+def as_options(message: str) -> str:
+    """A message of BadInput with its arguments as options: `slices=each` is --slices each."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{found[1].replace('_', '-')} {found[2] or ''}".rstrip()
+
+    return re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether memory did not suffice, as Python, PyTorch and ITK say it."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY_WORDS)
+
+
+def describe_system_error(error: OSError) -> str:
+    """What the system refused, in words."""
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return f"{place}{error.strerror or error}: check the place, its room and your permission"
+
+
+def save_traceback(error: BaseException) -> str:
+    """ ", with FILE", which says where in the code an error came up; nothing where no file can be written."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return ""
+    return f", with {file.name}"
+
+
+def show(message: str) -> None:
+    """Print a line on the error stream, if it can be."""
+    with suppress(OSError):
+        error_screen.print(f"vrnet: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def prepare_terminal() -> None:
+    """A terminal that cannot show a name shows part of it; in one narrower than any word, tyro would never end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if shutil.get_terminal_size().columns < MIN_COLUMNS:
+        os.environ["COLUMNS"] = str(MIN_COLUMNS)
+
+
+def close_streams(status: int) -> int:
+    """Write out what was printed, and return the status: 2 where that failed and all else went well.
+
+    A reader who has seen enough, as in `vrnet methods | head -1`, is no failure."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            discard(stream)
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError) and not status:
+                show(f"the output could not be written ({error.strerror}): its place is full, or gone")
+                status = 2
+    return status
+
+
+def discard(stream: object) -> None:
+    """From now on, what is written to a stream goes nowhere: Python would complain at its end that it cannot."""
+    if isinstance(stream, TextIOWrapper):
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())

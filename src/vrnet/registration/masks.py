@@ -1,0 +1,149 @@
+"""The masks of a pair: checked where they come in, and images that show nothing of what lies outside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vrnet.errors import BadInput
+from vrnet.images.affine import Affine
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image, as_mask
+from vrnet.images.inpainting import inpaint
+from vrnet.images.io import read_image
+from vrnet.images.resample import coverage, place_labels
+from vrnet.images.transform import Transform
+from vrnet.registration.checks import as_tensor
+from vrnet.variational.cascade import Spacing
+
+Mask = Bool[Tensor, "*s"] | None
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Which voxels of two images on one grid are inside the mask of each; None stands for all of them."""
+
+    fixed: Mask = None
+    moving: Mask = None
+
+    @property
+    def is_everywhere(self) -> bool:
+        return self.fixed is None and self.moving is None
+
+    @property
+    def of_each(self) -> tuple[Mask, Mask]:
+        """Where the intensities of each image are looked at: of one without a mask, in that of the other."""
+        fixed = self.moving if self.fixed is None else self.fixed
+        return fixed, self.fixed if self.moving is None else self.moving
+
+    def to(self, device: torch.device) -> "Inside":
+        """The masks on another device."""
+        return Inside(*(None if mask is None else mask.to(device) for mask in (self.fixed, self.moving)))
+
+    def inpaint(self, I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], spacing: Spacing) -> list[Tensor]:
+        """The images without what lies outside their masks."""
+        parts = (I0, self.fixed), (I1, self.moving)
+        return [I if mask is None else inpaint(I, mask, spacing) for I, mask in parts]
+
+
+def check_masks(fixed: object, moving: object, I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"]) -> Inside:
+    """The masks of a pair, arrays or tensors, or BadInput."""
+    inside = Inside(mask_tensor("fixed", fixed, I0), mask_tensor("moving", moving, I1))
+    if inside.fixed is not None and inside.moving is not None and not (inside.fixed & inside.moving).any():
+        raise BadInput("the masks of fixed and moving do not overlap in space: there is nothing to compare")
+    for name, I, mask in zip(("fixed", "moving"), (I0, I1), inside.of_each, strict=True):
+        if mask is not None and (values := I[mask]).min() == values.max():
+            raise BadInput(f"{name} is constant ({float(values[0]):g}) inside the mask: there is nothing to register")
+    return inside
+
+
+def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
+    """Which voxels of an image are inside, nonzero in its mask; None if all are; BadInput if that makes no sense."""
+    if given is None:
+        return None
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"the mask of {name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
+    if tuple(given.shape) != tuple(I.shape):
+        raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
+    values = as_tensor(given).to(I.device)
+    if not isfinite(float(values.sum(dtype=torch.float64))):
+        raise BadInput(f"the mask of {name} contains NaN or infinite values: give 0 outside and 1 inside")
+    inside = values != 0
+    if not inside.any():
+        raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
+    return None if inside.all() else inside
+
+
+@dataclass(frozen=True)
+class ImageMasks:
+    """The masks of two images in the world, each on the grid of its image; None stands for all of it."""
+
+    fixed: Image | None = None
+    moving: Image | None = None
+
+    @classmethod
+    def read(
+        cls,
+        fixed_mask: Image | str | Path | None,
+        moving_mask: Image | str | Path | None,
+        fixed: Image,
+        moving: Image,
+    ) -> "ImageMasks":
+        """The masks of these images, given as images or files; BadInput if one is not for its image."""
+        return cls(read_mask(fixed_mask, fixed), read_mask(moving_mask, moving))
+
+    def reordered(self, fixed: Sequence[int], moving: Sequence[int]) -> "ImageMasks":
+        """The masks with axis order[i] as axis i, by the order of either."""
+        parts = (self.fixed, fixed), (self.moving, moving)
+        return ImageMasks(*(None if mask is None else mask.reordered(order) for mask, order in parts))
+
+    def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
+        """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
+        return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]
+
+    def on(self, grid: Grid, moving: Image, affine: Affine | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Both masks on the grid of fixed, where moving, seen through an affine map, is outside if it has no voxels."""
+        if self.moving is None:
+            covered = coverage(moving.grid, grid, affine)
+        else:
+            covered = place_labels(self.moving, grid, affine).array
+        if not covered.any():
+            raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
+        return None if self.fixed is None else self.fixed.array, None if covered.all() else covered
+
+    def compared(self, grid: Grid, transform: Transform) -> NDArray[Any] | None:
+        """The voxels of fixed inside both masks, before a transform and after it; None, for all, without masks."""
+        everywhere = np.ones(grid.shape, bool)
+        fixed = everywhere if self.fixed is None else self.fixed.array
+        if self.moving is None:
+            return None if self.fixed is None else fixed
+        before, after = place_labels(self.moving, grid), transform.apply_labels(self.moving, grid)
+        wanted = [fixed & (after.array != 0) & (before.array != 0), fixed & (after.array != 0), fixed]
+        return next(voxels for voxels in wanted if voxels.any())  # headers or the motion may put the masks far apart
+
+
+def read_mask(given: Image | str | Path | None, image: Image) -> Image | None:
+    """The mask of an image, True inside, or BadInput."""
+    if given is None:
+        return None
+    mask = as_mask(given if isinstance(given, Image) else read_image(given))
+    if not mask.grid.matches(image.grid):
+        raise BadInput(f"{mask.name} is not on the grid of {image.name}: a mask must match its image")
+    if not mask.array.any():
+        raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
+    return mask
+
+
+def without_outside(image: Image, mask: Image | None) -> Image:
+    """The image, in-painted outside its mask; itself where there is none."""
+    if mask is None or mask.array.all():
+        return image
+    filled = inpaint(as_tensor(image.array.astype(np.float32)), as_tensor(mask.array), image.grid.spacing)
+    return image.with_array(filled.numpy())

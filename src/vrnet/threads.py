@@ -1,0 +1,75 @@
+"""How many threads PyTorch computes with, changed for the calling thread of Python alone; and one after a fork.
+
+torch.set_num_threads counts for the whole process: a thread of the host program that first computes meanwhile would
+keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's processors MKL, count for each thread."""
+
+import ctypes
+import multiprocessing as mp
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import current_thread, main_thread
+
+import torch
+
+SPAWNED = "SpawnProcess", "ForkServerProcess"
+
+
+def in_main_thread() -> bool:
+    """Whether this is the thread of Python that may handle signals."""
+    return current_thread() is main_thread()
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Let PyTorch compute with so many threads, in this thread of Python alone."""
+    before = torch.get_num_threads()
+    of_mkl = set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before, of_mkl)
+
+
+def set_threads(count: int, of_mkl: int | None = None) -> int:
+    """Let PyTorch compute with so many threads, in this thread of Python, and MKL too, if not with others.
+
+    Returns MKL's number from before, where 0 stands for that of the process."""
+    torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
+    library = thread_library()
+    if library is None:
+        if in_main_thread():
+            torch.set_num_threads(count)
+        return 0
+    library.omp_set_num_threads(count)
+    has_mkl = hasattr(library, "MKL_Set_Num_Threads_Local")
+    return library.MKL_Set_Num_Threads_Local(count if of_mkl is None else of_mkl) if has_mkl else 0
+
+
+@cache
+def thread_library() -> ctypes.CDLL | None:
+    """The OpenMP that PyTorch was built with; None if it was built with another way to share work."""
+    library = ctypes.CDLL(torch._C.__file__)  # in which its dependencies are found, too
+    return library if hasattr(library, "omp_set_num_threads") else None
+
+
+def compute_alone() -> None:
+    """Let PyTorch compute with one thread in the whole process.
+
+    The threads of a process are not copied by a fork: whatever waits for one in the copy waits for ever."""
+    torch.set_num_threads(1)
+    set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
+
+
+def is_forked() -> bool:
+    """Whether multiprocessing made this process as a copy of another."""
+    process = mp.current_process()
+    if mp.parent_process() is None or type(process).__name__ in SPAWNED:
+        return False
+    return type(process).__name__ == "ForkProcess" or mp.get_start_method() == "fork"
+
+
+os.register_at_fork(after_in_child=compute_alone)
+if is_forked():
+    compute_alone()

@@ -1,0 +1,70 @@
+"""What can be compared of two images beside their intensities, so that another contrast does not matter.
+
+Lengths are in shortest edges of a voxel, as everywhere in this folder: h are the edges.
+"""
+
+from itertools import combinations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vrnet.fields import RelativeSpacing
+
+LEAST_VARIANCE, GREATEST_VARIANCE = 1e-3, 1e3
+"""The variance that self-similarity divides by is held within these multiples of its mean over the image."""
+
+
+def local_mean(I: Float[Tensor, "b c *s"], radii: tuple[int, ...]) -> Float[Tensor, "b c *s"]:
+    """The mean over a box that reaches radii voxels to each side, border repeated; by running sums."""
+    for axis, radius in enumerate(radii, start=2):
+        if radius:
+            n, width = I.shape[axis], 2 * radius + 1
+            inside = torch.arange(-radius - 1, n + radius, device=I.device).clamp(0, n - 1)
+            sums = I.index_select(axis, inside).cumsum(axis)
+            I = (sums.narrow(axis, width, n) - sums.narrow(axis, 0, n)) / width
+    return I
+
+
+def in_voxels(length: float, h: RelativeSpacing) -> tuple[int, ...]:
+    """A length along each axis, to the nearest whole number of voxels."""
+    return tuple(round(length / edge) for edge in h)
+
+
+def locally_normalised(
+    I: Float[Tensor, "b c *s"], radius: float, epsilon: float, h: RelativeSpacing
+) -> Float[Tensor, "b c *s"]:
+    """(I − μ) / √(σ² + ε²), with the mean μ and the variance σ² over the box of that radius about each voxel."""
+    radii = in_voxels(radius, h)
+    mean = local_mean(I, radii)
+    variance = (local_mean(I.square(), radii) - mean.square()).clamp(min=0)
+    return (I - mean) * (variance + epsilon**2).rsqrt()
+
+
+def self_similarity(
+    I: Float[Tensor, "b 1 *s"], distance: float, radius: float, h: RelativeSpacing
+) -> Float[Tensor, "b k *s"]:
+    """MIND-SSC: exp(−(D − min D)/V) of each pair of neighbours at right angles: k = 4 pairs in 2D, 12 in 3D.
+
+    D is the mean squared difference of the patches about the two neighbours, each `distance` from the voxel along an
+    axis, and V the mean of D − min D over the pairs. (M. Heinrich et al., MICCAI 2013.)"""
+    neighbours = [shift(I, axis, steps) for axis, steps in steps_along_axes(distance, h)]
+    at_right_angles = [(a, b) for a, b in combinations(range(len(neighbours)), 2) if a // 2 != b // 2]
+    patches = in_voxels(radius, h)
+    D = torch.cat([local_mean((neighbours[a] - neighbours[b]).square(), patches) for a, b in at_right_angles], dim=1)
+    D = D - D.amin(1, keepdim=True)
+    V = D.mean(1, keepdim=True)
+    middle = V.flatten(1).mean(1).view(-1, *[1] * (I.dim() - 1))
+    V = torch.maximum(torch.minimum(V, GREATEST_VARIANCE * middle), LEAST_VARIANCE * middle)
+    return torch.exp(-D / (V + torch.finfo(I.dtype).tiny))
+
+
+def steps_along_axes(distance: float, h: RelativeSpacing) -> list[tuple[int, int]]:
+    """(axis, voxels) of the neighbours at a distance along each axis, to both sides; at least one voxel away."""
+    return [(axis, sign * max(1, n)) for axis, n in enumerate(in_voxels(distance, h)) for sign in (-1, 1)]
+
+
+def shift(I: Float[Tensor, "b c *s"], axis: int, steps: int) -> Float[Tensor, "b c *s"]:
+    """I(x + steps) along an axis, border repeated."""
+    n = I.shape[2 + axis]
+    return I.index_select(2 + axis, torch.arange(steps, n + steps, device=I.device).clamp(0, n - 1))

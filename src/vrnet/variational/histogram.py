@@ -1,0 +1,55 @@
+"""p(a, b): what the joint histogram of two images says of one given the other. Intensities are in [0, 1].
+
+H is the entropy in nats; the normalised mutual information (H(a) + H(b)) / H(a, b) is 2 if one image determines the
+other, and 1 if it says nothing of it.
+"""
+
+from functools import reduce
+from itertools import product
+
+import torch
+from jaxtyping import Float, Integer
+from torch import Tensor
+
+
+def shares(I: Float[Tensor, "b 1 *s"], bins: int) -> list[tuple[Integer[Tensor, "b n"], Float[Tensor, "b n"]]]:
+    """(bin, share) of every voxel in the two bins whose centres are nearest: 0, 1/(bins − 1), … 1."""
+    place = I.flatten(1).clamp(0, 1) * (bins - 1)
+    below = place.detach().long().clamp(max=bins - 2)
+    fraction = place - below
+    return [(below, 1 - fraction), (below + 1, fraction)]
+
+
+def joint_histogram(a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b bins bins"]:
+    """How many voxels of each pair of images fall in each pair of bins, shared linearly among the nearest ones."""
+    counts = a.new_zeros(len(a), bins * bins)
+    for (row, share), (column, part) in product(shares(a, bins), shares(b, bins)):
+        counts = counts.scatter_add(1, row * bins + column, share * part)
+    return counts.view(-1, bins, bins)
+
+
+def entropy(counts: Float[Tensor, "b *n"]) -> Float[Tensor, " b"]:
+    """−Σ p log p, in nats."""
+    p = counts.flatten(1) / counts.flatten(1).sum(1, keepdim=True)
+    return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(1)  # p log p has no slope at 0
+
+
+def normalised_mutual_information(
+    counts: Float[Tensor, "b m n"],
+) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """(H(a) + H(b)) / H(a, b), and H(a, b), of a joint histogram."""
+    joint = entropy(counts).clamp(min=torch.finfo(counts.dtype).tiny)
+    return (entropy(counts.sum(2)) + entropy(counts.sum(1))) / joint, joint
+
+
+def conditional_mean(y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b 1 *s"]:
+    """E[y | x] at every voxel, as a function of x that is linear between the centres of its bins.
+
+    Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""
+    parts, values = shares(x, bins), y.flatten(1)
+    counts, sums = (y.new_zeros(len(y), bins) for _ in range(2))
+    for index, share in parts:
+        counts = counts.scatter_add(1, index, share)
+        sums = sums.scatter_add(1, index, share * values)
+    curve = (sums + values.mean(1, keepdim=True)) / (counts + 1)
+    return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(y.shape)

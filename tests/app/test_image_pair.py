@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from vrnet import BadInput, Image, write_image
+from vrnet.app import demo
+from vrnet.app.image_pair import ImagePair, read_pair
+from vrnet.app.pair import write_pair
+from vrnet.phantom import phantom
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return demo.phantom_pair(phantom(3))
+
+
+def test_labels_must_match_their_image(pair):
+    with pytest.raises(BadInput, match="not on the grid of"):
+        ImagePair(pair.fixed, pair.moving, fixed_labels=demo.phantom_pair(phantom(3, (64, 64))).fixed_labels)
+
+
+def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):
+    write_pair(pair, tmp_path)
+    floats = Image(pair.fixed_labels.array.astype(np.float32), pair.fixed.grid, "floats.nii.gz")
+    write_image(floats, tmp_path / "floats.nii.gz")
+    read = read_pair(tmp_path / "fixed.nii.gz", tmp_path / "moving.nii.gz", tmp_path / "floats.nii.gz")
+    assert read.fixed_labels.array.dtype.kind == "i"
+    assert np.array_equal(read.fixed_labels.array, pair.fixed_labels.array)
+
+
+def test_masks_are_read_beside_labels(pair, tmp_path):
+    write_pair(pair, tmp_path)
+    files = [tmp_path / f"{part}.nii.gz" for part in ("fixed", "moving")]
+    masks = [tmp_path / f"{part}_labels.nii.gz" for part in ("fixed", "moving")]
+    read = read_pair(*files, fixed_mask=masks[0], moving_mask=masks[1])
+    assert read.fixed_labels is None
+    assert np.array_equal(read.masks.fixed.array, pair.fixed_labels.array > 0)
+    assert np.array_equal(read.masks.moving.array, pair.moving_labels.array > 0)

@@ -1,0 +1,163 @@
+"""Whatever a user does, `vrnet` ends with status 0, 2 or 130, and with words instead of a traceback."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.app.numeric_options import ABSURD, OPTIONS
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+COMMAND = [sys.executable, "-m", "vrnet"]
+
+
+def run(*words, **settings):
+    """(status, stdout, stderr) of the command in a process of its own; the settings are subprocess.run's."""
+    settings = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | settings
+    done = subprocess.run([*settings.pop("before", ()), *COMMAND, *map(str, words)], **settings)
+    return done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode()
+
+
+def environment(**changes):
+    """The environment of the tests with these changes, where None removes a variable."""
+    given = os.environ | {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1"} | changes
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def assert_one_line(result, words, status=2):
+    """The command ended with that status, and with one line, which holds these words."""
+    found, _, err = result
+    assert found == status, result
+    (line,) = err.strip().splitlines()
+    assert line.startswith("vrnet: ")
+    assert words in line
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(("command", "name"), OPTIONS)
+def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monkeypatch, command, name):
+    """The options are found by their types: a new one is tested too."""
+    monkeypatch.chdir(tmp_path)
+    given = {
+        "demo": ("--method", "identity"),
+        "train": ("R-L2-1x1-w2", *data, "--out", "run", "--preset", "phantom"),
+        "paper": ("table", "none"),
+    }
+    counts = [word for part in ("steps", "batch") if part != name for word in (f"--{part}", "2")]
+    others = counts if command == "train" else []
+    for value in ABSURD:
+        shutil.rmtree("run", ignore_errors=True)
+        status, _, err = vrnet(command, *given[command], *others, f"--{name.replace('_', '-')}={value}")
+        assert status in (0, 2), (value, err)
+        assert "Traceback" not in err
+
+
+def test_a_batch_beyond_all_memory_is_refused(vrnet, data, tmp_path):
+    words = "train", "R-L2-1x1-w2", *data, "--out", tmp_path / "run", "--steps", "1"
+    status, _, err = vrnet(*words, "--batch", "50000000")
+    assert status == 2
+    assert "a batch of 50000000 pairs needs" in err
+    status, _, err = vrnet(*words, "--batch", "1000000000")
+    assert (status, err.strip().splitlines()[-1][:24]) == (2, "vrnet: a run has at leas")
+
+
+# Where it is started
+
+
+def test_a_working_folder_that_is_gone_is_told(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    result = run("demo", before=("sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh"))
+    assert_one_line(result, "the working folder is gone")
+
+
+@pytest.mark.parametrize("kind", ["a file", "no folder"])
+def test_a_cache_that_cannot_be_is_told(vrnet, hearts, tmp_path, kind):
+    (tmp_path / "file").write_text("")
+    cache = tmp_path / "file" if kind == "a file" else "/proc/none"
+    status, _, err = vrnet(
+        "prepare", "--data", "manifest", "--root", hearts, "--cache", cache, "--out", tmp_path / "p.npz"
+    )
+    assert status == 2
+    assert err.strip().splitlines()[-1].startswith("vrnet: cannot write")
+
+
+def test_without_a_home_a_cache_must_be_named(vrnet, hearts, tmp_path, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("Could not determine home")))
+    status, _, err = vrnet("prepare", "--data", "manifest", "--root", hearts, "--out", tmp_path / "p.npz")
+    assert status == 2
+    assert "you have no home folder" in err
+
+
+# Where it writes to
+
+
+@pytest.mark.parametrize("words", [["--version"], ["methods"], ["--help"]])
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_an_output_that_is_full_is_told(words, is_buffered):
+    with Path("/dev/full").open("w") as full:
+        result = run(*words, stdout=full, env=environment(PYTHONUNBUFFERED=None if is_buffered else "1"))
+    assert_one_line(result, "No space left on device")
+
+
+def test_errors_that_cannot_be_told_have_their_status():
+    with Path("/dev/full").open("w") as full:
+        assert run("methods", "none", stderr=full)[0] == 2
+    assert run("methods", "none", before=("sh", "-c", 'exec "$@" 2>&-', "sh"))[0] == 2
+
+
+def test_whoever_reads_one_line_alone_has_seen_enough():
+    script = f"{' '.join(COMMAND)} methods | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "settings", [{"TERM": "dumb", "COLUMNS": "1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"COLUMNS": "0"}]
+)
+def test_a_poor_terminal_shows_what_it_can(settings):
+    for words in (["methods", "TV-L1"], ["methods"], ["--help"]):
+        status, out, err = run(*words, env=environment(**settings))
+        assert (status, err) == (0, "")
+        assert out
+
+
+def test_names_that_are_no_text_are_refused_or_written(files, tmp_path):
+    """The byte 255 is never part of UTF-8."""
+    odd = tmp_path / os.fsdecode(b"a\xff.nii.gz")
+    shutil.copy(files / "fixed.nii.gz", odd)
+    for settings in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0"}):
+        result = run("register", odd, files / "moving.nii.gz", "--out", tmp_path / "out", env=environment(**settings))
+        assert_one_line((result[0], "", result[2].splitlines()[-1]), "has characters that cannot be written")
+
+
+# Memory and interruption
+
+
+@pytest.mark.parametrize("megabytes", [pytest.param(n, marks=pytest.mark.release) for n in (700, 1300, 1500)] + [1000])
+def test_too_little_memory_is_told_as_such(files, tmp_path, megabytes):
+    limit = f'ulimit -v {megabytes * 1024}; exec "$@"'
+    words = "register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out"
+    status, _, err = run(*words, before=("bash", "-c", limit, "bash"))
+    assert status == 0 or (status == 2 and "memory" in err.splitlines()[-1]), (status, err)
+    assert "damaged" not in err
+
+
+@pytest.mark.parametrize("seconds", [0.3, *(pytest.param(s, marks=pytest.mark.release) for s in (0.15, 0.6, 1.0, 1.5))])
+def test_ctrl_c_while_it_is_loaded_ends_in_one_line(seconds):
+    """Before Python has reached the command, at about 0.1 s, the words are Python's."""
+    process = subprocess.Popen([*COMMAND, "methods"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 130)
+    assert err.decode() in ("", "vrnet: interrupted; nothing is half-written\n")

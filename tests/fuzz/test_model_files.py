@@ -1,0 +1,19 @@
+"""Whatever is in a model, a checkpoint, a pack or a table: it is read, or refused in one line; quickly, in little
+memory, and no other file's content comes out. What is read of a damaged model, checkpoint or pack is to the bit what
+was written."""
+
+import pytest
+
+from tests.fuzz.cases import check
+from tests.fuzz.model_seeds import SEEDS
+
+
+@pytest.mark.parametrize("kind", SEEDS)
+def test_a_thousand_damaged_files_crash_nothing(kind, tmp_path):
+    check("model_worker", kind, 1000, tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("kind", SEEDS)
+def test_ten_thousand_damaged_files_crash_nothing(kind, tmp_path):
+    check("model_worker", kind, 10_000, tmp_path)

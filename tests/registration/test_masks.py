@@ -1,0 +1,276 @@
+"""What lies outside the masks has no influence on the result inside them."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy import ndimage
+
+import vrnet
+from tests.models import Flow, card, trained
+from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
+from vrnet.data.acdc import ACDC
+from vrnet.phantom import phantom
+
+SIZES, EDGE = {2: (96, 96), 3: (48, 48, 32)}, {2: 2.0, 3: 4.0}
+METHODS = [("TV-L1", 2), ("TV-L1", 3), ("Diffusion-L2", 2), ("Diffusion-L2", 3), ("short-axis", 2)]
+BRIGHTNESS = 3.0
+"""Of an artefact, where tissue has 1 at most."""
+
+
+@cache
+def heart(d):
+    """A phantom patient: (fixed, moving, voxels of the heart, a mask with a margin around it)."""
+    patient = phantom(5, SIZES[d], EDGE[d])
+    fixed, moving, *labels = (
+        part[0, 0].numpy() for part in (patient.fixed, patient.moving, patient.fixed_labels, patient.moving_labels)
+    )
+    inside = np.logical_or(*(label > 0 for label in labels))
+    return fixed, moving, inside, ndimage.binary_dilation(inside, iterations=round(8 / EDGE[d]))
+
+
+def add_artefact(image, mask):
+    """Something bright beside the mask, on one side of it."""
+    near = ndimage.binary_dilation(mask, iterations=6) & ~mask
+    one_side = np.indices(mask.shape)[0] < np.argwhere(mask)[:, 0].mean()
+    return np.where(near & one_side, BRIGHTNESS, image).astype(np.float32)
+
+
+def median_change(a, b, where, edge):
+    """Median distance, in mm, between two fields in voxels."""
+    return np.median(edge * np.linalg.norm(a - b, axis=0)[where])
+
+
+def changes(fixed, moving, inside, mask, name, edge, which):
+    """How far an artefact in one image moves the result inside: (without masks, with that of this image, with both)."""
+    spacing, found = (edge,) * fixed.ndim, []
+    spoilt = [add_artefact(I, mask) if role == which else I for role, I in (("fixed", fixed), ("moving", moving))]
+    for masks in ({}, {f"{which}_mask": mask}, {"fixed_mask": mask, "moving_mask": mask}):
+        fields = [vrnet.register(*pair, name, spacing=spacing, **masks).field for pair in ((fixed, moving), spoilt)]
+        found.append(median_change(*fields, inside, edge))
+    return found
+
+
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+@pytest.mark.parametrize(("name", "d"), METHODS)
+def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_does(name, d, which, as_users_run):
+    without, own, both = changes(*heart(d), name, EDGE[d], which)
+    assert without > 0.1
+    assert own == both == 0
+
+
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+@pytest.mark.parametrize("name", ["short-axis", "TV-L1"])
+def test_the_same_holds_on_a_real_heart(name, which, data_root, as_users_run):
+    sample = ACDC(data_root / "acdc").prepare("patient003", "evaluation")
+    k = len(sample.fixed) // 2
+    fixed, moving, *labels = (
+        part[k, 0].numpy() for part in (sample.fixed, sample.moving, sample.fixed_labels, sample.moving_labels)
+    )
+    inside = np.logical_or(*(label > 0 for label in labels))
+    mask = ndimage.binary_dilation(inside, iterations=5)
+    without, own, both = changes(fixed, moving, inside, mask, name, sample.spacing[0], which)
+    assert without > 0.1
+    assert own == both == 0
+
+
+@pytest.mark.parametrize(("name", "d"), METHODS)
+def test_masks_around_the_heart_hardly_cost_accuracy(name, d, as_users_run):
+    fixed, moving, inside, mask = heart(d)
+    true = phantom(5, SIZES[d], EDGE[d]).field[0].numpy()
+    whole, masked = (
+        vrnet.register(fixed, moving, name, spacing=(EDGE[d],) * d, fixed_mask=m, moving_mask=m).field
+        for m in (None, mask)
+    )
+    assert median_change(masked, true, inside, EDGE[d]) < 1.2 * median_change(whole, true, inside, EDGE[d])
+
+
+@pytest.mark.parametrize(("name", "d"), METHODS)
+def test_a_mask_of_ones_is_no_mask(name, d):
+    fixed, moving, *_ = heart(d)
+    ones, spacing = np.ones(SIZES[d], np.uint8), (EDGE[d],) * d
+    plain = vrnet.register(fixed, moving, name, spacing=spacing)
+    masked = vrnet.register(fixed, moving, name, spacing=spacing, fixed_mask=ones, moving_mask=2.0 * ones)
+    assert np.array_equal(masked.field, plain.field)
+    assert np.array_equal(masked.energies, plain.energies)
+
+
+@pytest.mark.parametrize("method", ["VoxelMorph-w4", "2xRC-Net-w2", "C-L1-2x1-w2", "R-L2-2x1-noise-w2", "U-L1-1x2-w2"])
+def test_networks_see_nothing_of_what_is_outside(method, d):
+    """Also slice by slice, where the masks do not reach every slice."""
+    fixed, moving, _, mask = heart(3)
+    mask = mask.copy()
+    mask[..., :4] = False
+    model, options = trained(method, d, (EDGE[3],) * d), {"slice_axis": 2 if d == 2 else None}
+    fields = [
+        vrnet.register(fixed, image, model, spacing=(EDGE[3],) * 3, moving_mask=mask, **options).field
+        for image in (moving, add_artefact(moving, mask))
+    ]
+    assert np.array_equal(*fields)
+    assert not np.array_equal(fields[0], vrnet.register(fixed, moving, model, spacing=(EDGE[3],) * 3, **options).field)
+
+
+def test_slices_that_are_registered_each_are_in_painted_each_from_itself():
+    """Unless nothing of a slice is inside: then from its neighbours."""
+    flow, brightness = Flow(), np.linspace(0, 1, 6, dtype=np.float32)
+    slices = np.broadcast_to(brightness, (32, 32, 6)) + 0 * heart(3)[0][:32, :32, :6]
+    mask = np.zeros(slices.shape, bool)
+    mask[14:16, 14:16] = True
+    mask[..., 5] = False
+    vrnet.register(slices, slices, Trained.of(card(), flow, "w.safetensors"), slice_axis=2, moving_mask=mask)
+    values = [I1[0, 0] for _, I1, _ in flow.seen]
+    assert all(value.std() < 1e-6 for value in values)
+    means = [value.mean().item() for value in values]
+    assert means[:5] == sorted(set(means[:5]))
+    assert 0 < means[5] < means[4]
+
+
+@pytest.mark.parametrize("scaling", ["jointly", "each"])
+def test_intensities_are_scaled_by_what_is_inside(d, scaling):
+    """A model sees the 1st to 99th percentile of the voxels inside in [0, 1]; of an image without a mask, likewise."""
+    fixed, moving, _, mask = heart(d)
+    flow = Flow()
+    model = Trained.of(card(d=d, normalisation=scaling), flow, "w.safetensors")
+    vrnet.register(fixed, moving / 2, model, moving_mask=mask)
+    sources = [[fixed[mask], moving[mask] / 2]] * 2 if scaling == "jointly" else [[fixed[mask]], [moving[mask] / 2]]
+    for seen, image, source in zip(flow.seen[0], (fixed, moving / 2), sources, strict=False):
+        low, high = np.percentile(np.concatenate(source), (1, 99))
+        assert_allclose(seen[0, 0].numpy()[mask], np.clip((image[mask] - low) / (high - low), 0, 1), atol=1e-5)
+
+
+def test_the_energy_of_no_motion_is_the_mean_difference_inside_both_masks(d):
+    fixed, moving, _, mask = heart(d)
+    other = np.roll(mask, 3, axis=0)
+    result = vrnet.register(fixed, moving, "TV-L1(warps=1,levels=1)", fixed_mask=mask, moving_mask=other)
+    low, high = np.percentile(np.concatenate([fixed[mask], moving[other]]), (1, 99))
+    I0, I1 = (np.clip((image - low) / (high - low), 0, 1) for image in (fixed, moving))
+    assert result.energies[0] == pytest.approx(np.abs(I1 - I0)[mask & other].mean(), rel=1e-4)
+
+
+def test_tensors_have_masks_that_are_tensors(d):
+    fixed, moving, _, mask = heart(d)
+    arrays = vrnet.register(fixed, moving, "TV-L1", moving_mask=mask).field
+    tensors = vrnet.register(*map(torch.from_numpy, (fixed, moving)), "TV-L1", moving_mask=torch.from_numpy(mask)).field
+    assert np.array_equal(tensors.numpy(), arrays)
+
+
+BAD = {
+    "empty": (lambda mask: 0 * mask, "the mask of moving is empty"),
+    "NaN": (lambda mask: np.where(mask, np.nan, 0), "contains NaN or infinite"),
+    "infinite": (lambda mask: np.where(mask, np.inf, 0), "contains NaN or infinite"),
+    "of another shape": (lambda mask: mask[1:], "give both one shape"),
+    "a list": (lambda mask: mask.tolist(), "is a list: give a NumPy array"),
+    "elsewhere": (lambda mask: ~mask, "do not overlap"),
+    "on even ground": (lambda mask: np.indices(mask.shape).sum(0) == 0, "constant"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_mask_that_makes_no_sense_is_bad_input(d, kind, as_users_run):
+    fixed, moving, _, mask = heart(d)
+    spoil, words = BAD[kind]
+    other = None if kind == "on even ground" else mask
+    with pytest.raises(BadInput, match=words):
+        vrnet.register(fixed, moving, "TV-L1", fixed_mask=other, moving_mask=spoil(mask))
+
+
+def in_the_world(d):
+    """The phantom with its mask as images, moving on a finer grid of its own: (fixed, its mask, moving, its mask)."""
+    fixed, moving, _, mask = heart(d)
+    grid = Grid.plain(SIZES[d], (EDGE[d],) * d)
+    finer = Grid.plain(tuple(2 * n - 1 for n in SIZES[d]), (EDGE[d] / 2,) * d)
+    moved = ndimage.zoom(moving, [m / n for m, n in zip(finer.shape, SIZES[d], strict=True)], order=1)
+    inside = ndimage.zoom(mask.astype(np.uint8), [m / n for m, n in zip(finer.shape, SIZES[d], strict=True)], order=0)
+    return Image(fixed, grid), Image(mask.astype(np.uint8), grid), Image(moved, finer), Image(inside, finer)
+
+
+@pytest.mark.parametrize("match", [False, True])
+def test_an_artefact_in_an_image_on_a_grid_of_its_own_changes_nothing(d, match):
+    fixed, fixed_mask, moving, moving_mask = in_the_world(d)
+    spoilt = moving.with_array(add_artefact(moving.array, moving_mask.array > 0))
+    results = [
+        register_images(fixed, image, "TV-L1", fixed_mask=fixed_mask, moving_mask=moving_mask, match_intensities=match)
+        for image in (moving, spoilt)
+    ]
+    assert np.array_equal(*(result.transform.displacement for result in results))
+    assert results[1].warped.array.max() > 2, "the warped image is that of moving as it was given"
+
+
+def test_masks_are_files_too_and_turn_with_their_images(d, tmp_path):
+    fixed, fixed_mask, moving, moving_mask = in_the_world(d)
+    back = Grid(fixed.grid.shape, fixed.grid.spacing, tuple((n - 1) * h for n, h in zip(fixed.grid.shape,
+                fixed.grid.spacing, strict=True)), tuple((-np.eye(d)).ravel()))  # fmt: skip
+    swapped = range(d)[::-1]
+    turned = [Image(np.flip(image.array).copy(), back).reordered(swapped) for image in (fixed, fixed_mask)]
+    write_image(turned[1], tmp_path / "m.nii.gz")
+    straight = register_images(fixed, moving, "TV-L1", fixed_mask=fixed_mask, moving_mask=moving_mask)
+    other = register_images(turned[0], moving, "TV-L1", fixed_mask=tmp_path / "m.nii.gz", moving_mask=moving_mask)
+    x = fixed.grid.points(np.argwhere(fixed_mask.array > 0).astype(float)[::11])
+    assert np.abs(straight.transform.points(x) - other.transform.points(x)).max() < 1e-2
+
+
+def half_heart_errors(seed):
+    """Mean error, in mm, beside a cut through the heart, where moving ends: as it is, and with fixed in the gap."""
+    patient = phantom(seed, (128, 128), 2.0)
+    fixed, moving, labels = (part[0, 0].numpy() for part in (patient.fixed, patient.moving, patient.fixed_labels))
+    half = int(np.argwhere(labels)[:, 0].mean())
+    grid, rest = Grid.plain((128, 128), (2.0, 2.0)), Grid.plain((128 - half, 128), (2.0, 2.0))
+    part = Grid(rest.shape, rest.spacing, (2.0 * half, 0.0), rest.direction)
+    found = register_images(Image(fixed, grid), Image(moving[half:], part), "TV-L1").transform.in_voxels()
+    filled = vrnet.register(fixed, np.concatenate([fixed[:half], moving[half:]]), "TV-L1", spacing=(2.0, 2.0)).field
+    seen = labels[half : half + 12] > 0
+    errors = (2 * np.linalg.norm(u - patient.field[0].numpy(), axis=0)[half : half + 12] for u in (found, filled))
+    return [error[seen].mean() for error in errors]
+
+
+def test_where_moving_has_no_voxels_motion_is_found_up_to_its_border(as_users_run):
+    """Closer to the truth than when fixed fills the gap, which asks for no motion there."""
+    found, filled = np.mean([half_heart_errors(seed) for seed in range(4)], axis=0)
+    assert found < 0.85 * filled
+
+
+def bad_images(d):
+    fixed, fixed_mask, moving, moving_mask = in_the_world(d)
+    part = fixed_mask.with_array(fixed_mask.array.astype(np.float32))
+    part.array[part.array > 0] = 0.5
+    nan = fixed_mask.with_array(np.where(fixed_mask.array > 0, np.nan, 0.0))
+    away = moving_mask.with_array(0 * moving_mask.array)
+    away.array[(slice(0, 3),) * d] = 1
+    return fixed, moving, {
+        "is not on the grid of": {"fixed_mask": moving_mask},
+        "not whole numbers": {"fixed_mask": part},
+        "NaN or infinite": {"fixed_mask": nan},
+        "is empty": {"moving_mask": moving_mask.with_array(0 * moving_mask.array)},
+        "do not overlap": {"fixed_mask": fixed_mask, "moving_mask": away},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", ["is not on the grid of", "not whole numbers", "NaN or infinite", "is empty", "do not overlap"]
+)
+def test_a_mask_image_that_makes_no_sense_is_bad_input(d, words):
+    fixed, moving, bad = bad_images(d)
+    with pytest.raises(BadInput, match=words):
+        register_images(fixed, moving, "TV-L1", **bad[words])
+
+
+def test_a_mask_that_fixed_does_not_show_is_bad_input():
+    fixed, _, moving, mask = in_the_world(2)
+    apart = Grid(fixed.grid.shape, fixed.grid.spacing, (80.0, 80.0), fixed.grid.direction)
+    corner = mask.with_array(0 * mask.array)
+    corner.array[:4, :4] = 1
+    with pytest.raises(BadInput, match="has no voxel inside"):
+        register_images(Image(fixed.array, apart), moving, "TV-L1", moving_mask=corner)
+
+
+def test_label_maps_are_masks(tmp_path):
+    """Whatever is not zero is inside."""
+    fixed, fixed_mask, moving, _ = in_the_world(2)
+    write_image(fixed_mask.with_array(7 * fixed_mask.array.astype(np.int16)), tmp_path / "seven.nii.gz")
+    results = [
+        register_images(fixed, moving, "TV-L1", fixed_mask=mask)
+        for mask in (fixed_mask, read_image(tmp_path / "seven.nii.gz"))
+    ]
+    assert np.array_equal(*(result.transform.displacement for result in results))

@@ -1,0 +1,132 @@
+"""A mask is a weight in the data term: in the steps, in the energy, and at every level of the pyramid."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from tests.conftest import SHAPES
+from vrnet.fields import resize, scale, warp
+from vrnet.methods.names import parse
+from vrnet.methods.variational import PRESETS
+from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
+from vrnet.variational.data_terms import DATA_TERMS, L1, L2
+from vrnet.variational.linearize import Linearization
+from vrnet.variational.masks import Masks
+from vrnet.variational.pyramid import CoarseToFine
+from vrnet.variational.regularizers import Diffusion
+from vrnet.variational.solver import Energy
+
+TERMS = [(L1(), 1), (L2(), 2)]
+
+
+def boxes(shape, b=1, dtype=torch.float64):
+    """Masks of two boxes that overlap in part."""
+    masks = torch.zeros(2, b, 1, *shape, dtype=dtype)
+    masks[0][(..., *(slice(2, -4) for _ in shape))] = 1
+    masks[1][(..., *(slice(4, -1) for _ in shape))] = 1
+    return Masks(*masks)
+
+
+def test_the_weight_is_the_mask_of_fixed_times_that_of_moving_where_the_field_leads(d, random):
+    masks, u = boxes(SHAPES[d]), 2 * random(1, d, *SHAPES[d])
+    x = np.indices(SHAPES[d]) + u[0].numpy()
+    moved = ndimage.map_coordinates(masks.moving[0, 0].numpy(), x, order=1, mode="nearest")
+    torch.testing.assert_close(masks.weight(u)[0, 0], masks.fixed[0, 0] * torch.from_numpy(moved), atol=1e-6, rtol=0)
+
+
+@pytest.fixture(params=[1, 3], ids=["scalar", "vector"])
+def weighted(d, h, request, random):
+    """(v, lin): a linearised pair whose voxels have weights between 0 and 1, some of them 0."""
+    shape, k = (4, 5) if d == 2 else (3, 3, 2), request.param
+    weight = random(1, 1, *shape).clamp(0, 1)
+    parts = random(1, k, *shape), random(1, k, d, *shape), random(1, d, *shape)
+    return random(1, d, *shape), Linearization(parts[0], parts[0], parts[0], *parts, h, weight)
+
+
+@pytest.mark.parametrize(("term", "s"), TERMS, ids=["L1", "L2"])
+def test_a_weighted_step_beats_every_point_of_a_brute_force_search(weighted, term, s):
+    """min_u w/s Σ|ρ(u)|^s + θ/2 |u − v|²."""
+    v, lin = weighted
+    theta, generator = 0.3, torch.Generator().manual_seed(1)
+
+    def energy(u):
+        """At each voxel of each try, with its length taken in space."""
+        data = (lin.rho_0 + (lin.J * u[:, None]).sum(2)).abs().pow(s).sum(1) / s
+        return lin.weight[:, 0] * data + theta / 2 * scale(u - v, lin.h).square().sum(1)
+
+    with torch.no_grad():
+        u = DataStep(term, theta).double()(State(v, lin)).v
+    for size in (3, 1, 0.1, 0.01, 0.001):
+        other = u + size * torch.randn(300, *u.shape[1:], generator=generator, dtype=u.dtype)
+        assert (energy(u) <= energy(other) + 2e-4).all()
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_where_the_weight_is_zero_nothing_moves_even_without_a_residual(weighted, term):
+    v, lin = weighted
+    lin = replace(lin, residual=torch.zeros_like(lin.residual), at=v)
+    still = lin.weight == 0
+    assert still.any()
+    with torch.no_grad():
+        for expansion in (lin, replace(lin, residual=torch.ones_like(lin.residual))):
+            u = DataStep(term)(State(v, expansion)).v
+            assert torch.equal(u[still.expand_as(u)], v[still.expand_as(v)])
+            assert u.isfinite().all()
+
+
+@pytest.mark.parametrize(("term", "s"), TERMS, ids=["L1", "L2"])
+def test_the_energy_is_a_weighted_mean_as_numpy_has_it(d, h, random, term, s):
+    """Σ (w D + λ R) / Σ w: λR counts as much beside D as in the steps."""
+    I0, I1w, u = random(2, 1, *SHAPES[d]), random(2, 1, *SHAPES[d]), random(2, d, *SHAPES[d])
+    weight, lam = random(2, 1, *SHAPES[d]).abs(), 0.3
+    found = Energy(term, Diffusion(), lam)(I0, I1w, u, h, weight)
+    for k in range(2):
+        D, w = np.abs((I1w - I0)[k, 0].numpy()) ** s / s, weight[k, 0].numpy()
+        rough = Diffusion().value(u[k : k + 1], h).numpy().sum()
+        assert found[k].item() == pytest.approx(np.average(D, weights=w) + lam * rough / w.sum())
+
+
+def test_without_anything_to_compare_the_energy_is_finite(random):
+    I, u = random(1, 1, 8, 8), torch.zeros(1, 2, 8, 8).double()
+    assert Energy(L1(), Diffusion(), 0.3)(I, I + 1, u, (1.0, 1.0), torch.zeros_like(I)) == 0
+
+
+@pytest.mark.parametrize("name", [str(preset) for preset in PRESETS])
+def test_masks_of_ones_change_nothing(d, name, smooth_image, as_users_run):
+    I1 = smooth_image((32,) * d, 3, dtype=torch.float32)
+    I0 = warp(I1, torch.full((1, d, *I1.shape[2:]), 1.3))
+    solver, ones = parse(name).build(d), Masks(torch.ones_like(I0), torch.ones_like(I1))
+    with torch.no_grad():
+        torch.testing.assert_close(solver(I0, I1, None, ones), solver(I0, I1), atol=1e-5, rtol=0)
+
+
+def test_a_coarser_level_has_the_masks_of_its_grid(d, random):
+    seen, shape = [], (40, 36, 34)[:d]
+    masks, images = boxes(shape), [random(1, 1, *shape) for _ in range(2)]
+    CoarseToFine(lambda *given: seen.append(given) or no_motion(*given))(*images, None, masks)
+    *_, small = seen[0]
+    assert torch.equal(small.fixed, resize(masks.fixed, (20, 18, 17)[:d]))
+    assert torch.equal(small.moving, resize(masks.moving, (20, 18, 17)[:d]))
+
+
+def test_an_initialiser_that_is_given_no_masks_need_not_take_them(d, random):
+    I0, I1, u = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
+    assert torch.equal(Cascade(lambda I0, I1, spacing: u, [])(I0, I1), u)
+    assert torch.equal(Cascade(lambda I0, I1, spacing, masks: u, [])(I0, I1, None, boxes(SHAPES[d])), u)
+
+
+def test_what_takes_no_weight_sees_equal_images_wherever_they_are_not_compared(d, random):
+    """Inside its own mask each image is itself; outside it, it is the other."""
+    I0, I1, masks = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), boxes(SHAPES[d])
+    F0, F1 = masks.fill(I0, I1)
+    in0, in1 = masks.fixed == 1, masks.moving == 1
+    torch.testing.assert_close(F0[in0], I0[in0])
+    torch.testing.assert_close(F1[in1], I1[in1])
+    torch.testing.assert_close(F0[~in0 & in1], I1[~in0 & in1], atol=1e-4, rtol=0)
+    torch.testing.assert_close(F1[in0 & ~in1], I0[in0 & ~in1], atol=1e-4, rtol=0)
+    neither = ~in0 & ~in1
+    assert neither.any()
+    torch.testing.assert_close(F0[neither], F1[neither])
