@@ -331,6 +331,15 @@ def test_slices_are_registered_each_in_the_stack_that_is_seen_through_the_affine
     assert np.abs(rest - fixed.grid.index(x)).max() > 0.5
 
 
+def test_masks_are_seen_through_the_affine_map(d):
+    """With all of moving inside, a mask of moving is where moving has voxels."""
+    fixed, moving = heart(d)[0], misplaced(d)[0]
+    everything = moving.with_array(np.ones(moving.grid.shape, np.uint8))
+    known = aligned_result(d).affine
+    found = tv_l1(fixed, moving, affine=known, moving_mask=everything)
+    assert_array_equal(found.transform.displacement, aligned_result(d).transform.displacement)
+
+
 def test_an_affine_map_that_is_known_can_be_given(d):
     known = aligned_result(d).affine
     again = tv_l1(heart(d)[0], misplaced(d)[0], affine=known)
