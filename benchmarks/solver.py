@@ -39,7 +39,7 @@ def solve(name, arguments, fixed, moving, lam):
     if name.startswith("vrnet"):
         from vrnet import register
 
-        u = register(fixed[0, 0], moving[0, 0], "TV-L1").field[None]
+        u = register(fixed[0, 0], moving[0, 0], "TV-L1", folds="keep").field[None]
     else:
         from skimage.registration import optical_flow_tvl1
 

@@ -5,8 +5,7 @@ Every function is pure, differentiable, and written once for any dimension d.
 """
 
 from functools import reduce
-from itertools import product
-from math import ceil
+from math import ceil, log2
 from typing import NamedTuple
 
 import torch
@@ -20,6 +19,8 @@ RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
 SMALLEST_INVERSION_STEP = 1e-3
+LONGEST_FLOW_STEP = 0.25
+"""How far, in voxels along an axis, the first step of an exponential may move a voxel."""
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -160,34 +161,41 @@ def jacobian(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d d *s"]:
 
 def determinant(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b *s"]:
     """det J at each voxel, by expansion along the first row."""
-    if J.shape[1] == 1:
-        return J[:, 0, 0]
-    minors = [torch.cat([J[:, 1:, :j], J[:, 1:, j + 1 :]], dim=2) for j in range(J.shape[2])]
-    terms = [(-1) ** j * J[:, 0, j] * determinant(minor) for j, minor in enumerate(minors)]
-    return reduce(torch.add, terms)
+    axes = tuple(range(J.shape[1]))
+    return minor(J, axes, axes)
 
 
-def stencil_determinants(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
-    """det(I + ∇u) by each of the k = 2^d choices of a forward or backward difference along each axis longer than one.
-
-    Central differences skip the voxel itself and miss folds one voxel wide; these do not. Across the border the
-    difference repeats its neighbour's."""
-    d = u.shape[1]
-    identity = torch.eye(d, dtype=u.dtype, device=u.device).view(1, d, d, *[1] * d)
-    sides: list[tuple[Tensor, ...]] = []
-    for i, n in enumerate(u.shape[2:]):
-        if n == 1:
-            sides.append((torch.zeros_like(u),))
-            continue
-        step = torch.diff(u, dim=2 + i)
-        first, last = step.narrow(2 + i, 0, 1), step.narrow(2 + i, n - 2, 1)
-        sides.append((torch.cat([step, last], dim=2 + i), torch.cat([first, step], dim=2 + i)))
-    return torch.stack([determinant(torch.stack(columns, dim=2) + identity) for columns in product(*sides)], dim=1)
+def minor(J: Float[Tensor, "b d d *s"], rows: tuple[int, ...], columns: tuple[int, ...]) -> Float[Tensor, "b *s"]:
+    """The determinant of the part of J in these rows and columns, at each voxel."""
+    if not rows:
+        return torch.ones_like(J[:, 0, 0])
+    first, *rest = rows
+    if not rest:
+        return J[:, first, columns[0]]
+    total = J[:, first, columns[0]] * minor(J, tuple(rest), columns[1:])
+    for j in range(1, len(columns)):
+        term = J[:, first, columns[j]] * minor(J, tuple(rest), (*columns[:j], *columns[j + 1 :]))
+        total = total - term if j % 2 else total + term
+    return total
 
 
 def compose(u: Float[Tensor, "b d *s"], w: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
     """Displacement of (id + u) ∘ (id + w): warping by it is warping by u, then the result by w."""
     return w + warp(u, w)
+
+
+def exp(v: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
+    """Displacement of the flow of the velocity v (voxels per unit of time) after one unit: ∂φ/∂t = v ∘ φ, φ(0) = id.
+
+    Scaling and squaring: a midpoint step of 2⁻ⁿ units, so short that no voxel moves farther than LONGEST_FLOW_STEP,
+    composed with itself n times."""
+    longest = v.detach().abs().amax().item()
+    squarings = max(0, ceil(log2(longest / LONGEST_FLOW_STEP))) if longest > 0 else 0
+    step = v / 2**squarings
+    u = warp(step, step / 2)
+    for _ in range(squarings):
+        u = compose(u, u)
+    return u
 
 
 class Inverse(NamedTuple):

@@ -12,6 +12,7 @@ METRICS = {
     "device",
     "seconds",
     "slice_by_slice",
+    "repair",
     "provenance",
     "shape",
     "spacing_mm",

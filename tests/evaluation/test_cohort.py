@@ -47,6 +47,21 @@ def test_methods_get_one_pair_at_a_time_with_its_spacing(split):
     assert seen == [((1, 1, 160, 160), (1.8, 1.8))] * 3
 
 
+def test_folds_are_kept_unless_they_are_to_be_repaired(split, tmp_path):
+    """The table says how much a method folds."""
+
+    def find(I0, I1, spacing):
+        return 3 * torch.randn(1, 2, 160, 160, generator=torch.Generator().manual_seed(0))
+
+    sample = split.samples[0]
+    kept, repaired = (measure_subject(sample, find, split.structures, folds=folds) for folds in ("keep", "repair"))
+    assert kept["folding_strict_percent"] > 50
+    assert repaired["folding_strict_percent"] == 0
+    assert measure_subject(sample, find, split.structures).keys() == repaired.keys()
+    summary = evaluate_split(silent, parse("identity"), split, tmp_path, folds="repair")
+    assert summary["folds"] == "repair"
+
+
 def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
     found = [{"subject": "a", "x": 1.0, "y": np.nan}, {"subject": "b", "x": 3.0, "y": np.nan}]
     summary = summarise(found)

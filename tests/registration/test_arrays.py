@@ -330,7 +330,7 @@ def test_without_spacing_voxels_are_cubes_to_a_solver(d):
 def test_slices_are_registered_as_images_of_their_own():
     fixed, moving = pair(3)
     for axis in range(3):
-        field = tv_l1(fixed, moving, slice_axis=axis).field
+        field = tv_l1(fixed, moving, slice_axis=axis, folds="keep").field
         assert not field[axis].any(), "no motion across slices"
         within = [i for i in range(3) if i != axis]
         low, high = np.percentile(np.stack([fixed, moving]), (1, 99))

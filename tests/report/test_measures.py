@@ -45,7 +45,7 @@ def test_every_measure_has_a_row_and_nothing_else_has():
         "Mean absolute difference": ("12.3", "4.00"),
         "Normalised cross-correlation": ("0.500", "–"),
         "Folded, central differences (%)": ("–", "0.000"),
-        "Folded, any one-sided difference (%)": ("–", "0.020"),
+        "Folded, strictly (%)": ("–", "0.020"),
         "A new measure (mm)": ("–", "1.25"),
     }
     assert next(iter(rows)) == "Dice"

@@ -1,7 +1,7 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +27,7 @@ from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import provenance, versions
+from vrnet.registration.folds import Repair
 from vrnet.registration.images import (
     AffineStart,
     ImageRegistration,
@@ -36,6 +37,7 @@ from vrnet.registration.images import (
     register_images,
     resolve_on_grid,
 )
+from vrnet.repair import Folds
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
@@ -72,6 +74,7 @@ def register_pair(
     affine: AffineStart = "none",
     slices: Slices = "auto",
     match_intensities: bool = False,
+    folds: Folds = "repair",
     device: str = "auto",
     report: bool = False,
     images: bool = False,
@@ -84,7 +87,8 @@ def register_pair(
     check_not_input((folder / name for name in OUTPUTS), inputs)
     check_set(folder, names := planned_outputs(pair, affine, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    registration = run_method(stage, pair, resolved, slices, device, match_intensities, affine)
+    options = {"slices": slices, "match_intensities": match_intensities, "folds": folds, "device": device}
+    registration = run_method(stage, pair, resolved, affine, **options)
     stage("measuring")
     result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
     stage("writing")
@@ -99,9 +103,9 @@ def register_pair(
 
 
 def run_method(
-    stage: Stage, pair: ImagePair, method: Method, slices: Slices, device: str, matched: bool, affine: AffineStart
+    stage: Stage, pair: ImagePair, method: Method, affine: AffineStart = "none", **options: Any
 ) -> ImageRegistration:
-    """Find the affine start, if asked for, and then the deformation, inside the masks; the time is that of both."""
+    """Find the affine start, if asked for, then the deformation, inside the masks; options: `register_images`."""
     start, aligned = perf_counter(), None
     if affine != "none":
         fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
@@ -111,12 +115,10 @@ def run_method(
         pair.moving,
         method,
         affine=aligned or "none",
-        slices=slices,
-        match_intensities=matched,
         fixed_mask=pair.fixed_mask,
         moving_mask=pair.moving_mask,
-        device=device,
         progress=stage(f"registering with {method}"),
+        **options,
     )
     return replace(found, seconds=perf_counter() - start)
 
@@ -138,6 +140,7 @@ def find_transform(
     settings: Iterable[str] = (),
     *,
     slices: Slices = "auto",
+    folds: Folds = "repair",
     device: str = "auto",
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
@@ -147,7 +150,7 @@ def find_transform(
         check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
-    registration = run_method(stage, pair, method, slices, device, matched=False, affine="none")
+    registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
     return registration.transform, registration
 
 
@@ -186,7 +189,7 @@ def measure_transform(
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice"))
+        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair"))
         return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
@@ -195,6 +198,7 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "seconds": registration.seconds,
         "affine": registration.affine.summary() if registration.affine else None,
         "slice_by_slice": registration.slice_axis is not None,
+        "repair": None if registration.repair is None else asdict(registration.repair),
         "provenance": provenance(torch.device(registration.device)),
     }
 
@@ -238,6 +242,8 @@ def warnings_for(pair: ImagePair, metrics: dict[str, Any], affine: Affine | None
         )
     if metrics["method"] != "identity" and alike["mae_after"] > alike["mae_before"]:
         warnings.append("The images are less alike after than before: check their headers, overlap and contrast.")
+    if metrics["repair"] is not None:
+        warnings.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         warnings.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return warnings
@@ -281,6 +287,8 @@ def describe_run(
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
     if registration.affine:
         description["affine start"] = registration.affine.kind
+    if registration.repair is not None:
+        description["folds"] = f"repaired: {registration.repair}"
     if match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
     code = {**versions(), "numpy": np.__version__}

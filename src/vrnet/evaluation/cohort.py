@@ -21,15 +21,23 @@ from vrnet.files import Row, columns_of, write_json, write_rows
 from vrnet.methods.method import Method
 from vrnet.progress import Stage
 from vrnet.provenance import provenance
+from vrnet.repair import Folds, unfold
 from vrnet.variational.cascade import Initializer
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"
 
 
 def evaluate_split(
-    stage: Stage, method: Method, pairs: PreparedSplit, folder: Path, device: str = "cpu"
+    stage: Stage,
+    method: Method,
+    pairs: PreparedSplit,
+    folder: Path,
+    device: str = "cpu",
+    folds: Folds = "keep",
 ) -> dict[str, Any]:
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter."""
+    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
+
+    Where folds are repaired, the time that takes counts too."""
     check_set(folder, (METRICS, SUMMARY))
     first, rows, before = pairs.samples[0], [], []
     ready = method.resolve(len(first.spacing), first.spacing)
@@ -38,7 +46,7 @@ def evaluate_split(
     tick = stage(f"{ready} on {len(pairs.samples)} subjects")
     for done, sample in enumerate(pairs.samples, start=1):
         with threads_for(ready.is_network, sample.fixed[0].numel()):
-            rows.append(measure_subject(sample, find, pairs.structures, place))
+            rows.append(measure_subject(sample, find, pairs.structures, place, folds))
             before.append(measure_unregistered(sample, pairs.structures))
         tick(done / len(pairs.samples))
     summary = {
@@ -46,6 +54,7 @@ def evaluate_split(
         "weights": ready.weights,
         "data": pairs.data,
         "split": pairs.split,
+        "folds": folds,
         "subjects": len(rows),
         "metrics": summarise(rows),
         "before": summarise(before),
@@ -71,7 +80,11 @@ def build_for_shape(method: Method, sample: Sample, device: torch.device) -> Ini
 
 
 def measure_subject(
-    sample: Sample, find: Initializer, structures: Mapping[str, int], device: torch.device = CPU
+    sample: Sample,
+    find: Initializer,
+    structures: Mapping[str, int],
+    device: torch.device = CPU,
+    folds: Folds = "keep",
 ) -> Row:
     """The scores of one subject, each the mean over its pairs, and the seconds per pair, one pair at a time.
 
@@ -79,8 +92,9 @@ def measure_subject(
     start = perf_counter()
     with torch.inference_mode():
         pairs = zip(sample.fixed.to(device), sample.moving.to(device), strict=True)
-        u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs]).cpu()
+        u = torch.cat([find(I0[None], I1[None], sample.spacing) for I0, I1 in pairs])
         check_finite(u, sample.name)
+        u = (unfold(u).field if folds == "repair" else u).cpu()
     seconds = (perf_counter() - start) / len(sample.fixed)
     scores = subject_overlaps(sample, u, structures) | batch_regularity(u) | end_point_error(sample, u)
     return {"subject": sample.name, **scores, "seconds": seconds}

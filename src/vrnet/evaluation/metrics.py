@@ -13,7 +13,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.evaluation.surfaces import nearest_distances, outer_contours, voxel_positions
-from vrnet.fields import determinant, jacobian, stencil_determinants
+from vrnet.fields import determinant, jacobian
+from vrnet.folds import smallest_determinant
 
 Box = tuple[slice, ...]
 T = TypeVar("T")
@@ -107,8 +108,8 @@ def folding_percent(u: Float[Tensor, "b d *s"]) -> float:
 
 
 def folding_strict_percent(u: Float[Tensor, "b d *s"]) -> float:
-    """Percentage of voxels where any of the 2^d forward/backward determinants is ≤ 0."""
-    return 100 * (stencil_determinants(u) <= 0).any(1).double().mean().item()
+    """Percentage of voxels where any of the determinants of `folds.py` is ≤ 0: of 4 in 2D, of 10 in 3D."""
+    return 100 * (smallest_determinant(u) <= 0).double().mean().item()
 
 
 def jacobian_gradient(u: Float[Tensor, "b d *s"]) -> float:

@@ -5,6 +5,7 @@ Resampling, formats and the rule that nothing moves outside the grid are ITK's, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil, log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -36,7 +37,7 @@ LARGE_REACH, MAX_CONDITION = 0.05, 100.0
 """An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
 it draws space nearly together."""
 STEPS_PER_MM = 2.0**13
-"""Displacements in files are multiples of 1/8192 mm."""
+"""Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -149,13 +150,13 @@ class Transform:
     def save(self, path: str | Path) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
-        Displacements are rounded to 1/8192 mm, which makes files much smaller."""
+        Displacements are rounded to 1/8192 mm, and never to more than 1/4096 of a voxel, which makes files smaller."""
         path = Path(path)
         check_file(path, TRANSFORM_SUFFIXES)
         with np.errstate(over="ignore"):
-            steps = np.round(self.displacement.astype(np.float64) * STEPS_PER_MM)
+            steps = np.round(self.displacement.astype(np.float64) * (per_mm := steps_per_mm(self.grid)))
         check_finite(steps, path)
-        rounded = Transform(steps / STEPS_PER_MM, self.grid)
+        rounded = Transform(steps / per_mm, self.grid)
         if path.suffix in ITK_SUFFIXES:
             write_itk(rounded.itk, path)
         else:
@@ -180,6 +181,11 @@ class Inverse(NamedTuple):
 
     transform: Transform
     residual: Float[ndarray, "*s"]
+
+
+def steps_per_mm(grid: Grid) -> float:
+    """How finely the displacements of a file are rounded: a power of 2, so that they are exact as floating point."""
+    return STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(grid.spacing))))
 
 
 def repeat_slice(transform: Transform) -> Transform:

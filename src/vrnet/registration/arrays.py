@@ -11,13 +11,15 @@ from torch import Tensor
 
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
-from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
+from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
+from vrnet.registration.folds import Repair, check_folds, repair_folds
 from vrnet.registration.masks import Inside, check_masks
+from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
@@ -25,6 +27,16 @@ from vrnet.variational.solver import Solver, watch
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class InverseField(Generic[Array]):
+    """The way back from moving to fixed, and how far from where it began each point ends, there and back."""
+
+    field: Array
+    """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
+    residual: Array
+    """(*s), in voxels; large where the way leads out of the grid or the registration folds."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,6 +52,8 @@ class Registration(Generic[Array]):
     method: str
     """The name of the method that was used; never `default`."""
     seconds: float
+    repair: Repair | None = None
+    """What was changed to free the field of folds: None where nothing was."""
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -55,6 +69,13 @@ class Registration(Generic[Array]):
     def determinant(self) -> Array:
         """det(I + ∇field): below 1 where fixed is larger than moving, negative where the field folds."""
         return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
+
+    def inverse(self) -> InverseField[Array]:
+        """The field from moving to fixed."""
+        with torch.inference_mode():
+            found = invert(as_tensor(self.field)[None])
+        parts: list[Any] = [part[0].clone() for part in found]
+        return InverseField(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
         """function(image, field), both as batches of one, its result as an array or a tensor again."""
@@ -73,6 +94,7 @@ def register(
     slice_axis: int | None = None,
     fixed_mask: Array | None = None,
     moving_mask: Array | None = None,
+    folds: Folds = "repair",
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Registration[Array]:
@@ -84,25 +106,29 @@ def register(
     says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to
     be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by
     itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
-    and nothing that lies outside has any influence. The work is done in float32, on the device of the images unless one
-    is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
+    and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
+    voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
+    found it. The work is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress`
+    is called with the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
+    check_folds(folds)
     home, within = I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
     there = find_device(device) if device else home
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
+    field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     with torch.inference_mode():
         warped = warp(I1[None, None], field.to(home)[None])[0, 0]
     parts: list[Any] = [part.to(home).clone() for part in (field, warped, energies)]  # clones are usable in autograd
     if not isinstance(fixed, Tensor):
         parts = [part.numpy() for part in parts]
-    return Registration(parts[0], parts[1], parts[2], method=str(chosen), seconds=perf_counter() - start)
+    return Registration(parts[0], parts[1], parts[2], str(chosen), perf_counter() - start, repair)
 
 
 def solve(

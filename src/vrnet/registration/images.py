@@ -17,14 +17,16 @@ from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_image
 from vrnet.images.resample import match_histogram, resample_image
-from vrnet.images.transform import Transform
+from vrnet.images.transform import Inverse, Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
+from vrnet.registration.folds import Repair, check_folds
 from vrnet.registration.masks import ImageMasks
+from vrnet.repair import Folds
 
 Slices = Literal["auto", "each", "together"]
 AffineStart = Literal["none", "rigid", "affine"]
@@ -50,9 +52,15 @@ class ImageRegistration:
     affine: Affine | None
     """The start, through which moving was seen when the deformation was sought."""
     seconds: float
+    repair: Repair | None = None
+    """What was changed to free the field of folds: None where nothing was."""
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
+
+    def inverse(self, grid: Grid | None = None) -> Inverse:
+        """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
+        return self.transform.inverse(grid)
 
 
 def register_images(
@@ -65,6 +73,7 @@ def register_images(
     match_intensities: bool = False,
     fixed_mask: Image | str | Path | None = None,
     moving_mask: Image | str | Path | None = None,
+    folds: Folds = "repair",
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
@@ -78,8 +87,10 @@ def register_images(
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence. Where moving has no voxels, it is outside."""
+    what lies outside has no influence. Where moving has no voxels, it is outside. `folds` are repaired or kept as by
+    `register`."""
     start = perf_counter()
+    check_folds(folds)
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), I0.grid, slices)
@@ -89,12 +100,12 @@ def register_images(
     I0, I1 = masks.inpaint(I0, I1)
     aligned = affine if isinstance(affine, Affine) else align_images(I0, I1, affine)
     source = match_histogram(I1, I0) if match_intensities else I1
-    field, energies = find_field(I0, source, masks, chosen, axis, place, progress, aligned)
+    field, energies, repair = find_field(I0, source, masks, chosen, axis, folds, place, progress, aligned)
     found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     transform = found.followed_by(aligned) if aligned else found
     warped = transform.apply(moving)
     run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis]
-    return ImageRegistration(transform, warped, energies, *run, aligned, perf_counter() - start)
+    return ImageRegistration(transform, warped, energies, *run, aligned, perf_counter() - start, repair)
 
 
 def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:
@@ -114,11 +125,12 @@ def find_field(
     masks: ImageMasks,
     method: Method,
     slice_axis: int | None,
+    folds: Folds,
     device: torch.device,
     progress: Progress | None,
     affine: Affine | None = None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(field in voxels of fixed, energies), found on the grid of fixed, its axes turned to run as the world's do.
+) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
+    """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run.
 
     Moving is seen through the affine map, if there is one."""
     fixed_mask, moving_mask = masks.on(fixed.grid, moving, affine)
@@ -137,10 +149,11 @@ def find_field(
         moving_mask=None if moving_mask is None else np.flip(moving_mask, backward),
         spacing=fixed.grid.spacing,
         slice_axis=slice_axis,
+        folds=folds,
         device=device.type,
         progress=progress,
     )
-    return mirror_field(found.field, backward), found.energies
+    return mirror_field(found.field, backward), found.energies, found.repair
 
 
 def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:

@@ -19,7 +19,7 @@ NAMES = {
     "translation_mm": "Affine start, shift of the centre (mm)",
     "scale": "Affine start, scale",
     "folding_percent": "Folded, central differences (%)",
-    "folding_strict_percent": "Folded, any one-sided difference (%)",
+    "folding_strict_percent": "Folded, strictly (%)",
     "jacobian_gradient": "Mean |∇ det|",
 }
 NO_VALUE = "–"
@@ -68,7 +68,7 @@ def is_before_after(value: Any) -> bool:
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
     """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
-    measured = {key: value for key, value in metrics.items() if key not in ("seconds", "provenance")}
+    measured = {key: value for key, value in metrics.items() if key not in ("seconds", "provenance", "repair")}
     rows = [row for key, value in measured.items() for row in rows_of(key, value)]
     order = [*NAMES.values()]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
-from vrnet.fields import determinant, jacobian, stencil_determinants
+from vrnet.fields import determinant, jacobian
+from vrnet.folds import smallest_determinant
 from vrnet.images.grid import Grid
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
@@ -95,7 +96,7 @@ def turn_grid(grid: Grid, order: tuple[int, ...], signs: tuple[int, ...]) -> Gri
 
 
 class Deformation(NamedTuple):
-    """det(I + ∇u) by central differences, and where any of the forward/backward determinants is ≤ 0."""
+    """det(I + ∇u) by central differences, and where any determinant of the strict count is ≤ 0."""
 
     det: Float[ndarray, "w h"]
     folded: Bool[ndarray, "w h"]
@@ -108,5 +109,5 @@ def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
     low = max(k - 1, 0)
     near = field if field.ndim == 3 else field[..., low : k + 2]
     u = torch.from_numpy(np.ascontiguousarray(near))[None]
-    maps = determinant(jacobian(u))[0], (stencil_determinants(u) <= 0).any(1)[0]
+    maps = determinant(jacobian(u))[0], (smallest_determinant(u) <= 0)[0]
     return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))

@@ -181,3 +181,13 @@ def test_a_name_with_parameters_is_no_transform_and_a_transform_has_none(vrnet, 
     assert (status, "TV-L1(lam=0.15,warps=1)" in out) == (0, True), err
     status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--set", "lam=0.15")
     assert (status, "is a transform: leave out --weights and --set" in err) == (2, True)
+
+
+def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, files, tmp_path):
+    """A picture against a label map, at a weight so low that the field folds."""
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving_labels.nii.gz", "--out", tmp_path / "m.json"
+    found = {}
+    for folds in ("auto", "repair", "keep"):
+        assert vrnet("evaluate", "TV-L1(lam=0.001)", *pair, "--folds", folds)[0] == 0
+        found[folds] = read_json(tmp_path / "m.json")["folding_strict_percent"]
+    assert found["auto"] == found["repair"] == 0 < found["keep"]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 from numpy.testing import assert_allclose
+from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from tests.app.outputs import METRICS, OVERLAPS, PAGES, RESULTS, file_names, read_json
@@ -201,3 +202,23 @@ def test_results_say_which_code_made_them(register):
     assert provenance | versions() == provenance
     assert f"vrnet {__version__}" in (folder / "report.html").read_text(encoding="utf-8")
     assert (commit() or "") in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_folds_are_repaired_and_said_to_be_unless_they_are_kept(vrnet, tmp_path):
+    """Of images that have nothing in common, which bring the field to fold."""
+    rng, grid = np.random.default_rng(0), Grid.plain((40, 36), (1.0, 1.5))
+    for name in ("a", "b"):
+        image = ndimage.gaussian_filter(rng.standard_normal((40, 36)), 1.5).astype(np.float32)
+        write_image(Image(image, grid, name), tmp_path / f"{name}.nii.gz")
+    words = tmp_path / "a.nii.gz", tmp_path / "b.nii.gz", "--method", "TV-L1(lam=0.02)", "--out", tmp_path / "out"
+    status, out, err = vrnet("register", *words, "--report")
+    assert status == 0, err
+    repaired = read_json(tmp_path / "out" / "metrics.json")
+    assert repaired["folding_strict_percent"] == 0
+    assert "% of the voxels were folded" in out
+    assert "% of the voxels were folded" in (tmp_path / "out" / "report.html").read_text()
+    _, out, _ = vrnet("register", *words, "--folds", "keep")
+    kept = read_json(tmp_path / "out" / "metrics.json")
+    assert kept["folding_strict_percent"] == pytest.approx(repaired["repair"]["folded_percent"])
+    assert kept["repair"] is None
+    assert "were folded" not in out

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -47,6 +47,9 @@ class Evaluate:
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
     paper where it has one; or a file that `vrnet prepare` wrote."""
+    folds: Literal["auto", "repair", "keep"] = "auto"
+    """Repair the folds of what the method finds, or keep them. auto: on a pair repair, as `vrnet register` does; on a
+    data set keep, since tables report how much a method folds."""
     split: Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
@@ -74,7 +77,8 @@ class Evaluate:
         method = self.method_options.choose(self.method)
         with stage_progress() as stage:
             subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
-            summary = evaluate_split(stage, method, subjects, self.out, self.device_options.device)
+            folds = "keep" if self.folds == "auto" else self.folds
+            summary = evaluate_split(stage, method, subjects, self.out, self.device_options.device, folds)
         screen.print(summary_table(summary))
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
 
@@ -102,6 +106,7 @@ class Evaluate:
                 self.method_options.weights,
                 self.method_options.parameters.settings,
                 slices=self.slices,
+                folds="repair" if self.folds == "auto" else self.folds,
                 device=self.device_options.device,
             )
             stage("measuring")

@@ -15,6 +15,7 @@ from vrnet.app.commands.options import (
 )
 from vrnet.app.console import metrics_table, print_line, screen, stage_progress
 from vrnet.registration.images import AffineStart, Slices
+from vrnet.repair import Folds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,9 @@ class Register:
     """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
     not equally bright. Differences are then those of matched intensities; warped.nii.gz keeps its own. Not for the
     beating heart."""
+    folds: Folds = "repair"
+    """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
+    as the method found it."""
     report: bool = False
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
@@ -87,6 +91,7 @@ class Register:
                 affine=self.affine,
                 slices=self.slices,
                 match_intensities=self.match_intensities,
+                folds=self.folds,
                 device=self.device_options.device,
                 report=self.report,
                 inputs=(*self.images, self.method_options.weights),

@@ -1,0 +1,228 @@
+"""The repair of folds: a field near u, u itself far from folds, whose determinants (`folds.py`) are at least MARGIN.
+
+Rounds of two kinds, on the voxels of folded cells alone. To open a fold, each simplex with D(u) < MARGIN asks for the
+shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|²; a voxel that several ask makes the mean of
+the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels; there
+smoothing, u ← the mean of the neighbours' u, helps, and reaches further the longer a fold stays. What folds after
+MAX_ROUNDS is drawn towards its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+from vrnet.fields import check_finite, determinant, minor, squared_norm
+from vrnet.folds import CELLS_AT_ONCE, drop_flat_axes, edges, simplices, smallest_determinant
+
+Folds = Literal["repair", "keep"]
+"""What may be done about the folds of a field that a method found."""
+MARGIN = 0.02
+"""The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
+TARGET = 0.03
+OPENING_ROUNDS = 2
+"""Rounds that open folds before the first that smooths; then the two kinds take turns."""
+ROUNDS_PER_WIDENING = 16
+"""After how many rounds smoothing reaches one voxel further beyond the folds."""
+MAX_ROUNDS = 128
+RELAXATION = 2.0
+SMOOTHING = 0.8
+FLATTEST = 1e-3
+"""Keeps a move finite where a simplex has shrunk to a line or a point, and ∇D vanishes."""
+LONGEST_MOVE = 4.0
+"""How far along an axis, in voxels, a fold may be opened at once."""
+
+
+class Unfolded(NamedTuple):
+    """A field without folds, and which voxels were folded before."""
+
+    field: Float[Tensor, "b d *s"]
+    folded: Bool[Tensor, "b *s"]
+
+
+def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
+    """A field near u without folds; u itself where every determinant of u is at least MARGIN."""
+    least = smallest_determinant(u)
+    narrow = ~(least >= MARGIN)  # of displacements too large to multiply, too
+    if not narrow.any():
+        return Unfolded(u, narrow)
+    check_finite(u, "a field with folds")
+    moving = drop_flat_axes(u)
+    fixed = _repair(moving, narrow.flatten().nonzero()[:, 0])
+    axes = [i for i, n in enumerate(u.shape[2:]) if n > 1]
+    field = u.clone()
+    field[:, axes] = fixed.view(u.shape[0], len(axes), *u.shape[2:])
+    return Unfolded(field, ~(least > 0))
+
+
+def _repair(u: Tensor, voxels: Tensor) -> Tensor:
+    """u after rounds of opening and smoothing, which begin around these voxels."""
+    mesh = Mesh.of(u)
+    flat = u.transpose(0, 1).flatten(1).contiguous().clone()
+    cells = mesh.cells_around(voxels)
+    for k in range(MAX_ROUNDS):
+        cells = mesh.narrow_cells(flat, cells)
+        if not len(cells):
+            return mesh.unflatten(flat)
+        if k < OPENING_ROUNDS or k % 2:
+            voxels = mesh.open(flat, cells)
+        else:
+            voxels = mesh.smooth(flat, cells, reach=k // ROUNDS_PER_WIDENING)
+        cells = mesh.cells_around(voxels)  # no other cell has changed
+    return _shrink(mesh.unflatten(flat))
+
+
+def _shrink(u: Tensor) -> Tensor:
+    """u, with those fields of the batch that still fold drawn towards their mean, by halves, until they do not."""
+    done = []
+    for field in u.chunk(len(u)):
+        centre, part, shrunk = field.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, field
+        while not (smallest_determinant(shrunk) >= MARGIN).all():
+            part /= 2
+            shrunk = (centre + part * (field.double() - centre)).to(u.dtype)
+        done.append(shrunk)
+    return torch.cat(done)
+
+
+class Cell(NamedTuple):
+    """How a cell is cut into simplices, whose edges run from their first corner to the others."""
+
+    corners: Integer[Tensor, "simplices vertices"]
+    """Which of the cell's corners a simplex has."""
+    edges: Float[Tensor, "simplices d d"]
+    """The edges at rest, as columns."""
+    volumes: Float[Tensor, " simplices"]
+    """Their determinants."""
+
+    @classmethod
+    def like(cls, u: Float[Tensor, "d n"]) -> "Cell":
+        """The cell of d dimensions, on the device of u and of its type."""
+        cut = simplices(len(u))
+        numbers = {corner: k for k, corner in enumerate(product((0, 1), repeat=len(u)))}
+        corners = torch.tensor([[numbers[corner] for corner in simplex] for simplex in cut])
+        at_rest = torch.stack([edges(simplex) for simplex in cut])
+        return cls(corners.to(u.device), at_rest.to(u), torch.linalg.det(at_rest).to(u))
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """The cells of a batch of grids. A voxel is its place in the flattened batch, a cell its first voxel."""
+
+    cell: Cell
+    shape: tuple[int, ...]
+    offsets: Integer[Tensor, " corners"]
+    """From the first voxel of a cell to each of its corners."""
+    is_cell: Bool[Tensor, " n"]
+    """Whether a cell begins at a voxel: not at the far border."""
+
+    @classmethod
+    def of(cls, u: Float[Tensor, "b d *s"]) -> "Mesh":
+        """The mesh of the grids of u."""
+        shape = tuple(u.shape[2:])
+        corners = torch.tensor(list(product((0, 1), repeat=len(shape))))
+        offsets = (corners * torch.tensor(strides(shape))).sum(1)
+        is_cell = torch.zeros(len(u), *shape, dtype=torch.bool, device=u.device)
+        is_cell[(slice(None), *(slice(n - 1) for n in shape))] = True
+        return cls(Cell.like(u[0].flatten(1)), shape, offsets.to(u.device), is_cell.flatten())
+
+    def unflatten(self, u: Float[Tensor, "d n"]) -> Float[Tensor, "b d *s"]:
+        """The batch of fields that was flattened."""
+        return u.view(len(u), -1, *self.shape).transpose(0, 1)
+
+    def cells_around(self, voxels: Integer[Tensor, " n"]) -> Integer[Tensor, " cells"]:
+        """The cells that have one of these voxels as a corner."""
+        near = torch.zeros_like(self.is_cell)
+        for offset in self.offsets.tolist():
+            near[voxels - offset] = True  # beyond the near border this is a voxel of the far one, where no cell begins
+        return (near & self.is_cell).nonzero()[:, 0]
+
+    def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
+        """The corners of these cells."""
+        near = torch.zeros_like(self.is_cell)
+        for offset in self.offsets.tolist():
+            near[cells + offset] = True
+        return near.nonzero()[:, 0]
+
+    def jacobians(self, u: Tensor, cells: Tensor) -> Float[Tensor, "simplices d d cells"]:
+        """The edges of every simplex of these cells after the motion, as columns."""
+        places = u[:, cells + self.offsets[:, None]]
+        first, others = places[:, self.cell.corners[:, :1]], places[:, self.cell.corners[:, 1:]]
+        return (others - first).transpose(0, 1) + self.cell.edges[..., None]
+
+    def narrow_cells(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " narrow"]:
+        """Those of the cells in which a determinant is below MARGIN."""
+        found = []
+        for some in parts(cells):
+            D = determinant(self.jacobians(u, some)) / self.cell.volumes[:, None]
+            found.append(some[~(D >= MARGIN).all(0)])
+        return torch.cat(found) if found else cells
+
+    def open(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " n"]:
+        """Move the corners of narrow simplices of these cells, in place, and return which voxels may have moved."""
+        voxels = self.voxels_of(cells)
+        number = torch.empty_like(self.is_cell, dtype=torch.long)
+        number[voxels] = torch.arange(len(voxels), device=u.device)
+        moves, weights = u.new_zeros(len(u), len(voxels)), u.new_zeros(len(voxels))
+        for some in parts(cells):
+            for offset, move, weight in zip(self.offsets, *self.moves(u, some), strict=True):
+                places = number[some + offset]  # each once, so that sums do not depend on threads
+                moves[:, places] += move
+                weights[places] += weight
+        move = RELAXATION * moves / weights.clamp(min=torch.finfo(u.dtype).tiny)
+        u[:, voxels] += move.nan_to_num(0, 0, 0).clamp(-LONGEST_MOVE, LONGEST_MOVE)
+        return voxels
+
+    def moves(self, u: Tensor, cells: Tensor) -> tuple[Float[Tensor, "corners d m"], Float[Tensor, "corners m"]]:
+        """What the narrow simplices of these cells ask of each corner, times what they lack; and what they lack."""
+        J = self.jacobians(u, cells)
+        D = determinant(J) / self.cell.volumes[:, None]
+        lacking = (TARGET - D) * (D < MARGIN)
+        slope = cofactors(J) / self.cell.volumes[:, None, None, None]
+        slope = torch.cat([-reduce(torch.add, slope.unbind(2))[:, :, None], slope], dim=2)  # that of the first corner
+        step = lacking.square() / (squared_norm(slope.flatten(1, 2)) + FLATTEST)
+        moves, weights = u.new_zeros(len(self.offsets), len(u), len(cells)), u.new_zeros(len(self.offsets), len(cells))
+        for corners, move, weight in zip(self.cell.corners, slope * step[:, None, None], lacking, strict=True):
+            moves[corners] += move.transpose(0, 1)
+            weights[corners] += weight
+        return moves, weights
+
+    def smooth(self, u: Tensor, cells: Tensor, reach: int) -> Integer[Tensor, " n"]:
+        """Draw the corners of these cells and all within `reach` voxels of them to the mean of their neighbours."""
+        voxels = self.voxels_of(cells)
+        for _ in range(reach):
+            voxels = self.voxels_of(self.cells_around(voxels))
+        for _ in range(reach + 1):
+            u[:, voxels] = u[:, voxels].lerp(self.mean_of_neighbours(u, voxels), SMOOTHING)
+        return voxels
+
+    def mean_of_neighbours(self, u: Tensor, voxels: Tensor) -> Float[Tensor, "d n"]:
+        """The mean displacement of the 2d nearest voxels; the border is repeated outside."""
+        total = torch.zeros_like(u[:, voxels])
+        for stride, n in zip(strides(self.shape), self.shape, strict=True):
+            x = voxels // stride % n
+            total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
+        return total / (2 * len(self.shape))
+
+
+def parts(cells: Integer[Tensor, " n"]) -> Iterator[Integer[Tensor, " m"]]:
+    """As many at a time as are best computed together."""
+    return (cells[k : k + CELLS_AT_ONCE] for k in range(0, len(cells), CELLS_AT_ONCE))
+
+
+def strides(shape: tuple[int, ...]) -> list[int]:
+    """How far apart, in the flattened grid, neighbours along each axis are."""
+    return [prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def cofactors(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d d *s"]:
+    """∂ det J / ∂J, at each voxel."""
+    axes = range(J.shape[1])
+    without = [tuple(other for other in axes if other != axis) for axis in axes]
+    rows = [torch.stack([(-1) ** (i + j) * minor(J, without[i], without[j]) for j in axes], dim=1) for i in axes]
+    return torch.stack(rows, dim=1)
