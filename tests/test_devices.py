@@ -188,7 +188,7 @@ def test_devices_have_names():
 
 def test_more_gpus_than_there_are_is_bad_input():
     check_gpus(torch.cuda.device_count())
-    with pytest.raises(BadInput, match=r"there are \d+ GPUs here, not 99: choose fewer --devices"):
+    with pytest.raises(BadInput, match=r"there are \d+ GPUs here, not 99: choose fewer `devices`"):
         check_gpus(99)
 
 

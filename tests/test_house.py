@@ -42,3 +42,18 @@ def test_nobody_outside_its_room_asks_for_a_type(word, room):
         asked = [line.strip() for line in lines if re.search(rf"isinstance.*{word}", line, flags=re.IGNORECASE)]
         asking += [f"{path.relative_to(SOURCE)}: {line}" for line in asked if path.relative_to(SOURCE).parts[0] != room]
     assert asking == []
+
+
+def test_messages_outside_the_commands_speak_python():
+    """Options are named between backticks, which the command line shows as its own; or as those of the command line."""
+    found = []
+    for path in FILES:
+        if path.relative_to(SOURCE).parts[0] == "app":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in docstrings else None
+            if isinstance(text, str) and re.search(r"(^|[\s(])--[a-z]", text) and "command line" not in text:
+                found.append(f"{path.relative_to(SOURCE)}: {text}")
+    assert found == ["provenance.py: --porcelain"]

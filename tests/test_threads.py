@@ -151,7 +151,8 @@ def state():
 
 def registrations(folder):
     """What a host program may do: arrays by each kind of method, and images from files, with pictures among them."""
-    from vrnet.app.pair import read_pair, register_pair
+    from vrnet.app.image_pair import read_pair
+    from vrnet.app.pair import register_pair
     from vrnet.methods.names import ready
 
     for method in ("TV-L1", "Demons", "short-axis"):

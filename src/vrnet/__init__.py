@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vrnet.errors import BadInput, InputWarning
     from vrnet.evaluation.verdict import Verdict, judge, judge_images
+    from vrnet.images.affine import Affine
     from vrnet.images.grid import Grid
     from vrnet.images.image import Image
     from vrnet.images.io import read_image, write_image
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from vrnet.registration.images import ImageRegistration, register_images
 
 __all__ = [
+    "Affine",
     "BadInput",
     "Grid",
     "Image",
@@ -61,6 +63,7 @@ __all__ = [
 PLACES = {
     "errors": ["BadInput", "InputWarning"],
     "evaluation.verdict": ["Verdict", "judge", "judge_images"],
+    "images.affine": ["Affine"],
     "images.grid": ["Grid"],
     "images.image": ["Image"],
     "images.io": ["read_image", "write_image"],

@@ -2,7 +2,10 @@
 
 
 class BadInput(ValueError):
-    """The input cannot be used. The message is one line: what is wrong, and what to do."""
+    """The input cannot be used. The message is one line: what is wrong, and what to do.
+
+    Arguments are written as in Python, between backticks: `slices` or `slices=each`. On the command line a reader sees
+    --slices and --slices each."""
 
 
 class InputWarning(UserWarning):

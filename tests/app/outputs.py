@@ -21,6 +21,8 @@ METRICS = {
     "folding_strict_percent",
     "jacobian_gradient",
     "verdict",
+    "affine",
+    "intensities_matched",
 }
 OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
 

@@ -13,6 +13,7 @@ import torch
 
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
+from vrnet.app.endings import as_options
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
 from vrnet.training.settings import PRESETS
@@ -169,6 +170,19 @@ def test_help_and_lists_are_shown_without_the_large_libraries(words):
         "dask",
     }
     assert not heavy & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("leave `slices` out", "leave --slices out"),
+        ("choose `device=cpu`, or auto", "choose --device cpu, or auto"),
+        ("name it with `split_file`", "name it with --split-file"),
+        ("a_file-name.nii is 3D", "a_file-name.nii is 3D"),
+    ],
+)
+def test_arguments_in_a_message_are_shown_as_options(message, expected):
+    assert as_options(message) == expected
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from tests.registration.test_images import reorient
 from vrnet import BadInput, Grid, Image, load_method, parse, register_images
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.pair import find_transform, landmark_error, measure_transform, register_pair, write_pair
+from vrnet.app.measured import landmark_error, measure_transform
+from vrnet.app.pair import find_transform, register_pair, write_pair
 from vrnet.files import write_json
 from vrnet.images.points import Points
 from vrnet.phantom import phantom

@@ -29,11 +29,11 @@ def test_what_cannot_be_built_says_what_to_do(tmp_path):
     (tmp_path / "pairs.csv").write_text("")
     for name, root, split_file, message in (
         ("acdc4d", tmp_path, None, 'no data set "acdc4d": choose one of acdc, acdc3d'),
-        (str(tmp_path / "pairs.csv"), None, None, "give --data manifest --root .*pairs.csv"),
-        (str(tmp_path), None, None, "name the folder with --root .*, and what it holds with --data, one of acdc,"),
-        ("acdc", None, None, "read from a folder: name it with --root"),
+        (str(tmp_path / "pairs.csv"), None, None, "give `data=manifest` `root=.*pairs.csv`"),
+        (str(tmp_path), None, None, "name the folder with `root=.*`, and what it holds with `data`, one of acdc,"),
+        ("acdc", None, None, "read from a folder: name it with `root`"),
         ("manifest", None, None, "read from a file"),
-        ("phantom", tmp_path, None, "made on the spot: leave --root out"),
+        ("phantom", tmp_path, None, "made on the spot: leave `root` out"),
         ("ukbb", tmp_path / "none", None, "there is no folder"),
         ("ukbb", tmp_path / "pairs.csv", None, "there is no folder"),
         ("manifest", tmp_path, None, "there is no file"),

@@ -193,7 +193,7 @@ def test_all_that_is_broken_is_named_at_once(tmp_path, cache):
         prepare_split(ACDC(write_broken_acdc(tmp_path)), "train", "evaluation", cache)
     head, *lines, way = str(error.value).split("\n")
     assert head == "9 of 10 subjects of acdc cannot be used:"
-    assert way == "mend them, or go on without them: --skip-broken"
+    assert way == "mend them, or go on without them: `skip_broken`"
     for line, (number, reason) in zip(lines, REASONS.items(), strict=True):
         assert line.startswith(f"  patient{number:03d}: ")
         assert reason in line

@@ -31,7 +31,7 @@ def test_a_source_is_a_data_set_by_name_or_one_packed_in_a_file(source, tmp_path
             assert_same(a, b)
     with pytest.raises(BadInput, match=r"holds no split test .*: it holds train \(for training\), val"):
         packed.split("test", "evaluation", silent, print)
-    with pytest.raises(BadInput, match="leave out --root"):
+    with pytest.raises(BadInput, match="leave out `root`"):
         Source(str(tmp_path / "few.npz"), tmp_path).split("val", "evaluation", silent, print)
 
 

@@ -9,6 +9,7 @@ from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING
 from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
 from vrnet.files import json_ready
+from vrnet.images.grid import Grid
 
 MEASURES = ["dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"]
 
@@ -31,19 +32,27 @@ def test_similarity_compares_with_fixed_before_and_after(d, random):
 
 
 def test_regularity_has_the_names_of_metrics_json(d):
-    still = regularity(np.zeros((d, *SHAPES[d]), np.float32))
+    still = regularity(np.zeros((d, *SHAPES[d]), np.float32), Grid.plain(SHAPES[d], (1.0,) * d))
     assert still == {"folding_percent": 0, "folding_strict_percent": 0, "jacobian_gradient": 0}
 
 
 @pytest.mark.parametrize("axis", range(3))
 def test_slices_registered_each_by_itself_are_measured_so(axis, random):
-    """The mean over the slices, whatever happens from one slice to the next."""
+    """The mean over the slices, whatever happens from one slice to the next, also after rounding in a file."""
     field = 0.3 * random(3, 6, 5, 4).numpy()
-    field[axis] = 0
-    alone = [regularity(np.delete(field, axis, 0).take(k, 1 + axis)) for k in range(field.shape[1 + axis])]
-    for name, value in regularity(field, axis).items():
+    field[axis] = 1e-5
+    stack = Grid.plain((6, 5, 4), tuple(8.0 if i == axis else 1.5 for i in range(3)))
+    flat = Grid.plain(tuple(np.delete(stack.shape, axis).tolist()), (1.5, 1.5))
+    alone = [regularity(np.delete(field, axis, 0).take(k, 1 + axis), flat) for k in range(field.shape[1 + axis])]
+    for name, value in regularity(field, stack).items():
         assert_allclose(value, np.mean([each[name] for each in alone]))
         assert value > 0
+
+
+def test_motion_across_slices_is_measured_in_three_dimensions(random):
+    field = 0.3 * random(3, 6, 5, 4).numpy()
+    stack, cubes = (Grid.plain((6, 5, 4), spacing) for spacing in ((1.0, 1.0, 8.0), (1.0, 1.0, 1.0)))
+    assert regularity(field, stack) == regularity(field, cubes)
 
 
 def test_overlap_has_every_label_and_their_mean_before_and_after(d, labels):

@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_labels
+from vrnet.images.image import Image, as_labels, segment_count
 
 GRID = Grid.plain((3, 4), (1.5, 2.0))
 
@@ -21,6 +21,25 @@ def test_an_array_and_its_grid_have_one_shape():
 def test_other_values_stay_at_the_same_place_under_the_same_name():
     image = labels([0], np.uint8).with_array(np.ones(GRID.shape))
     assert (image.grid, image.name, image.array.sum()) == (GRID, "map.nii.gz", 12)
+
+
+def patches(dtype):
+    """Three patches on a ground of zeros."""
+    array = np.zeros((30, 30), dtype)
+    array[3:12, 3:12], array[14:28, 4:20], array[5:20, 22:28] = 1, 2, 700
+    return Image(array, Grid.plain((30, 30), (1.0, 1.0)))
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.float32])
+def test_patches_of_few_whole_numbers_are_evidently_a_segmentation(dtype):
+    assert segment_count(patches(dtype)) == 4
+
+
+def test_images_are_no_segmentations():
+    noise = np.random.default_rng(0).integers(0, 50, (30, 30))
+    grey_levels = patches(np.int16).array + np.where(patches(np.int16).array > 0, noise, 0)
+    for array in (noise, grey_levels, patches(np.float32).array / 3, np.zeros((30, 30), int)):
+        assert segment_count(Image(array, Grid.plain((30, 30), (1.0, 1.0)))) is None
 
 
 def test_an_image_says_its_name_shape_type_and_spacing():

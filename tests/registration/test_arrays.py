@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 import vrnet
@@ -299,6 +299,14 @@ def test_threads_are_left_as_they_were_even_by_several_at_once(method):
     register(*pair(2), method)
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", ">i2", "int32", "int64", "float16"])
+def test_numbers_of_any_type_are_registered_as_float32(dtype):
+    given = [(100 * image).astype(dtype) for image in pair(2)]
+    found, expected = (tv_l1(*images) for images in (given, [image.astype("f4") for image in given]))
+    assert found.warped.dtype == np.float32
+    assert_array_equal(found.field, expected.field)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", ">i2", "int64"])

@@ -1,18 +1,19 @@
 """Registration in the world: headers, formats and orientations do not matter, only where tissue is."""
 
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 import pytest
 import SimpleITK as sitk
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation
 
 import vrnet
 from tests.models import Flow, card, trained
 from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
 from vrnet.images.io import to_sitk
-from vrnet.images.resample import resample_image
+from vrnet.images.resample import coverage, resample_image
 from vrnet.phantom import phantom
 from vrnet.registration.images import choose_slice_axis
 
@@ -272,8 +273,78 @@ def test_slices_are_auto_each_or_together():
 def test_images_far_apart_are_bad_input(d):
     fixed, moving = heart(d)[:2]
     away = Image(moving.array, Grid(moving.grid.shape, moving.grid.spacing, (9e3,) * d, moving.grid.direction))
-    with pytest.raises(BadInput, match="do not overlap"):
+    with pytest.raises(BadInput, match=r"do not overlap in space: .* `affine=rigid`"):
         register_images(fixed, away)
+
+
+@cache
+def misplaced(d):
+    """The moving heart turned by 20° and shifted, far away in the world, and the turn itself; its labels too."""
+    moving, labels = heart(d)[1], heart(d)[3]
+    turn = Rotation.from_rotvec([0.1 * (d == 3), -0.1 * (d == 3), 0.32]).as_matrix()[:d, :d]
+    direction = tuple((turn @ moving.grid.axes).ravel().tolist())
+    away = replace(moving.grid, origin=(2e3,) * d, direction=direction)
+    return replace(moving, grid=away), replace(labels, grid=away)
+
+
+@cache
+def aligned_result(d):
+    return tv_l1(heart(d)[0], misplaced(d)[0], affine="rigid")
+
+
+def test_with_an_affine_start_it_does_not_matter_where_an_image_lies(d):
+    """The whole transform brings the labels as near as that of the images in their places."""
+    fixed_labels, labels = heart(d)[2], heart(d)[3]
+    in_place = tv_l1_result(d).transform.apply_labels(labels).array
+    whole = aligned_result(d).transform.apply_labels(misplaced(d)[1]).array
+    scores = [(found == fixed_labels.array)[fixed_labels.array > 0].mean() for found in (in_place, whole)]
+    assert scores[1] > scores[0] - 0.01
+
+
+def test_the_whole_transform_of_a_file_makes_warped_in_simpleitk_and_ants(d, tmp_path):
+    ants = pytest.importorskip("ants", reason="ANTs is not installed: pip install antspyx")
+    fixed, (moving, _), files = heart(d)[0], misplaced(d), [str(tmp_path / f"{n}.nii.gz") for n in ("f", "m", "t")]
+    for image, file in zip((fixed, moving), files, strict=False):
+        write_image(image, file)
+    aligned_result(d).transform.save(files[2])
+    warped = aligned_result(d).warped.array
+    transform = sitk.DisplacementFieldTransform(sitk.ReadImage(files[2]))
+    in_itk = sitk.Resample(
+        sitk.ReadImage(files[1]), sitk.ReadImage(files[0]), transform, sitk.sitkLinear, float(moving.array.min())
+    )
+    in_ants = ants.apply_transforms(*map(ants.image_read, files[:2]), transformlist=[files[2]]).numpy()
+    inside = coverage(moving.grid, fixed.grid, aligned_result(d).affine)
+    for theirs in (sitk.GetArrayFromImage(in_itk).T, in_ants):
+        assert np.median(np.abs(theirs - warped)[inside]) < 1e-4
+        assert (np.abs(theirs - warped)[inside] < 1e-2).mean() > 0.99
+
+
+def test_slices_are_registered_each_in_the_stack_that_is_seen_through_the_affine_map():
+    """What is left after the affine map moves nothing across slices."""
+    fixed, moving = (in_slices(image, 10.0) for image in heart(3)[:2])
+    found = tv_l1(fixed, moving, affine="rigid")
+    assert found.slice_axis == 2
+    back = found.affine.itk.GetInverse()
+    x = fixed.grid.points(np.argwhere(fixed.array > -1).astype(float)[::101])
+    rest = fixed.grid.index(np.array([back.TransformPoint(p) for p in found.transform.points(x).tolist()]))
+    assert_allclose(rest[:, 2], fixed.grid.index(x)[:, 2], atol=1e-4)
+    assert np.abs(rest - fixed.grid.index(x)).max() > 0.5
+
+
+def test_masks_are_seen_through_the_affine_map(d):
+    """With all of moving inside, a mask of moving is where moving has voxels."""
+    fixed, moving = heart(d)[0], misplaced(d)[0]
+    everything = moving.with_array(np.ones(moving.grid.shape, np.uint8))
+    known = aligned_result(d).affine
+    found = tv_l1(fixed, moving, affine=known, moving_mask=everything)
+    assert_array_equal(found.transform.displacement, aligned_result(d).transform.displacement)
+
+
+def test_an_affine_map_that_is_known_can_be_given(d):
+    known = aligned_result(d).affine
+    again = tv_l1(heart(d)[0], misplaced(d)[0], affine=known)
+    assert again.affine is known
+    assert_array_equal(again.transform.displacement, aligned_result(d).transform.displacement)
 
 
 def test_an_image_and_a_volume_are_bad_input():

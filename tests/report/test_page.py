@@ -88,6 +88,13 @@ def test_the_curve_falls_as_the_energies_do():
     assert energy_curve([1.0, 1.0]).points[0][1] == 0
 
 
+def test_a_step_that_overshoots_is_a_dot_off_the_line_which_never_rises():
+    drawn = energy_curve([4.0, 2.0, 3.0, 1.0, 1.5])
+    assert [y for _, y in drawn.least_so_far] == sorted(y for _, y in drawn.least_so_far)
+    assert (drawn.first, drawn.least) == ("4", "1")
+    assert [a == b for a, b in zip(drawn.points, drawn.least_so_far, strict=True)] == [True, True, False, True, False]
+
+
 def test_a_page_replaces_another_whole(tmp_path, heart):
     path = tmp_path / "report.html"
     path.write_text("old")

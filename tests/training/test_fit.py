@@ -74,7 +74,7 @@ def test_a_run_folder_says_what_was_done_and_holds_the_best_model(hearts, tmp_pa
 def test_a_folder_with_a_run_is_not_overwritten(hearts, tmp_path):
     one = hearts(2, [0])
     fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
-    with pytest.raises(BadInput, match="--resume"):
+    with pytest.raises(BadInput, match="`resume`"):
         fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu")
     with pytest.raises(BadInput, match="begun with method"):
         fit(parse_trainable("R-L2-1x1-w2"), one, one, QUICK, tmp_path, device="cpu", resume=True)

@@ -48,7 +48,7 @@ def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, hearts, tmp
 def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     one = hearts(2, [0])
     monkeypatch.setattr("vrnet.training.trainer.Trainer.update", lambda *_: torch.tensor(torch.nan))
-    with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller --rate"):
+    with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller `rate`"):
         fit(parse_trainable("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "weights.safetensors").exists()
 

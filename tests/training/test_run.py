@@ -32,7 +32,7 @@ def test_a_run_that_has_not_begun_writes_nothing_when_it_is_checked(tmp_path):
 
 
 def test_a_run_is_gone_on_with_only_if_asked_and_only_as_it_was_begun(run):
-    with pytest.raises(BadInput, match="holds a run: add --resume"):
+    with pytest.raises(BadInput, match="holds a run: add `resume`"):
         run.check(resume=False)
     run.check(resume=True)
     run.check_same(CONFIG)

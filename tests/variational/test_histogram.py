@@ -3,7 +3,12 @@ import pytest
 import torch
 from scipy import stats
 
-from vrnet.variational.histogram import conditional_mean, joint_histogram, normalised_mutual_information
+from vrnet.variational.histogram import (
+    conditional_mean,
+    joint_histogram,
+    normalised_mutual_information,
+    smooth_joint_histogram,
+)
 
 BINS = 8
 
@@ -16,22 +21,31 @@ def pair():
     return (values.double() / (BINS - 1)).unbind()
 
 
-def test_the_joint_histogram_is_numpys_where_values_are_centres_of_bins(pair):
+def test_the_joint_histogram_is_numpys():
+    a, b = torch.rand(2, 3, 1, 20, 30, dtype=torch.float64).unbind()
+    for counts, x, y in zip(joint_histogram(a, b, BINS), a, b, strict=True):
+        theirs, _, _ = np.histogram2d(x.ravel().numpy(), y.ravel().numpy(), bins=BINS, range=[(0, 1), (0, 1)])
+        np.testing.assert_array_equal(counts.numpy(), theirs)
+
+
+def test_the_smooth_histogram_is_numpys_where_values_are_centres_of_bins(pair):
     a, b = pair
     edges = (np.arange(BINS + 1) - 0.5) / (BINS - 1)
-    for counts, x, y in zip(joint_histogram(a, b, BINS), a, b, strict=True):
+    for counts, x, y in zip(smooth_joint_histogram(a, b, BINS), a, b, strict=True):
         theirs, _, _ = np.histogram2d(x.ravel().numpy(), y.ravel().numpy(), bins=(edges, edges))
         np.testing.assert_allclose(counts.numpy(), theirs, atol=1e-9)
 
 
 def test_a_voxel_between_centres_is_shared_linearly():
     a, b = torch.full((1, 1, 1, 1), 0.25), torch.full((1, 1, 1, 1), 1.0)
-    torch.testing.assert_close(joint_histogram(a, b, 3)[0], torch.tensor([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]]))
+    expected = torch.tensor([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])
+    torch.testing.assert_close(smooth_joint_histogram(a, b, 3)[0], expected)
 
 
-def test_every_voxel_counts_once():
+@pytest.mark.parametrize("histogram", [joint_histogram, smooth_joint_histogram])
+def test_every_voxel_counts_once(histogram):
     a, b = torch.rand(2, 3, 1, 5, 6, 7, dtype=torch.float64).unbind()
-    torch.testing.assert_close(joint_histogram(a, b, 32).sum((1, 2)), torch.full((3,), 210.0, dtype=torch.float64))
+    torch.testing.assert_close(histogram(a, b, 32).sum((1, 2)), torch.full((3,), 210.0, dtype=torch.float64))
 
 
 def test_entropies_are_scipys(pair):

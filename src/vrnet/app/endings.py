@@ -4,6 +4,7 @@
 
 import errno
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -29,13 +30,22 @@ def describe(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; nothing is half-written", 130
     if isinstance(error, BadInput):
-        return str(error), 2
+        return as_options(str(error)), 2
     if is_lack_of_memory(error):
         return TOO_LITTLE_MEMORY, 2
     if isinstance(error, OSError):
         return describe_system_error(error), 2
     message = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
+
+
+def as_options(message: str) -> str:
+    """A message of BadInput with its arguments as options: `slices=each` is --slices each."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{found[1].replace('_', '-')} {found[2] or ''}".rstrip()
+
+    return re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

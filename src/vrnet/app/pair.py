@@ -1,59 +1,43 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from vrnet.app.image_pair import ImagePair
+from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
-from vrnet.evaluation.evidence import gather
-from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
-from vrnet.evaluation.verdict import Verdict, inside, judge_evidence
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
 from vrnet.images.io import write_image
-from vrnet.images.points import Points
-from vrnet.images.resample import coverage, place_image, place_labels
-from vrnet.images.transform import Transform
+from vrnet.images.transform import Transform, write_itk
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
-from vrnet.provenance import provenance, versions
-from vrnet.registration.folds import Repair
-from vrnet.registration.images import ImageRegistration, Slices, check_pair, register_images, resolve_on_grid
+from vrnet.provenance import versions
+from vrnet.registration.images import (
+    AffineStart,
+    ImageRegistration,
+    Slices,
+    align_images,
+    check_pair,
+    register_images,
+    resolve_on_grid,
+)
 from vrnet.repair import Folds
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
-from vrnet.report.pair import Pair
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
-REPORT, OVERVIEW = "report.html", "overview.png"
-OUTPUTS = (WARPED, TRANSFORM, LABELS, METRICS, REPORT, OVERVIEW)
+AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
+OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
-FULL_COVERAGE_PERCENT = 99.0
-"""Below this part of fixed, the reader is told how much of it moving covers."""
-
-
-@dataclass(frozen=True)
-class MeasuredTransform:
-    """A transform found or given, what it does to moving, and how good that is."""
-
-    transform: Transform
-    warped: Image
-    warped_labels: Image | None
-    on_fixed_grid: Pair
-    """Both images, the warped one and the field, as the report shows them."""
-    metrics: dict[str, Any]
-    """What metrics.json holds."""
 
 
 def register_pair(
@@ -62,6 +46,7 @@ def register_pair(
     method: Method,
     folder: Path,
     *,
+    affine: AffineStart = "none",
     slices: Slices = "auto",
     match_intensities: bool = False,
     folds: Folds = "repair",
@@ -75,12 +60,12 @@ def register_pair(
     All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
     name. `inputs` are the files that are read, and never written."""
     check_not_input((folder / name for name in OUTPUTS), inputs)
-    check_set(folder, names := planned_outputs(pair, report, images))
+    check_set(folder, names := planned_outputs(pair, affine, report, images))
     resolved = resolve_on_grid(method, pair.fixed.grid, slices)
     options = {"slices": slices, "match_intensities": match_intensities, "folds": folds, "device": device}
-    registration = run_method(stage, pair, resolved, **options)
+    registration = run_method(stage, pair, resolved, affine, **options)
     stage("measuring")
-    result = measure_transform(pair, registration.transform, registration)
+    result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
     stage("writing")
     with replace_set(folder, (*OUTPUTS, *names)) as staged:
         write_results(result, staged)
@@ -92,25 +77,34 @@ def register_pair(
     return result, [folder / name for name in names]
 
 
-def run_method(stage: Stage, pair: ImagePair, method: Method, **options: Any) -> ImageRegistration:
-    """Register a pair, inside its masks, with these options of `register_images`."""
-    return register_images(
+def run_method(
+    stage: Stage, pair: ImagePair, method: Method, affine: AffineStart = "none", **options: Any
+) -> ImageRegistration:
+    """Find the affine start, if asked for, then the deformation, inside the masks; options: `register_images`."""
+    start, aligned = perf_counter(), None
+    if affine != "none":
+        fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
+        aligned = align_images(fixed, moving, affine, stage("aligning"))
+    found = register_images(
         pair.fixed,
         pair.moving,
         method,
+        affine=aligned or "none",
         fixed_mask=pair.fixed_mask,
         moving_mask=pair.moving_mask,
         progress=stage(f"registering with {method}"),
         **options,
     )
+    return replace(found, seconds=perf_counter() - start)
 
 
-def planned_outputs(pair: ImagePair, report: bool, images: bool) -> list[str]:
+def planned_outputs(pair: ImagePair, affine: AffineStart, report: bool, images: bool) -> list[str]:
     """The names of the files that a registration is to write."""
+    start = [] if affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     pages = [REPORT, OVERVIEW] if report else []
     given = [image.name for image in vars(pair).values() if image is not None] if images else []
-    return [WARPED, TRANSFORM, METRICS, *labels, *pages, *given]
+    return [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *given]
 
 
 def find_transform(
@@ -128,109 +122,19 @@ def find_transform(
     if Path(name).suffix not in ("", SUFFIX) and not name.endswith(")"):
         if weights is not None or any(settings):
             raise BadInput(f"{name} is a transform: leave out --weights and --set, or name a method")
-        check_pair(pair.fixed, pair.moving)
+        check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
     method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
     registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
     return registration.transform, registration
 
 
-def measure_transform(
-    pair: ImagePair, transform: Transform, registration: ImageRegistration | None = None, name: str = ""
-) -> MeasuredTransform:
-    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file."""
-    grid, labels = pair.fixed.grid, pair.moving_labels
-    warped = registration.warped if registration else transform.apply(pair.moving, grid)
-    warped_labels = None if labels is None else transform.apply_labels(labels, grid)
-    on_fixed_grid = Pair(
-        fixed=pair.fixed.array.astype(np.float32),
-        moving=place_image(pair.moving, grid).array,
-        warped=warped.array,
-        field=transform.on(grid).in_voxels(),
-        grid=grid,
-        fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
-        moving_labels=None if labels is None else place_labels(labels, grid).array,
-        warped_labels=None if warped_labels is None else warped_labels.array,
-    )
-    slice_axis, compared = registration.slice_axis if registration else None, pair.masks.compared(grid, transform)
-    metrics = {**run_metrics(registration, name), **quality_metrics(on_fixed_grid, slice_axis, compared)}
-    if compared is not None:
-        metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
-    metrics["verdict"] = pair_verdict(on_fixed_grid, pair.moving.grid, metrics, compared).as_json()
-    return MeasuredTransform(transform, warped, warped_labels, on_fixed_grid, metrics)
-
-
-def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
-    """The part of metrics.json that says what was run; a transform from a file took no time here."""
-    if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "slice_by_slice", "repair"))
-        return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
-    return {
-        "method": registration.method,
-        "weights": registration.weights,
-        "device": registration.device,
-        "seconds": registration.seconds,
-        "slice_by_slice": registration.slice_axis is not None,
-        "repair": None if registration.repair is None else asdict(registration.repair),
-        "provenance": provenance(torch.device(registration.device)),
-    }
-
-
-def name_of(image: Image | None) -> str | None:
-    """The name of the file that an image came from, without its folder."""
-    return None if image is None else Path(image.name).name
-
-
-def quality_metrics(pair: Pair, slice_axis: int | None, compared: NDArray[Any] | None = None) -> dict[str, Any]:
-    """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
-    images = pair.fixed, pair.moving, pair.warped
-    metrics = {
-        "shape": list(pair.grid.shape),
-        "spacing_mm": list(pair.grid.spacing),
-        "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
-        **regularity(pair.field, slice_axis),
-    }
-    if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
-        return metrics
-    labels = pair.fixed_labels, pair.moving_labels, pair.warped_labels
-    return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
-
-
-def pair_verdict(pair: Pair, moving: Grid, metrics: dict[str, Any], compared: NDArray[Any] | None) -> Verdict:
-    """What a registration is worth, given its measures, the grid that moving came on, and the voxels inside masks."""
-    dice, folds = metrics.get("dice"), metrics["folding_strict_percent"]
-    means = (dice["before"]["mean"], dice["after"]["mean"]) if dice else None
-    images, spacing = (pair.fixed, pair.moving, pair.warped), pair.grid.spacing
-    return judge_evidence(gather(*images, pair.field, spacing, folds, inside(moving, pair.grid), compared, means))
-
-
-def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
-    """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
-    if fixed.lps.shape != moving.lps.shape:
-        raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
-    mapped = transform.points(fixed.lps)
-    return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
-
-
-def notes_on(pair: ImagePair, metrics: Mapping[str, Any]) -> list[str]:
-    """What a reader should know of the images and the field, beside the verdict."""
-    notes = []
-    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid).mean()
-    if covered < FULL_COVERAGE_PERCENT:
-        notes.append(
-            f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered."
-        )
-    if metrics["repair"] is not None:
-        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
-    if (pair.fixed_labels is None) != (pair.moving_labels is None):
-        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
-    return notes
-
-
 def write_results(result: MeasuredTransform, folder: Path) -> None:
     """Write the files that programs read."""
     write_image(result.warped, folder / WARPED)
     result.transform.save(folder / TRANSFORM)
+    if result.affine is not None:
+        write_itk(result.affine.itk, folder / AFFINE)
     if result.warped_labels is not None:
         write_image(result.warped_labels, folder / LABELS)
     write_json(result.metrics, folder / METRICS)
@@ -261,10 +165,12 @@ def describe_run(
     description |= {"method": registration.method, **method.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
+    if registration.affine:
+        description["affine start"] = registration.affine.kind
     if registration.repair is not None:
         description["folds"] = f"repaired: {registration.repair}"
     if match_intensities:
-        description["intensities"] = "moving matched to the histogram of fixed"
+        description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
     code = {**versions(), "numpy": np.__version__}
     return description | {
         "device": registration.device,

@@ -81,17 +81,17 @@ def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -
 def suggest(name: str) -> str:
     """What may have been meant by a name that no data set has."""
     if name.endswith(".csv"):
-        return f"if it lists your own pairs, give --data manifest --root {name}"
+        return f"if it lists your own pairs, give `data=manifest` `root={name}`"
     if is_folder(Path(name)):
-        return f"name the folder with --root {name}, and what it holds with --data, one of {', '.join(DATASETS)}"
+        return f"name the folder with `root={name}`, and what it holds with `data`, one of {', '.join(DATASETS)}"
     return f"choose one of {', '.join(DATASETS)}"
 
 
 def check_root(name: str, root: Path | None, reads: str | None) -> None:
     """BadInput unless what the data set reads is there, and nothing is given where it reads nothing."""
     if reads is None and root is not None:
-        raise BadInput(f"{name} is made on the spot: leave --root out")
+        raise BadInput(f"{name} is made on the spot: leave `root` out")
     if reads is not None and root is None:
-        raise BadInput(f"{name} is read from a {reads}: name it with --root")
+        raise BadInput(f"{name} is read from a {reads}: name it with `root`")
     if root is not None and not (is_folder(root) if reads == "folder" else exists(root) and root.is_file()):
-        raise BadInput(f"there is no {reads} {root}: name that of {name} with --root")
+        raise BadInput(f"there is no {reads} {root}: name that of {name} with `root`")

@@ -168,7 +168,7 @@ def report_broken(broken: Mapping[str, str], data: str, count: int, say: Callabl
         way = (
             "mend them; or is this the wrong folder?"
             if len(broken) == count
-            else "mend them, or go on without them: --skip-broken"
+            else "mend them, or go on without them: `skip_broken`"
         )
         head = f"{len(broken)} of {count} subjects of {data} cannot be used:"
         rest = [f"and {len(broken) - MAX_NAMED_SUBJECTS} more"] if len(broken) > MAX_NAMED_SUBJECTS else []

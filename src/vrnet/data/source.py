@@ -50,7 +50,7 @@ class Source:
 
     def _packed(self, split: str, purpose: Purpose) -> PreparedSplit:
         if self.root or self.split_file:
-            raise BadInput(f"{self.data} holds a data set already prepared: leave out --root and --split-file")
+            raise BadInput(f"{self.data} holds a data set already prepared: leave out `root` and `split_file`")
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
             raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}")

@@ -151,7 +151,7 @@ def cache_folder() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
     except RuntimeError as error:
-        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by --cache") from error
+        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by `cache`") from error
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:

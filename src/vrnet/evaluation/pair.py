@@ -22,6 +22,10 @@ from vrnet.evaluation.metrics import (
     point_errors,
 )
 from vrnet.evaluation.surfaces import surface_distances
+from vrnet.images.grid import Grid
+
+STILL_MM = 1e-3
+"""Files keep displacements to about a tenth of this."""
 
 
 def similarity(
@@ -36,10 +40,17 @@ def similarity(
     }
 
 
-def regularity(field: Float[ndarray, "d *s"], slice_axis: int | None = None) -> dict[str, float]:
-    """Folds and smoothness of a field in voxels; across a slice axis, of the slices as fields of their own."""
+def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
+    """Folds and smoothness of a field in voxels; where nothing moves across slices, of the slices as 2D fields.
+
+    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it."""
     u = torch.from_numpy(field)[None]
-    return batch_regularity(u if slice_axis is None else slice_fields(u, slice_axis))
+    return batch_regularity(slice_fields(u, grid.across) if is_within_slices(field, grid) else u)
+
+
+def is_within_slices(field: Float[ndarray, "d *s"], grid: Grid) -> bool:
+    """Whether nothing of a volume moves across its slices, but for what rounding in a file may add."""
+    return len(field) == 3 and float(np.abs(field[grid.across]).max()) * grid.spacing[grid.across] < STILL_MM
 
 
 def slice_fields(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:

@@ -12,6 +12,7 @@ from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
 from vrnet.evaluation.metrics import folding_strict_percent, mean_dice
 from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
 from vrnet.fields import warp
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.resample import place_image, place_labels
@@ -85,9 +86,10 @@ def judge_images(
     return judge_evidence(gather(*images, field, grid.spacing, folds, inside(moving.grid, grid), dice=dice))
 
 
-def inside(own: Grid, grid: Grid) -> Inside:
-    """Says which points, in voxels of a grid, lie within an image whose own grid is given first."""
-    return lambda index: in_shape(own.shape)(own.index(grid.points(index)))
+def inside(own: Grid, grid: Grid, affine: Affine | None = None) -> Inside:
+    """Says which points, in voxels of a grid, lie, or are taken by an affine map, within an image of its own grid."""
+    place = affine.points if affine else (lambda points: points)
+    return lambda index: in_shape(own.shape)(own.index(place(grid.points(index))))
 
 
 def unique(words: Iterable[str]) -> tuple[str, ...]:

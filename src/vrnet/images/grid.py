@@ -100,10 +100,13 @@ class Grid:
         """Whether either grid has a voxel, out of a lattice of them, inside the other."""
         return self.has_voxel_inside(other) or other.has_voxel_inside(self)
 
+    def lattice(self) -> Float[ndarray, "n d"]:
+        """Indices of a few voxels along each axis, from the first to the last."""
+        return np.array(list(product(*(np.linspace(0, n - 1, LATTICE_POINTS_PER_AXIS) for n in self.shape))))
+
     def has_voxel_inside(self, other: "Grid") -> bool:
         """Whether a voxel of a lattice over this grid lies inside the other."""
-        lattice = np.array(list(product(*(np.linspace(0, n - 1, LATTICE_POINTS_PER_AXIS) for n in self.shape))))
-        index = other.index(self.points(lattice))
+        index = other.index(self.points(self.lattice()))
         return bool(((index > -0.5) & (index < np.array(other.shape) - 0.5)).all(1).any())
 
     @property

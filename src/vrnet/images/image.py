@@ -11,6 +11,8 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 
+MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
+"""A segmentation has no more values than this, and neighbours of different values at no more than this part."""
 MAX_WHOLE_FLOAT = 2.0**53
 """Below this, every whole number is a float64 of its own."""
 
@@ -39,6 +41,23 @@ class Image:
     def reordered(self, order: Sequence[int]) -> "Image":
         """The same image, with axis order[i] as axis i."""
         return replace(self, array=self.array.transpose(order), grid=self.grid.reordered(order))
+
+
+def segment_count(image: Image) -> int | None:
+    """How many values an image has that is evidently a segmentation: whole numbers, few, in patches; otherwise None."""
+    array: ndarray[Any, Any] = image.array
+    if array.dtype.kind not in "iu" and not (array == np.round(array)).all():
+        return None
+    count = len(np.unique(array))
+    return count if 1 < count <= MAX_SEGMENTS and edge_share(array) < MAX_EDGE_SHARE else None
+
+
+def edge_share(array: Shaped[ndarray, "*s"]) -> float:
+    """The part of all pairs of neighbours, but for those in the background of least value, whose values differ."""
+    lines = [np.moveaxis(array, axis, 0) for axis in range(array.ndim)]
+    differ = sum(int((line[1:] != line[:-1]).sum()) for line in lines)
+    shown = sum(int((np.maximum(line[1:], line[:-1]) > array.min()).sum()) for line in lines)
+    return differ / max(shown, 1)
 
 
 def as_labels(image: Image) -> Image:

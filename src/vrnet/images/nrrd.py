@@ -100,7 +100,7 @@ def read_fields(file: BinaryIO, path: Path) -> dict[str, str]:
         fields[key] = value.strip()
     for key in UNSUPPORTED:
         if key in fields:
-            raise unreadable(path, f"its header has the field `{key}`, which is not supported; save it by SimpleITK")
+            raise unreadable(path, f"its header has the field {key}, which is not supported; save it by SimpleITK")
     return fields
 
 

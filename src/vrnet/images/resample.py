@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import to_sitk
@@ -30,16 +31,18 @@ def resample(
     ).T
 
 
-def resample_image(image: Image, grid: Grid) -> Image:
-    """The image on another grid, by its header alone, as float32: smoothed first along axes that are coarser there.
+def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
+    """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)).
 
-    Outside the image its border is repeated."""
+    It is smoothed first along axes that are coarser there. Outside the image its border is repeated."""
     import SimpleITK as sitk
 
-    if image.grid.matches(grid):
+    if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
-    source = low_pass(to_sitk(image.array.astype(np.float32), image.grid), image.grid, grid)
-    return Image(resample(source, grid, identity_transform(grid), sitk.sitkLinear, outside=None), grid, image.name)
+    there = affine.image_of(grid) if affine else grid
+    source = low_pass(to_sitk(image.array.astype(np.float32), image.grid), image.grid, there)
+    transform = affine.itk if affine else identity_transform(grid)
+    return Image(resample(source, grid, transform, sitk.sitkLinear, outside=None), grid, image.name)
 
 
 def place_image(image: Image, grid: Grid) -> Image:
@@ -54,14 +57,15 @@ def place_image(image: Image, grid: Grid) -> Image:
     return Image(resample(source, grid, identity_transform(grid), sitk.sitkLinear, outside), grid, image.name)
 
 
-def coverage(own: Grid, grid: Grid) -> Bool[ndarray, "*s"]:
-    """Which voxels of a grid lie within an image whose own grid is given first."""
+def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:
+    """Which voxels of a grid lie, or are taken by an affine map, within an image whose own grid is given first."""
     import SimpleITK as sitk
 
-    if own.matches(grid):
+    if affine is None and own.matches(grid):
         return np.ones(grid.shape, bool)
     everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
-    return resample(everywhere, grid, identity_transform(grid), sitk.sitkNearestNeighbor, 0.0).astype(bool)
+    transform = affine.itk if affine else identity_transform(grid)
+    return resample(everywhere, grid, transform, sitk.sitkNearestNeighbor, 0.0).astype(bool)
 
 
 def match_histogram(image: Image, other: Image) -> Image:
@@ -72,9 +76,11 @@ def match_histogram(image: Image, other: Image) -> Image:
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
 
-def place_labels(labels: Image, grid: Grid) -> Image:
-    """The label map on another grid, by its header alone: the label of the nearest voxel, 0 outside the map."""
-    return labels if labels.grid.matches(grid) else resample_labels(labels, grid, identity_transform(grid))
+def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Image:
+    """The label map on another grid, by its header, or through an affine map: the nearest label, 0 outside the map."""
+    if affine is None and labels.grid.matches(grid):
+        return labels
+    return resample_labels(labels, grid, affine.itk if affine else identity_transform(grid))
 
 
 def identity_transform(grid: Grid) -> "sitk.Transform":

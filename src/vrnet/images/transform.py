@@ -18,6 +18,7 @@ from vrnet.attributes import cached_property
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written
+from vrnet.images.affine import Affine, fit_affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
@@ -32,6 +33,9 @@ ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""
 MAX_DISPLACEMENT_MM = 1e9
+LARGE_REACH, MAX_CONDITION = 0.05, 100.0
+"""An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
+it draws space nearly together."""
 STEPS_PER_MM = 2.0**13
 """Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm."""
 
@@ -112,13 +116,32 @@ class Transform:
         self.check_dimension(len(first.grid.shape), "the first")
         return sample_transform(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
 
+    def followed_by(self, affine: Affine) -> "Transform":
+        """x ↦ affine(self(x)), on this grid."""
+        d = len(self.grid.shape)
+        x = self.grid.points(np.indices(self.grid.shape).reshape(d, -1).T.astype(np.float64))
+        moved = affine.points(x + self.displacement.reshape(d, -1).T)
+        return Transform((moved - x).T.reshape(self.displacement.shape), self.grid)
+
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one."""
-        here = self.on(grid or self.grid)
-        with torch.inference_mode():
-            w = invert(torch.from_numpy(here.in_voxels())[None]).field[0].numpy()
-        back = Transform.from_voxels(w, here.grid)
+        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one.
+
+        A large affine part is undone as such, and by iteration only what is left of the motion without it."""
+        target, affine = grid or self.grid, fit_affine(self.displacement, self.grid)
+        self.check_dimension(len(target.shape), "the reference")
+        if affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION:
+            back = self.on(target).invert_displacement()
+        else:
+            undo = affine.inverse()
+            rest = self.followed_by(undo).invert_displacement()
+            back = rest.compose(sample_transform(undo.itk, target))
         return Inverse(back, np.linalg.norm(self.compose(back).displacement, axis=0))
+
+    def invert_displacement(self) -> "Transform":
+        """The inverse on the same grid, by iteration."""
+        with torch.inference_mode():
+            w = invert(torch.from_numpy(self.in_voxels())[None]).field[0].numpy()
+        return Transform.from_voxels(w, self.grid)
 
     def jacobian(self) -> Float[ndarray, "*s"]:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
@@ -211,9 +234,28 @@ def holds_itk_transform(path: Path) -> bool:
     return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
 
 
-def read_point_map(path: Path) -> "sitk.Transform":
-    """The transform of any file, to map points: an ITK transform needs no grid for that."""
-    return read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk
+def read_point_map(*paths: Path) -> "sitk.Transform":
+    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
+    import SimpleITK as sitk
+
+    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
+    for path, found in zip(paths, maps, strict=True):
+        if found.GetDimension() != maps[0].GetDimension():
+            d, first = found.GetDimension(), maps[0].GetDimension()
+            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
+    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # ITK applies the last one first
+
+
+def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
+    """x ↦ last(… second(first(x))), at the voxels of a grid."""
+    if len(paths) == 1:
+        return Transform.load(paths[0], grid)
+    chain = read_point_map(*paths)
+    if chain.GetDimension() != len(grid.shape):
+        raise BadInput(
+            f"{paths[0]} is {chain.GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
+        )
+    return sample_transform(chain, grid)
 
 
 def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:

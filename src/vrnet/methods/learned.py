@@ -32,9 +32,8 @@ PAPER_WIDTH = {2: 64, 3: 8}
 SIAMESE_WIDTH = 64
 MAX_CASCADES, MAX_WIDTH = 100, 4_096
 """More of either is a slip of the pen, or a file that is not to be trusted."""
-DIGITS = r"\d{1,99}"
-"""Of a number in a name: Python refuses to read one of thousands of digits."""
-COUNT = f"({DIGITS})"
+COUNT = r"(\d{1,99})"
+"""A number in a name: Python refuses to read one of thousands of digits."""
 DENOISERS: dict[str, Callable[[nn.Module], nn.Module]] = {"R": Residual, "U": plain, "C": Recurse}
 SHORTHAND = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "width", "cascades")
 """The fields that the shorthand of a network says."""

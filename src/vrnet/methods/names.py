@@ -58,7 +58,7 @@ def parse_base(name: str) -> Method:
 def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
-        return "give a file of weights by --weights, or to vrnet.load_method"
+        return "give a file of weights to vrnet.load_method, or on the command line by --weights"
     every = {str(method).casefold(): str(method) for method in (*all_methods(), *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
     close = get_close_matches(name.casefold(), every, n=1)
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
@@ -82,7 +82,7 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ())
     Settings are texts such as lam=0.15."""
     given = read_settings(settings)
     if given and weights is None and name.casefold() == "default":
-        raise BadInput("parameters are those of a method: name it too, such as --method TV-L1")
+        raise BadInput("parameters are those of a method: name it too, such as `method=TV-L1`")
     if weights is None:
         return ready(with_parameters(parse(name), given))
     found = load_method(weights)
@@ -103,8 +103,8 @@ def ready(method: object) -> Method:
         raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
     if found.is_trainable:
         raise BadInput(
-            f"{found} is learned and needs weights: add --weights FILE, which vrnet train writes; in Python, give "
-            "vrnet.load_method(FILE). The model that comes with vrnet is called short-axis"
+            f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
+            "command line --weights FILE. The model that comes with vrnet is called short-axis"
         )
     return found  # type: ignore[return-value]
 

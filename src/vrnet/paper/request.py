@@ -41,7 +41,7 @@ class PaperRequest:
 
     def __post_init__(self) -> None:
         if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
-            raise BadInput(f"--seeds and --at-once are 1 at least, and {MAX_RUNS} at most")
+            raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
 
 
 def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tuple[Table, list[Path]]:

@@ -163,12 +163,12 @@ class Results:
     def check_subjects(self, entry: Entry, names: list[str]) -> None:
         """BadInput where the entry was measured on other subjects than these."""
         if self.has(entry) and self.config(entry)["subjects"] != names:
-            raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose --out")
+            raise BadInput(f"{self.folder(entry)} was measured on other subjects: remove it, or choose another `out`")
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
         if self.has(entry) and self.config(entry).get("settings") != method_settings(entry.method, self.d):
-            raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose --out")
+            raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose another `out`")
         if entry.training is None:
             return
         asked = json_ready(asdict(entry.training))
@@ -177,7 +177,9 @@ class Results:
                 kept = convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
-                raise BadInput(f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose --out")
+                raise BadInput(
+                    f"{self.folder(entry)} was trained with {'; '.join(differ)}: remove it, or choose another `out`"
+                )
 
     @contextmanager
     def _reading(self, entry: Entry) -> Iterator[None]:

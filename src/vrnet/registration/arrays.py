@@ -100,16 +100,16 @@ def register(
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are floating-point arrays or tensors of one shape, 2D or 3D. A change of brightness or contrast that is common
-    to both does not matter; whether another does depends on the method. Where no method is named, a model that comes
-    with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method` says which.
-    `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to be its own,
-    and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and
-    nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside, and nothing
-    that lies outside has any influence. Where the field folds it is changed a little, so that in the end no voxel of it
-    (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as it was found. The work
-    is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the
-    part done, from 0 to 1.
+    Both are arrays or tensors of one shape, 2D or 3D; integers become float32. A change of brightness or contrast that
+    is common to both does not matter; whether another does depends on the method. Where no method is named, a model
+    that comes with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method`
+    says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to
+    be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by
+    itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
+    and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
+    voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
+    found it. The work is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress`
+    is called with the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)

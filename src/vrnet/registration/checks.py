@@ -35,10 +35,11 @@ def image_tensor(name: str, given: object) -> Tensor:
         raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
     if given.ndim not in (2, 3):
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
-    if not (given.is_floating_point() if isinstance(given, Tensor) else np.issubdtype(given.dtype, np.floating)):
-        raise BadInput(f"{name} holds {given.dtype}: convert it to floating point first (.astype or .float())")
+    if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
+        raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
     image = as_tensor(given)
-    image = image.to(torch.promote_types(image.dtype, torch.float32))
+    is_wide = image.dtype == torch.float64
+    image = image if is_wide else image.to(torch.float32)
     check_values(name, image.detach())
     return image
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput
+from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_mask
 from vrnet.images.inpainting import inpaint
@@ -107,9 +108,12 @@ class ImageMasks:
         """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
         return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]
 
-    def on(self, grid: Grid, moving: Image) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-        """Both masks on the grid of fixed, where moving is also outside if it has no voxels there."""
-        covered = coverage(moving.grid, grid) if self.moving is None else place_labels(self.moving, grid).array
+    def on(self, grid: Grid, moving: Image, affine: Affine | None) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Both masks on the grid of fixed, where moving, seen through an affine map, is outside if it has no voxels."""
+        if self.moving is None:
+            covered = coverage(moving.grid, grid, affine)
+        else:
+            covered = place_labels(self.moving, grid, affine).array
         if not covered.any():
             raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
         return None if self.fixed is None else self.fixed.array, None if covered.all() else covered

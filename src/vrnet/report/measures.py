@@ -15,6 +15,9 @@ NAMES = {
     "target_registration_error_mm": "Target registration error (mm)",
     "mae": "Mean absolute difference",
     "ncc": "Normalised cross-correlation",
+    "rotation_deg": "Affine start, rotation (°)",
+    "translation_mm": "Affine start, shift of the centre (mm)",
+    "scale": "Affine start, scale",
     "folding_percent": "Folded, central differences (%)",
     "folding_strict_percent": "Folded, strictly (%)",
     "jacobian_gradient": "Mean |∇ det|",
@@ -81,7 +84,8 @@ def rows_of(key: str, value: Any) -> Iterator[Row]:
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
-            if not (name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value):
+            has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
+            if not has_after and not isinstance(value[name], str):
                 yield Row(title(stem), number(value.get(f"{stem}_before")), number(value[name]))
 
 

@@ -1,7 +1,8 @@
 """The report of a registration: one page that opens from disk, with everything it shows inside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
@@ -48,11 +49,12 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
 
 @dataclass(frozen=True)
 class Curve:
-    """Energies as points of a plot, with the labels of the first and the last."""
+    """Energies as points of a plot, and the least of them so far, with the labels of the first and the least."""
 
     points: list[tuple[float, float]]
+    least_so_far: list[tuple[float, float]]
     first: str
-    last: str
+    least: str
     steps: int
 
 
@@ -62,5 +64,9 @@ def energy_curve(energies: list[float]) -> Curve | None:
         return None
     low, high = min(energies), max(energies)
     across, down = CURVE_WIDTH / (len(energies) - 1), CURVE_HEIGHT / ((high - low) or 1.0)
-    points = [(round(i * across, 1), round((high - energy) * down, 1)) for i, energy in enumerate(energies)]
-    return Curve(points, f"{energies[0]:.4g}", f"{energies[-1]:.4g}", len(energies) - 1)
+
+    def place(values: Iterable[float]) -> list[tuple[float, float]]:
+        return [(round(i * across, 1), round((high - value) * down, 1)) for i, value in enumerate(values)]
+
+    points, least = place(energies), place(accumulate(energies, min))
+    return Curve(points, least, f"{energies[0]:.4g}", f"{low:.4g}", len(energies) - 1)

@@ -40,7 +40,7 @@ class Logs:
         try:
             yield
         except OSError as error:
-            raise BadInput(f"cannot write in {self.folder} ({error.strerror}): make room, then --resume") from error
+            raise BadInput(f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`") from error
 
     def write(self, row: Row, model: nn.Module, sample: Sample) -> None:
         """The scores of a validation, every θ, and how the model registers the first pair of a subject."""

@@ -147,7 +147,7 @@ class TrainingLoop:
     def check_loss(self, loss: float) -> None:
         """BadInput if a loss is not finite: the training diverged."""
         if not isfinite(loss):
-            raise BadInput(f"the loss is {loss} after {self.step} steps: train in another folder at a smaller --rate")
+            raise BadInput(f"the loss is {loss} after {self.step} steps: train in another folder at a smaller `rate`")
 
     def scores(self) -> Scores:
         """The scores of the model on the validation subjects; BadInput if they are not finite."""

@@ -61,7 +61,7 @@ class Pairs:
         free = min(free_memory(device), available_memory())
         if need > free:
             room = f"needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free"
-            raise BadInput(f"a batch of {size} pairs {room}: choose a smaller --batch")
+            raise BadInput(f"a batch of {size} pairs {room}: choose a smaller `batch`")
 
     def batch(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
         """The fixed and the moving images of the chosen pairs."""

@@ -24,9 +24,9 @@ MAX_DEVICES = 1024
 def check_devices(batch: int, devices: int, nodes: int) -> None:
     """BadInput unless all devices have the same part of a batch."""
     if devices < 1 or nodes < 1:
-        raise BadInput("there is nothing to compute on: --devices and --nodes are 1 at least")
+        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
     if max(devices, nodes) > MAX_DEVICES:
-        raise BadInput(f"--devices and --nodes are {MAX_DEVICES} at most")
+        raise BadInput(f"`devices` and `nodes` are {MAX_DEVICES} at most")
     if batch % (devices * nodes):
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 

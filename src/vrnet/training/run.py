@@ -58,7 +58,7 @@ class Run:
         """BadInput unless the folder can be written in, and holds no run that is not to be resumed."""
         check_folder(self.folder, FILES)
         if self.is_begun and not resume:
-            raise BadInput(f"{self.folder} holds a run: add --resume to go on with it, or choose another folder")
+            raise BadInput(f"{self.folder} holds a run: add `resume` to go on with it, or choose another folder")
 
     def check_unlocked(self) -> None:
         """BadInput while another process trains in the folder."""

@@ -21,7 +21,12 @@ from torch import Tensor
 
 from vrnet.fields import RelativeSpacing, warp
 from vrnet.variational.channels import locally_normalised, self_similarity
-from vrnet.variational.histogram import conditional_mean, joint_histogram, normalised_mutual_information
+from vrnet.variational.histogram import (
+    conditional_mean,
+    joint_histogram,
+    normalised_mutual_information,
+    smooth_joint_histogram,
+)
 from vrnet.variational.linearize import (
     Linearization,
     NormalEquations,
@@ -235,7 +240,7 @@ class NMI(DataTerm[NormalEquations]):
         NMI / H(I0, I1w) · ρδρ/s² with it."""
         I1w = warp(I1, v)
         seen = conditional_mean(I0, I1w, self.bins)
-        nmi, joint = normalised_mutual_information(joint_histogram(I0, I1w, self.bins))
+        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins)))
         variance = (seen - I0).square().flatten(1).mean(1).clamp(min=SMALLEST_VARIANCE)
         scale = (nmi / joint / variance).sqrt().view(-1, *[1] * (I0.dim() - 1))
         A, b, _ = squares(scale * seen, scale * (seen - I0))
@@ -246,7 +251,12 @@ class NMI(DataTerm[NormalEquations]):
 
     def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
-        return spread(2 - normalised_mutual_information(joint_histogram(I0, I1w, self.bins))[0], I0)
+        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins))
+        return spread(2 - nmi.to(I0), I0)
+
+    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
+        """By a histogram that has a gradient."""
+        return (2 - normalised_mutual_information(smooth_joint_histogram(I0, I1w, self.bins))[0]).mean()
 
     def value_at(self, lin: NormalEquations) -> Density:
         return lin.D

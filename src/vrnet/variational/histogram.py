@@ -21,7 +21,16 @@ def shares(I: Float[Tensor, "b 1 *s"], bins: int) -> list[tuple[Integer[Tensor, 
 
 
 def joint_histogram(a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b bins bins"]:
-    """How many voxels of each pair of images fall in each pair of bins, shared linearly among the nearest ones."""
+    """How many voxels of each pair of images fall in each pair of bins of equal width."""
+    rows, columns = ((I.flatten(1) * bins).long().clamp(0, bins - 1) for I in (a, b))
+    counts = torch.zeros(len(a), bins * bins, dtype=torch.float64, device=a.device)
+    return counts.scatter_add_(1, rows * bins + columns, torch.ones_like(rows, dtype=counts.dtype)).view(-1, bins, bins)
+
+
+def smooth_joint_histogram(
+    a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int
+) -> Float[Tensor, "b bins bins"]:
+    """The same with voxels shared linearly among the nearest bins, so that it has a gradient."""
     counts = a.new_zeros(len(a), bins * bins)
     for (row, share), (column, part) in product(shares(a, bins), shares(b, bins)):
         counts = counts.scatter_add(1, row * bins + column, share * part)

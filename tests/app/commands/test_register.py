@@ -1,10 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import SimpleITK as sitk
+from numpy.testing import assert_allclose
 from scipy import ndimage
+from scipy.spatial.transform import Rotation
 
 from tests.app.outputs import METRICS, OVERLAPS, PAGES, RESULTS, file_names, read_json
 from tests.models import saved
-from vrnet import Grid, Image, __version__, read_image, write_image
+from vrnet import Grid, Image, Transform, __version__, read_image, write_image
+from vrnet.phantom import phantom
 from vrnet.provenance import commit, versions
 
 
@@ -29,6 +35,78 @@ def test_register_with_labels_and_a_report_writes_those_too(register, files):
     assert f"{metrics['dice']['after']['mean']:.3f}" in out
     assert (metrics["shape"], metrics["spacing_mm"]) == ([64, 64], pytest.approx([4, 4]))
     assert read_image(folder / "warped_labels.nii.gz").array.dtype == read_image(labels[3]).array.dtype
+
+
+def test_an_affine_start_is_written_on_its_own_and_is_part_of_the_transform(register, vrnet, files, tmp_path):
+    folder, out = register("--affine", "rigid", "--method", "identity")
+    assert file_names(folder) == RESULTS | {"affine.tfm"}
+    assert "affine.tfm" in out
+    start, whole = sitk.ReadTransform(str(folder / "affine.tfm")), Transform.load(folder / "transform.nii.gz")
+    point = whole.grid.points(np.array([[30.0, 31.0]]))
+    assert_allclose(whole.points(point)[0], start.TransformPoint(point[0].tolist()), atol=1e-3)
+    affine = read_json(folder / "metrics.json")["affine"]
+    assert set(affine) == {"kind", "rotation_deg", "translation_mm", "scale"}
+    assert (affine["kind"], affine["scale"]) == ("rigid", pytest.approx(1))
+    register()
+    assert file_names(folder) == RESULTS, "it goes with the run that it is of"
+    assert read_json(folder / "metrics.json")["affine"] is None
+
+
+def test_images_far_apart_are_registered_given_an_affine_start(vrnet, files, tmp_path):
+    moving = read_image(files / "moving.nii.gz")
+    write_image(replace(moving, grid=replace(moving.grid, origin=(7e3, 0.0))), tmp_path / "away.nii.gz")
+    words = "register", files / "fixed.nii.gz", tmp_path / "away.nii.gz", "--out", tmp_path / "out"
+    status, _, err = vrnet(*words)
+    assert status == 2
+    assert "do not overlap in space: check their headers, or ask for --affine rigid" in err
+    status, _, err = vrnet(*words, "--affine", "rigid", "--report")
+    assert status == 0, err
+    alike = read_json(tmp_path / "out" / "metrics.json")["similarity"]
+    assert alike["ncc_before"] is None
+    assert alike["ncc_after"] > 0.9
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "away.nii.gz"
+    status, _, err = vrnet("evaluate", tmp_path / "out" / "transform.nii.gz", *pair)
+    assert status == 0, err
+
+
+def test_little_overlap_suggests_an_affine_start(vrnet, files, tmp_path):
+    moving = read_image(files / "moving.nii.gz")
+    corner = moving.grid.points(np.array([[40.0, 0.0]]))[0].tolist()
+    write_image(replace(moving, grid=replace(moving.grid, origin=tuple(corner))), tmp_path / "beside.nii.gz")
+    words = "register", files / "fixed.nii.gz", tmp_path / "beside.nii.gz", "--out", tmp_path / "out"
+    assert "add --affine rigid" in vrnet(*words)[1]
+
+
+def test_a_transform_has_the_same_measures_from_register_and_from_evaluate(vrnet, tmp_path):
+    """Slices registered one by one in an oblique stack: the file alone says that nothing moves across them."""
+    patient, direction = phantom(3, (40, 40, 6), 4.0), Rotation.from_euler("zyx", [0.5, 0.4, -0.3]).as_matrix()
+    grid = Grid((40, 40, 6), (4.0, 4.0, 12.0), (5.0, 6.0, 7.0), tuple(direction.ravel().tolist()))
+    files = tmp_path / "a.nii.gz", tmp_path / "b.nii.gz"
+    for image, file in zip((patient.fixed, patient.moving), files, strict=True):
+        write_image(Image(image[0, 0].numpy(), grid), file)
+    assert vrnet("register", *files, "--method", "TV-L1", "--out", tmp_path / "out")[0] == 0
+    words = "--fixed", files[0], "--moving", files[1], "--out", tmp_path / "again.json"
+    assert vrnet("evaluate", tmp_path / "out" / "transform.nii.gz", *words)[0] == 0
+    once, again = (read_json(path) for path in (tmp_path / "out" / "metrics.json", tmp_path / "again.json"))
+    assert once["slice_by_slice"]
+    for name in ("folding_percent", "jacobian_gradient"):
+        assert_allclose(again[name], once[name], rtol=1e-3, atol=1e-3)
+    assert once["jacobian_gradient"] > 0
+
+
+def test_after_matching_differences_are_those_of_matched_intensities(register, files, tmp_path, vrnet):
+    """Moving ten times as bright: what is left is as if it had not been."""
+    bright = read_image(files / "moving.nii.gz")
+    write_image(bright.with_array(10 * bright.array), tmp_path / "bright.nii.gz")
+    scores = []
+    for moving in (files / "moving.nii.gz", tmp_path / "bright.nii.gz"):
+        words = "--method", "TV-L1", "--match-intensities", "--out", tmp_path / moving.stem
+        assert vrnet("register", files / "fixed.nii.gz", moving, *words)[0] == 0
+        scores.append(read_json(tmp_path / moving.stem / "metrics.json"))
+    assert scores[1]["intensities_matched"]
+    assert_allclose(scores[1]["similarity"]["mae_before"], scores[0]["similarity"]["mae_before"], rtol=0.01)
+    assert_allclose(scores[1]["similarity"]["mae_after"], scores[0]["similarity"]["mae_after"], rtol=0.05)
+    assert read_image(tmp_path / "bright.nii" / "warped.nii.gz").array.max() > 5 * bright.array.max()
 
 
 def test_masks_are_given_as_files_and_named_in_what_is_written(register, files):

@@ -1,4 +1,5 @@
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -33,6 +34,66 @@ def test_apply_has_other_interpolations(vrnet, files, tmp_path, words):
     assert_allclose(read_image(tmp_path / "out.nrrd").array, expected.array, atol=1e-5)
 
 
+@pytest.fixture
+def chain(files, tmp_path):
+    """Three transforms that do not commute, as files: a field, an affine map and a translation."""
+    middle = sitk.AffineTransform(2)
+    middle.SetMatrix((0.9, 0.2, -0.1, 1.1))
+    for transform, name in ((middle, "middle.tfm"), (sitk.TranslationTransform(2, (9.0, -6.0)), "last.tfm")):
+        sitk.WriteTransform(transform, str(tmp_path / name))
+    return files / "true.nii.gz", tmp_path / "middle.tfm", tmp_path / "last.tfm"
+
+
+def mapped_in_order(chain, point):
+    """A point taken through each transform by SimpleITK, first the first."""
+    field = sitk.DisplacementFieldTransform(sitk.ReadImage(str(chain[0]), sitk.sitkVectorFloat64))
+    for transform in (field, *(sitk.ReadTransform(str(path)) for path in chain[1:])):
+        point = transform.TransformPoint(point)
+    return point
+
+
+def test_points_go_through_transforms_in_the_order_given(vrnet, chain, tmp_path):
+    (tmp_path / "in.csv").write_text("x,y\n-20,120\n")
+    words = "--then", chain[1], "--then", chain[2], "--out", tmp_path / "out.csv"
+    assert vrnet("points", chain[0], tmp_path / "in.csv", *words)[0] == 0
+    row = next(csv.DictReader((tmp_path / "out.csv").open()))
+    assert_allclose([float(row["x"]), float(row["y"])], mapped_in_order(chain, (-20.0, 120.0)), atol=1e-3)
+
+
+def test_apply_goes_through_transforms_in_the_order_given_and_interpolates_once(vrnet, files, chain, tmp_path):
+    """A ramp is what linear interpolation reproduces: each voxel shows the place that its point ends at."""
+    grid = Grid.plain((400, 400), (1.0, 1.0))
+    write_image(Image(np.indices(grid.shape)[0].astype(np.float32), grid), tmp_path / "ramp.nii.gz")
+    words = "--then", chain[1], "--then", chain[2], "--reference", files / "fixed.nii.gz"
+    assert vrnet("apply", chain[0], tmp_path / "ramp.nii.gz", *words, "--out", tmp_path / "out.nii.gz")[0] == 0
+    fixed, warped = read_image(files / "fixed.nii.gz").grid, read_image(tmp_path / "out.nii.gz").array
+    index = np.array([[30, 40], [34, 20], [50, 33], [45, 45]])
+    expected = [mapped_in_order(chain, point) for point in fixed.points(index.astype(float)).tolist()]
+    inside = [(0 < np.array(point)).all() for point in expected]
+    assert sum(inside) >= 3
+    assert_allclose(warped[tuple(index.T)][inside], np.array(expected)[inside][:, 0], atol=1e-2)
+
+
+def test_transforms_of_other_dimensions_do_not_chain(vrnet, chain, files, tmp_path):
+    sitk.WriteTransform(sitk.TranslationTransform(3), str(tmp_path / "deep.tfm"))
+    (tmp_path / "in.csv").write_text("x,y\n-20,120\n")
+    words = "--then", tmp_path / "deep.tfm", "--out", tmp_path / "out.csv"
+    status, _, err = vrnet("points", chain[0], tmp_path / "in.csv", *words)
+    assert status == 2
+    assert "deep.tfm is 3D and" in err
+
+
+def test_apply_says_what_is_evidently_a_segmentation(vrnet, files, tmp_path):
+    for name, words, is_said in (
+        ("moving_labels", (), True),
+        ("moving_labels", ("--labels",), False),
+        ("moving", (), False),
+    ):
+        words = files / f"{name}.nii.gz", "--reference", files / "fixed.nii.gz", "--out", tmp_path / "o.nii.gz", *words
+        status, out, _ = vrnet("apply", files / "true.nii.gz", *words)
+        assert (status, "add --labels" in out) == (0, is_said)
+
+
 def test_invert_says_how_exact_it_is(vrnet, files, tmp_path):
     status, out, _ = vrnet("invert", files / "true.nii.gz", "--out", tmp_path / "back.h5")
     assert status == 0
@@ -40,7 +101,22 @@ def test_invert_says_how_exact_it_is(vrnet, files, tmp_path):
     x = there.grid.points(np.argwhere(np.ones((40, 40))) + 12.0)
     error = np.linalg.norm(there.points(back.points(x)) - x, axis=1)
     assert np.median(error) < 0.1
-    assert "half of the points end within 0.0" in out
+    assert "There and back, half of random points that move by more than 4 mm end within 0.0" in out
+
+
+def test_invert_reports_what_points_between_voxels_of_the_moving_region_meet(vrnet, tmp_path):
+    """A jump that no field on this grid can undo, in one corner of a large and still background."""
+    grid, u = Grid.plain((64, 64), (1.0, 1.0)), np.zeros((2, 64, 64))
+    u[0, 20:26, 20:26] = 4.0
+    Transform(u, grid).save(tmp_path / "jump.nii.gz")
+    status, out, _ = vrnet("invert", tmp_path / "jump.nii.gz", "--out", tmp_path / "back.nii.gz")
+    assert status == 0
+    there, back = Transform.load(tmp_path / "jump.nii.gz"), Transform.load(tmp_path / "back.nii.gz")
+    x = np.random.default_rng(1).uniform(19.5, 25.5, (4000, 2))
+    p95 = np.percentile(np.linalg.norm(back.points(there.points(x)) - x, axis=1), 95)
+    said = float(re.search(r"95 % within ([\d.]+) mm", out)[1])
+    assert_allclose(said, p95, rtol=0.1)
+    assert said > 1
 
 
 def test_invert_may_take_the_grid_of_moving(vrnet, files, tmp_path):

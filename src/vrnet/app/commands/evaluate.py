@@ -97,7 +97,8 @@ class Evaluate:
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.pair import find_transform, landmark_error, measure_transform, notes_on
+        from vrnet.app.measured import landmark_error, measure_transform, notes_on
+        from vrnet.app.pair import find_transform
         from vrnet.files import check_file, write_json
         from vrnet.images.points import read_points
 

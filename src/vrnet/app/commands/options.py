@@ -22,6 +22,7 @@ FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
+NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Settings = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,

@@ -14,7 +14,7 @@ from vrnet.app.commands.options import (
     OptionalFile,
 )
 from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
-from vrnet.registration.images import Slices
+from vrnet.registration.images import AffineStart, Slices
 from vrnet.repair import Folds
 
 
@@ -23,12 +23,12 @@ class Register:
     """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
 
     Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
-    space.
+    space; with --affine, on any grids.
 
     Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
-    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; warped_labels.nii.gz, given moving labels; and, if asked
-    for a report, a page to look at (report.html) and a picture (overview.png). They replace those of an earlier run all
-    at once; other files are never replaced.
+    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; affine.tfm, given an affine start, which transform.nii.gz
+    holds too; warped_labels.nii.gz, given moving labels; and, if asked for a report, a page to look at (report.html)
+    and a picture (overview.png). They replace those of an earlier run all at once; other files are never replaced.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
@@ -46,6 +46,9 @@ class Register:
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
+    affine: AffineStart = "none"
+    """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
+    (affine). For images that lie differently, also where headers put them far apart."""
     fixed_mask: OptionalFile = None
     """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
     influence on the result. The similarity in metrics.json is then measured inside the masks."""
@@ -57,7 +60,8 @@ class Register:
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
     match_intensities: bool = False
     """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
-    not equally bright. Not for the beating heart."""
+    not equally bright. Differences are then those of matched intensities; warped.nii.gz keeps its own. Not for the
+    beating heart."""
     folds: Folds = "repair"
     """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
     as the method found it."""
@@ -73,7 +77,8 @@ class Register:
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.pair import notes_on, register_pair
+        from vrnet.app.measured import notes_on
+        from vrnet.app.pair import register_pair
         from vrnet.devices import find_device
 
         method = self.method_options.choose(self.method)
@@ -86,6 +91,7 @@ class Register:
                 pair,
                 method,
                 self.out,
+                affine=self.affine,
                 slices=self.slices,
                 match_intensities=self.match_intensities,
                 folds=self.folds,
@@ -94,7 +100,7 @@ class Register:
                 inputs=(*self.images, self.method_options.weights),
             )
         screen.print(metrics_table(result.metrics))
-        for note in notes_on(pair, result.metrics):
+        for note in notes_on(pair, result.metrics, result.affine):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")

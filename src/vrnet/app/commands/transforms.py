@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from vrnet.app.commands.options import File, MovingFile, OptionalFile, TransformFile
+from vrnet.app.commands.options import File, MovingFile, NextTransforms, OptionalFile, TransformFile
 from vrnet.app.console import print_line, stage_progress
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
@@ -15,7 +15,12 @@ from vrnet.images.transform import Interpolation
 
 @dataclass(frozen=True, kw_only=True)
 class Apply:
-    """Bring an image, or a label map, to FIXED through a transform."""
+    """Bring an image, or a label map, to FIXED through a transform, or through several at once.
+
+    A point of FIXED goes through TRANSFORM first, then through each --then in the order given, and ends in MOVING:
+    `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. However many there are, MOVING is interpolated
+    once. (antsApplyTransforms lists the same transforms the other way round.)
+    """
 
     transform: TransformFile
     """A displacement field, or any ITK transform: by vrnet, ANTs, SimpleITK, elastix, 3D Slicer."""
@@ -25,6 +30,8 @@ class Apply:
     """The image on whose grid the result is to be: FIXED."""
     out: File
     """The file to write: .nii.gz, .nii, .mha or .nrrd."""
+    then: NextTransforms = ()
+    """A transform that points go through next; may be repeated."""
     labels: bool = False
     """MOVING is a label map: take the nearest label, and keep its number type."""
     smooth: bool = False
@@ -34,30 +41,34 @@ class Apply:
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.image import segment_count
         from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
-        from vrnet.images.transform import Transform
+        from vrnet.images.transform import load_chain
 
-        check_not_input([self.out], (self.transform, self.moving, self.reference))
+        check_not_input([self.out], (self.transform, *self.then, self.moving, self.reference))
         check_file(self.out, IMAGE_SUFFIXES)
         if self.smooth and not self.labels:
             raise BadInput("--smooth is for label maps: add --labels")
         if self.labels and self.interpolation != "linear":
             raise BadInput("labels are not interpolated: leave out --interpolation, or --labels")
         grid, image = read_image(self.reference).grid, read_image(self.moving)
-        transform = Transform.load(self.transform, grid)
+        transform = load_chain([self.transform, *self.then], grid)
         if self.labels:
             warped = transform.apply_labels(image, grid, self.smooth)
         else:
             warped = transform.apply(image, grid, self.interpolation)
         write_image(warped, self.out)
         print_line(f"Wrote {self.out}.")
+        if not self.labels and (count := segment_count(image)):
+            print_line(f"Note: {image.name} holds {count} whole numbers only. If they are labels, add --labels.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invert:
     """Write the transform from MOVING to FIXED, and say how exact it is.
 
-    Where the transform folds it has no inverse; the distance left there tells.
+    How exact: random points of the region that moves, between voxels, are taken to MOVING and back to FIXED. Where the
+    transform folds it has no inverse; the distance left there tells.
     """
 
     transform: TransformFile
@@ -71,6 +82,7 @@ class Invert:
         import numpy as np
 
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.inverse import round_trip
         from vrnet.images.io import read_image
         from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
 
@@ -79,12 +91,16 @@ class Invert:
         grid = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
             stage("inverting")
-            inverse, residual_mm = Transform.load(self.transform, grid).inverse(grid)
+            transform = Transform.load(self.transform, grid)
+            inverse = transform.inverse(grid).transform
             inverse.save(self.out)
-        median, p95, worst = np.percentile(residual_mm, (50, 95, 100))
+            moved, error = round_trip(transform, inverse)
+        median, p95, worst = np.percentile(error, (50, 95, 100))
         print_line(f"Wrote {self.out}.")
-        within = f"half of the points end within {median:.4f} mm of where they were, 95 % within {p95:.4f} mm"
-        print_line(f"There and back, {within}.")
+        who = f"of random points that move by more than {moved:.2g} mm"
+        print_line(
+            f"There and back, half {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm."
+        )
         why = "a transform has no inverse where it folds or leads out of its grid"
         print_line(f"The farthest ends {worst:.2f} mm away: {why}.")
 
@@ -93,7 +109,8 @@ class Invert:
 class Points:
     """Take points of FIXED to where they are in MOVING.
 
-    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Other columns of the table are kept.
+    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Of several transforms, points go through
+    TRANSFORM first, then through each --then in the order given. Other columns of the table are kept.
     """
 
     transform: TransformFile
@@ -102,6 +119,8 @@ class Points:
     """A CSV file with columns x, y and, in 3D, z: world millimetres."""
     out: File
     """The CSV file to write."""
+    then: NextTransforms = ()
+    """A transform that points go through next; may be repeated."""
     space: Space = "LPS"
     """Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer."""
 
@@ -110,10 +129,10 @@ class Points:
         from vrnet.images.points import read_points, write_points
         from vrnet.images.transform import map_points, read_point_map
 
-        check_not_input([self.out], (self.transform, self.points))
+        check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
-        moved = map_points(read_point_map(self.transform), table.lps)
+        moved = map_points(read_point_map(self.transform, *self.then), table.lps)
         write_points(table.with_lps(moved), self.out, self.space)
         print_line(f"Wrote {self.out}: {len(moved)} points in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())

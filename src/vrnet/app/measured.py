@@ -1,0 +1,164 @@
+"""What a transform does to a pair of images, and how good that is."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from vrnet.app.image_pair import ImagePair
+from vrnet.errors import BadInput
+from vrnet.evaluation.evidence import gather
+from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.evaluation.verdict import Verdict, inside, judge_evidence
+from vrnet.images.affine import Affine
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.images.points import Points
+from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
+from vrnet.images.transform import Transform
+from vrnet.provenance import provenance, versions
+from vrnet.registration.folds import Repair
+from vrnet.registration.images import (
+    ImageRegistration,
+)
+from vrnet.report.pair import Pair
+
+FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
+"""Below the one, the reader is told which part of fixed moving covers; below the other, what may help."""
+
+
+@dataclass(frozen=True)
+class MeasuredTransform:
+    """A transform found or given, what it does to moving, and how good that is."""
+
+    transform: Transform
+    warped: Image
+    warped_labels: Image | None
+    affine: Affine | None
+    """The affine start of a registration that had one."""
+    on_fixed_grid: Pair
+    """Both images, the warped one and the field, as the report shows them."""
+    metrics: dict[str, Any]
+    """What metrics.json holds."""
+
+
+def measure_transform(
+    pair: ImagePair,
+    transform: Transform,
+    registration: ImageRegistration | None = None,
+    name: str = "",
+    match_intensities: bool = False,
+) -> MeasuredTransform:
+    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file.
+
+    With `match_intensities`, images are compared and shown with moving in the histogram of fixed."""
+    grid, labels = pair.fixed.grid, pair.moving_labels
+    warped = registration.warped if registration else transform.apply(pair.moving, grid)
+    moving = match_histogram(pair.moving, pair.fixed) if match_intensities else pair.moving
+    warped_labels = None if labels is None else transform.apply_labels(labels, grid)
+    on_fixed_grid = Pair(
+        fixed=pair.fixed.array.astype(np.float32),
+        moving=place_image(moving, grid).array,
+        warped=transform.apply(moving, grid).array if match_intensities else warped.array,
+        field=transform.on(grid).in_voxels(),
+        grid=grid,
+        fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
+        moving_labels=None if labels is None else place_labels(labels, grid).array,
+        warped_labels=None if warped_labels is None else warped_labels.array,
+    )
+    compared, start = pair.masks.compared(grid, transform), registration.affine if registration else None
+    about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
+    metrics = about | quality_metrics(on_fixed_grid, compared)
+    if compared is not None:
+        metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
+    metrics["verdict"] = pair_verdict(on_fixed_grid, pair.moving.grid, metrics, compared, start).as_json()
+    return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
+
+
+def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
+    """The part of metrics.json that says what was run; a transform from a file took no time here."""
+    if registration is None:
+        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair"))
+        return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
+    return {
+        "method": registration.method,
+        "weights": registration.weights,
+        "device": registration.device,
+        "seconds": registration.seconds,
+        "affine": registration.affine.summary() if registration.affine else None,
+        "slice_by_slice": registration.slice_axis is not None,
+        "repair": None if registration.repair is None else asdict(registration.repair),
+        "provenance": provenance(torch.device(registration.device)),
+    }
+
+
+def name_of(image: Image | None) -> str | None:
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
+
+
+def quality_metrics(pair: Pair, compared: NDArray[Any] | None = None) -> dict[str, Any]:
+    """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
+    images = pair.fixed, pair.moving, pair.warped
+    metrics = {
+        "shape": list(pair.grid.shape),
+        "spacing_mm": list(pair.grid.spacing),
+        "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
+        **regularity(pair.field, pair.grid),
+    }
+    if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
+        return metrics
+    labels = pair.fixed_labels, pair.moving_labels, pair.warped_labels
+    return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
+
+
+def pair_verdict(
+    pair: Pair, moving: Grid, metrics: dict[str, Any], compared: NDArray[Any] | None, affine: Affine | None
+) -> Verdict:
+    """What a registration is worth, given its measures, the grid that moving came on, and the voxels inside masks.
+
+    Motion is judged beyond the affine start."""
+    dice, folds = metrics.get("dice"), metrics["folding_strict_percent"]
+    means = (dice["before"]["mean"], dice["after"]["mean"]) if dice else None
+    images, spacing = (pair.fixed, pair.moving, pair.warped), pair.grid.spacing
+    covered, field = inside(moving, pair.grid, affine), deformation(pair.field, pair.grid, affine)
+    return judge_evidence(gather(*images, field, spacing, folds, covered, compared, means))
+
+
+def deformation(field: Float[ndarray, "d *s"], grid: Grid, affine: Affine | None) -> Float[ndarray, "d *s"]:
+    """What a field in voxels does beyond the affine map that it holds: x ↦ A⁻¹(x + u(x))."""
+    if affine is None:
+        return field
+    places = np.indices(grid.shape, dtype=np.float32)
+    ends = grid.points((places + field).reshape(len(field), -1).T)
+    return (grid.index(affine.inverse().points(ends)).T.reshape(field.shape) - places).astype(np.float32)
+
+
+def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
+    """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
+    if fixed.lps.shape != moving.lps.shape:
+        raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
+    mapped = transform.points(fixed.lps)
+    return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
+
+
+def notes_on(pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None = None) -> list[str]:
+    """What a reader should know of the images and the field, beside the verdict."""
+    notes = []
+    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
+    if covered < FULL_COVERAGE_PERCENT:
+        advice = " If that is the headers' fault, add --affine rigid." if covered < HALF_COVERAGE_PERCENT else ""
+        notes.append(
+            f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered.{advice}"
+        )
+    if metrics["repair"] is not None:
+        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
+    if (pair.fixed_labels is None) != (pair.moving_labels is None):
+        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    return notes

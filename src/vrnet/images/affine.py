@@ -1,0 +1,102 @@
+"""Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from vrnet.images.grid import Grid
+
+if TYPE_CHECKING:
+    import SimpleITK as sitk
+
+AffineKind = Literal["rigid", "affine"]
+"""A rotation and a shift; or scaling and shear, too."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Affine:
+    """x ↦ matrix (x − centre) + centre + translation."""
+
+    kind: AffineKind
+    matrix: Float[ndarray, "d d"]
+    translation: Float[ndarray, " d"]
+    """How the centre moves."""
+    centre: Float[ndarray, " d"]
+    """The centre of fixed."""
+
+    def __repr__(self) -> str:
+        parts = self.summary()
+        return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
+
+    def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """Where points of fixed are in moving."""
+        return (x - self.centre) @ self.matrix.T + self.centre + self.translation
+
+    def compose(self, first: "Affine") -> "Affine":
+        """x ↦ self(first(x)), of the kind and about the centre of `first`."""
+        moved = self.points((first.centre + first.translation)[None])[0]
+        return Affine(first.kind, self.matrix @ first.matrix, moved - first.centre, first.centre)
+
+    def inverse(self) -> "Affine":
+        """From a point of moving to one of fixed, about the same centre."""
+        matrix = np.linalg.inv(self.matrix)
+        return Affine(self.kind, matrix, -matrix @ self.translation, self.centre)
+
+    def reach(self, grid: Grid) -> float:
+        """How far the corners of a grid move at most, as a part of its diagonal."""
+        corners = grid.points(np.array(list(product(*((0.0, n - 1.0) for n in grid.shape)))))
+        diagonal = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
+        return float(np.linalg.norm(self.points(corners) - corners, axis=1).max() / diagonal)
+
+    def image_of(self, grid: Grid) -> Grid:
+        """A grid as it lies in moving; where the map shears, its axes are not at right angles there."""
+        steps = self.matrix @ grid.to_world
+        lengths = np.linalg.norm(steps, axis=0)
+        origin = self.points(np.array([grid.origin]))[0].tolist()
+        return Grid(grid.shape, tuple(lengths.tolist()), tuple(origin), tuple((steps / lengths).ravel().tolist()))
+
+    @cached_property
+    def itk(self) -> "sitk.Transform":
+        """The map as an object of SimpleITK."""
+        import SimpleITK as sitk
+
+        made = sitk.AffineTransform(len(self.centre))
+        made.SetCenter(self.centre.tolist())
+        made.SetMatrix(self.matrix.ravel().tolist())
+        made.SetTranslation(self.translation.tolist())
+        return made
+
+    @property
+    def rotation(self) -> Float[ndarray, "d d"]:
+        """R in M = R S, where R is orthogonal and S symmetric and positive."""
+        U, _, V = np.linalg.svd(self.matrix)
+        return U @ V
+
+    def summary(self) -> dict[str, Any]:
+        """What metrics.json says: the angle of R, how far the centre of fixed moves, and the d-th root of det M."""
+        return {
+            "kind": self.kind,
+            "rotation_deg": rotation_angle(self.rotation),
+            "translation_mm": float(np.linalg.norm(self.translation)),
+            "scale": float(np.linalg.det(self.matrix) ** (1 / len(self.centre))),
+        }
+
+
+def fit_affine(displacement: Float[ndarray, "d *s"], grid: Grid) -> Affine:
+    """The affine map nearest to displacements in millimetres on a grid, in the sense of least squares."""
+    d, centre = len(grid.shape), grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    places = np.indices(grid.shape).reshape(d, -1).astype(np.float64)
+    x, v = grid.points(places.T) - centre, displacement.reshape(d, -1).T
+    slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T
+    return Affine("affine", np.eye(d) + slope, v.mean(0), centre)
+
+
+def rotation_angle(R: Float[ndarray, "d d"]) -> float:
+    """The angle by which a rotation turns, in degrees from 0 to 180."""
+    sine, cosine = np.linalg.norm(R - R.T) / 8**0.5, (np.trace(R) - (len(R) - 2)) / 2
+    return float(np.degrees(np.arctan2(sine, cosine)))

@@ -1,0 +1,121 @@
+"""The affine start, on hearts that were turned, moved and stretched by known maps."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+import SimpleITK as sitk
+from scipy.spatial.transform import Rotation
+
+from vrnet import BadInput, Grid, Image, register_images
+from vrnet.images.affine import Affine, rotation_angle
+from vrnet.images.io import to_sitk
+from vrnet.phantom import phantom
+from vrnet.registration.affine import axis_turns, centre_of, find_affine, make_levels
+
+SIZES = {2: ((96, 96), 2.0), 3: ((56, 48, 40), 3.0)}
+
+
+@cache
+def heart(d):
+    """A phantom's end-diastole, somewhere in the world, obliquely."""
+    shape, spacing = SIZES[d]
+    direction = Rotation.from_euler("zyx", [0.4, 0.3 * (d == 3), 0]).as_matrix()[:d, :d]
+    grid = Grid(shape, (spacing,) * d, (-40.0, 25.0, 110.0)[:d], tuple(direction.ravel().tolist()))
+    return Image(phantom(5, shape, spacing).fixed[0, 0].numpy(), grid)
+
+
+def known(grid, kind, degrees, shift_mm, seed=0):
+    """A turn about a random axis and a shift in a random direction; if affine, with up to 20 % of stretch per axis."""
+    rng, d = np.random.default_rng(seed), len(grid.shape)
+    axis = rng.standard_normal(3) if d == 3 else np.array([0.0, 0.0, 1.0])
+    R = Rotation.from_rotvec(np.radians(degrees) * axis / np.linalg.norm(axis)).as_matrix()[:d, :d]
+    stretch = np.diag(rng.uniform(0.8, 1.2, d)) if kind == "affine" else np.eye(d)
+    shift = rng.standard_normal(d)
+    return Affine(kind, R @ stretch, shift_mm * shift / np.linalg.norm(shift), centre_of(grid))
+
+
+def misplace(image, affine):
+    """The image moved by a map, on a grid with room for all of it: moving(affine(x)) = image(x)."""
+    own = image.grid
+    corners = np.array(list(product(*((-0.5, n - 0.5) for n in own.shape))))
+    reached = own.index(affine.points(own.points(corners)))
+    low, high = np.floor(reached.min(0)), np.ceil(reached.max(0))
+    shape, origin = tuple(int(n) for n in high - low + 1), tuple(own.points(low[None])[0].tolist())
+    place = origin, own.spacing, own.direction
+    source = to_sitk(image.array.astype(np.float32), own)
+    moved = sitk.Resample(source, shape, affine.itk.GetInverse(), sitk.sitkLinear, *place, float(image.array.min()))
+    return Image(sitk.GetArrayFromImage(moved).T, Grid(shape, own.spacing, origin, own.direction), "moved")
+
+
+def error_mm(found, true, grid):
+    """Median distance between two maps over a grid."""
+    x = grid.points(grid.lattice())
+    return np.median(np.linalg.norm(found.points(x) - true.points(x), axis=1))
+
+
+@pytest.mark.parametrize("kind", ["rigid", "affine"])
+@pytest.mark.parametrize("degrees", [5, 30])
+def test_a_known_misplacement_is_recovered(d, kind, degrees):
+    true = known(heart(d).grid, kind, degrees, 30.0)
+    found = find_affine(heart(d), misplace(heart(d), true), kind)
+    assert found.kind == kind
+    assert error_mm(found, true, heart(d).grid) < 0.5
+    assert rotation_angle(found.rotation @ true.rotation.T) < 0.5
+
+
+def test_contrast_does_not_matter(d):
+    true = known(heart(d).grid, "rigid", 15, 10.0)
+    moved = misplace(heart(d), true)
+    inverted = moved.with_array(5e3 - 40 * moved.array)
+    assert error_mm(find_affine(heart(d), inverted, "rigid"), true, heart(d).grid) < 0.5
+
+
+def test_headers_may_have_lost_where_and_how_an_image_lies(d):
+    """The voxels stay, and the header says the world's axes, a kilometre away."""
+    plain = Grid.plain(heart(d).grid.shape, heart(d).grid.spacing)
+    lost = Image(heart(d).array, replace(plain, origin=(1e6,) * d))
+    x = heart(d).grid.lattice()
+    found = find_affine(heart(d), lost, "rigid").points(heart(d).grid.points(x))
+    assert np.median(np.linalg.norm(found - lost.grid.points(x), axis=1)) < 0.5
+
+
+def test_a_stack_of_thick_slices_is_turned_in_space():
+    """Nine slices 10 mm apart: they are never made thicker, whatever the level."""
+    volume, h = heart(3), 10.0
+    grid = replace(volume.grid, shape=(56, 48, 9), spacing=(3.0, 3.0, h))
+    at = [int(k * h / 3) for k in range(9)]
+    stack = Image(volume.array[..., at], grid)
+    assert all(level.fixed.GetSize()[2] == 9 for level in make_levels(stack, stack, 1.0))
+    true = known(volume.grid, "rigid", 12, 20.0)
+    found = find_affine(stack, misplace(volume, true), "rigid")
+    assert error_mm(found, true, grid) < 2
+
+
+def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
+    pair = heart(d), misplace(heart(d), known(heart(d).grid, "affine", 20, 15.0))
+    threads, found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads(), []
+    for count in (1, 2, 7):
+        sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
+        found.append(find_affine(*pair, "affine"))
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(threads)
+    assert len({(each.matrix.tobytes(), each.translation.tobytes()) for each in found}) == 1
+
+
+def test_axes_are_taken_to_axes_in_every_way(d):
+    turns = axis_turns(d)
+    assert len(turns) == {2: 3, 3: 23}[d]
+    assert all(np.linalg.det(R) > 0 and np.array_equal(R @ R.T, np.eye(d)) for R in turns)
+
+
+def test_too_few_slices_to_turn_are_bad_input():
+    thin = Image(heart(3).array[..., :3], replace(heart(3).grid, shape=(56, 48, 3)))
+    with pytest.raises(BadInput, match=r"56x48x3: .* 4 voxels along each axis"):
+        find_affine(heart(3), thin, "rigid")
+
+
+def test_an_unknown_kind_is_bad_input(d, as_users_run):
+    with pytest.raises(BadInput, match='none, rigid or affine, not "similarity"'):
+        register_images(heart(d), heart(d), affine="similarity")
