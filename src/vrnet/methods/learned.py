@@ -242,7 +242,7 @@ class Family(NamedTuple):
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = rf"((?:-(?:zeros|noise|Θ1|T1|released|w\d{{1,99}}))*)"
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|w\d{1,99}))*)"
     form = rf"([RUC])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}

@@ -24,7 +24,7 @@ from vrnet.progress import Progress
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register, spacing_within
 from vrnet.registration.checks import check_axes, check_values
-from vrnet.registration.folds import Repair, check_folds
+from vrnet.registration.folds import Repair
 from vrnet.registration.masks import ImageMasks
 from vrnet.repair import Folds
 
@@ -87,15 +87,12 @@ def register_images(
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence. Where moving has no voxels, it is outside. `folds` are repaired or kept as by
-    `register`."""
+    what lies outside has no influence; so where moving has no voxels. `folds` are repaired or kept as by `register`."""
     start = perf_counter()
-    check_folds(folds)
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
     chosen = resolve_on_grid(ready(method), I0.grid, slices)
-    check_pair(I0, I1, must_overlap=affine == "none")
-    place, axis = plan(I0, chosen, slices, device)
+    place, axis = plan(I0, I1, chosen, slices, device, must_overlap=affine == "none")
     masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
     I0, I1 = masks.inpaint(I0, I1)
     aligned = affine if isinstance(affine, Affine) else align_images(I0, I1, affine)
@@ -103,9 +100,9 @@ def register_images(
     field, energies, repair = find_field(I0, source, masks, chosen, axis, folds, place, progress, aligned)
     found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     transform = found.followed_by(aligned) if aligned else found
-    warped = transform.apply(moving)
     run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis]
-    return ImageRegistration(transform, warped, energies, *run, aligned, perf_counter() - start, repair)
+    parts = transform, transform.apply(moving), energies, *run, aligned
+    return ImageRegistration(*parts, perf_counter() - start, repair)
 
 
 def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:
@@ -163,8 +160,11 @@ def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Meth
     return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
 
 
-def plan(fixed: Image, method: Method, slices: Slices, device: str) -> tuple[torch.device, int | None]:
+def plan(
+    fixed: Image, moving: Image, method: Method, slices: Slices, device: str, must_overlap: bool
+) -> tuple[torch.device, int | None]:
     """The device, and the axis across which slices are registered one by one; BadInput if anything is in the way."""
+    check_pair(fixed, moving, must_overlap)
     place, axis = find_device(device, method.devices), choose_slice_axis(fixed.grid, slices, method.dimensions)
     check_axes(fixed.grid.shape, axis)
     d = len(fixed.grid.shape) - (axis is not None)
