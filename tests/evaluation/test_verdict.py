@@ -105,6 +105,23 @@ def test_what_masks_leave_out_does_not_count(heart):
     assert judge_evidence(evidence(fixed, half, field, spacing, compared=kept)).level == "good"
 
 
+def test_an_artefact_outside_the_masks_has_no_influence_on_the_evidence(heart):
+    """A corner of either image, far brighter or darker than all else, right beside what is compared."""
+    fixed, moving, field, spacing = heart
+    corner = tuple(slice(0, n // 2) for n in fixed.shape)
+    kept = np.ones(fixed.shape, bool)
+    kept[corner] = False
+    warped = warp(moving[None, None], field[None])[0, 0]
+    clean = [image.numpy() for image in (fixed, moving, warped)]
+    spoilt = [image.copy() for image in clean]
+    for image, brightness in zip(spoilt, (100, -50, -50), strict=True):
+        image[corner] = brightness
+    first, second = (gather(*images, field.numpy(), spacing, 0.0, compared=kept) for images in (clean, spoilt))
+    assert first == second
+    assert judge_evidence(second) == Verdict("good")
+    assert gather(*spoilt, field.numpy(), spacing, 0.0) != gather(*clean, field.numpy(), spacing, 0.0)
+
+
 def test_half_an_image_leaves_blank_places(heart):
     fixed, moving, field, spacing = heart
     half = moving.clone()
