@@ -5,13 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
 from vrnet import Grid, Image, Transform, Verdict, judge, judge_images, register
 from vrnet.data.acdc import ACDC
 from vrnet.evaluation.evidence import gather
+from vrnet.evaluation.pair import regularity
+from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.rules import CAUSES, FINDINGS
 from vrnet.evaluation.verdict import MAX_ADVICE, MAX_REASONS, judge_evidence
 from vrnet.fields import smooth, warp
+from vrnet.images.affine import Affine
 from vrnet.phantom import phantom
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -197,6 +201,24 @@ def test_labels_of_images_in_the_world_are_judged(heart, hearts, d):
     true, back = (Transform.from_voxels(sign * field.numpy(), grid) for sign in (1, -1))
     assert judge_images(a, b, true, a_labels, b_labels) == Verdict("good")
     assert any("Dice" in reason for reason in judge_images(a, b, back, a_labels, b_labels).reasons)
+
+
+def test_folds_of_a_stack_are_counted_within_its_slices_also_beyond_an_affine_start():
+    """Neighbouring slices that turn oppositely, by 60°, fold as a volume, and nowhere within a slice."""
+    grid = Grid.plain((12, 12, 6), (1.0, 1.0, 8.0))
+    x, y, z = np.indices(grid.shape) - 5.5
+    angle = np.radians(np.where(z % 2 == 0.5, 60, -60))
+    ends = np.cos(angle) * x - np.sin(angle) * y, np.sin(angle) * x + np.cos(angle) * y, z
+    field = (np.stack(ends) - (x, y, z)).astype(np.float32)
+    turned = Rotation.from_euler("xyz", (20, -15, 30), degrees=True).as_matrix()
+    affine = Affine("rigid", turned, np.array([3.0, -400.0, 7.0]), grid.points(np.array([[5.5, 5.5, 2.5]]))[0])
+    whole = Transform.from_voxels(field, grid).followed_by(affine)
+    image = np.zeros(grid.shape, np.float32)
+    plain = RegisteredPair(image, image, image, field, grid, grid)
+    started = RegisteredPair(image, image, image, whole.in_voxels(), grid, grid, affine)
+    assert plain.regularity["folding_strict_percent"] == started.regularity["folding_strict_percent"] == 0
+    assert started.regularity["jacobian_gradient"] == pytest.approx(plain.regularity["jacobian_gradient"], abs=1e-4)
+    assert regularity(whole.in_voxels(), grid)["folding_strict_percent"] > 1
 
 
 def test_a_verdict_is_the_same_again_and_short(heart):
