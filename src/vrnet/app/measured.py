@@ -1,7 +1,7 @@
 """What a transform does to a pair of images, and how good that is."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
+from vrnet.evaluation.advice import Run
 from vrnet.evaluation.pair import overlap, similarity, target_registration_error
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
@@ -78,7 +80,7 @@ def measure_transform(
     metrics = about | quality_metrics(on_fixed_grid, registered)
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
-    metrics["verdict"] = pair_verdict(registered, metrics).as_json()
+    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics)).as_json()
     return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
 
 
@@ -130,10 +132,26 @@ def quality_metrics(pair: Pair, registered: RegisteredPair) -> dict[str, Any]:
     return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
-def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any]) -> Verdict:
-    """What a registration is worth, given its measures."""
+def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run) -> Verdict:
+    """What a registration is worth, given its measures and how it was run; what to try is said in options."""
     dice = metrics.get("dice")
-    return judge_evidence(registered.evidence((dice["before"]["mean"], dice["after"]["mean"]) if dice else None))
+    evidence = registered.evidence((dice["before"]["mean"], dice["after"]["mean"]) if dice else None)
+    verdict = judge_evidence(evidence, run)
+    return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_))
+
+
+def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
+    """How a registration was run, so that nothing is advised that was done; of a transform from a file, nothing."""
+    if registration is None:
+        return Run()
+    return Run(
+        method=registration.method,
+        dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
+        has_affine=registration.affine is not None and registration.affine.kind == "affine",
+        is_matched=metrics["intensities_matched"],
+        has_masks="masks" in metrics,
+        is_repaired=registration.repair is not None,
+    )
 
 
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:

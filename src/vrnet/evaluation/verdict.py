@@ -8,6 +8,7 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.metrics import mean_dice_before_and_after
 from vrnet.evaluation.registered import RegisteredPair
@@ -23,6 +24,8 @@ from vrnet.images.transform import Transform
 MAX_REASONS, MAX_ADVICE = 5, 3
 """Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
 
+UNKNOWN = Run()
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -32,22 +35,22 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """What is wrong, and how far, in sentences."""
     try_: tuple[str, ...] = ()
-    """What may help, the likeliest first."""
+    """What may help, the likeliest first; arguments of `register_images` are named between backticks."""
 
     def as_json(self) -> dict[str, Any]:
         """What metrics.json holds."""
         return {"level": self.level, "reasons": list(self.reasons), "try": list(self.try_)}
 
 
-def judge_evidence(evidence: Evidence) -> Verdict:
-    """The worst level that any finding has, with the causes, the worst findings, and what to try."""
+def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
+    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: rule.level(evidence) != "failed")
     causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
     rules = [*causes, *found][:MAX_REASONS]
-    advice = unique(advice for rule in rules for advice in rule.advice)
+    advice = unique(words for rule in rules for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
 
