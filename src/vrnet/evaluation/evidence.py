@@ -103,7 +103,7 @@ def gather(
     place = block_centres(u.shape[2:], sides)
     before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
     chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
-    ranges = intensity_range(I0[chosen]), intensity_range(I1[chosen])
+    ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
     F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
     radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
     return Evidence(
@@ -208,6 +208,12 @@ def correlation(a: Float[Tensor, " n"], b: Float[Tensor, " n"]) -> float:
     """The correlation of two lists of intensities; 0 if either is constant or empty."""
     found = normalised_cross_correlation(a.numpy(), b.numpy()) if len(a) else np.nan
     return 0.0 if np.isnan(found) else found
+
+
+def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) -> Range:
+    """The range of moving as it lay before; of warped, where headers put moving so that hardly any of it is seen."""
+    before, after = intensity_range(moving), intensity_range(warped)
+    return after if after.width > 2 * before.width else before
 
 
 def intensities(fixed: Range, moving: Range) -> dict[str, float]:
