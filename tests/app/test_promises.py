@@ -22,6 +22,8 @@ from vrnet.methods.weights import save_weights
 
 GRID = Grid.plain((64, 64), (2.0, 2.0))
 TRAINING = "--steps", 2, "--batch", 2, "--device", "cpu"
+DONE = 0, 3
+"""All files are written. Of noise, the verdict may be that it failed."""
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def test_a_command_whose_files_do_not_fit_says_so_and_calls_nothing_written(
 def test_an_old_set_stays_where_a_new_one_does_not_fit(vrnet, inputs, tmp_path, place):
     out, words = tmp_path / "out", commands(inputs, tmp_path / "out", ())["register"]
     old = tmp_path / "old"
-    assert vrnet(*words[:3], *("--out", old, "--method", "identity"))[0] == 0
+    assert vrnet(*words[:3], *("--out", old, "--method", "identity"))[0] in DONE
     out.mkdir()
     if place is tmpfs:
         with full_disk(out, 120) as is_full:
@@ -155,16 +157,16 @@ def test_register_refuses_to_replace_what_it_did_not_write(vrnet, inputs, tmp_pa
     assert (status, "would be lost" in err) == (2, True), err
     assert file_names(tmp_path / "out") == {name, "report.html"}
     (tmp_path / "out" / name).unlink()
-    assert vrnet(*words)[0] == 0
+    assert vrnet(*words)[0] in DONE
     assert file_names(tmp_path / "out") == RESULTS | {"report.html"}
     assert (tmp_path / "out" / "report.html").read_text() == "mine too"
 
 
 def test_a_report_of_the_old_set_goes_with_it(vrnet, inputs, tmp_path):
     words = commands(inputs, tmp_path / "out", ())["register"]
-    assert vrnet(*words, "--report")[0] == 0
+    assert vrnet(*words, "--report")[0] in DONE
     assert file_names(tmp_path / "out") == RESULTS | PAGES
-    assert vrnet(*words)[0] == 0
+    assert vrnet(*words)[0] in DONE
     assert file_names(tmp_path / "out") == RESULTS
 
 
@@ -174,7 +176,7 @@ def test_images_of_the_demonstration_may_be_registered_where_they_are(vrnet, tmp
     images = {"fixed.nii.gz", "moving.nii.gz", "fixed_labels.nii.gz", "moving_labels.nii.gz"}
     before = {name: (out / name).read_bytes() for name in images}
     words = "register", out / "fixed.nii.gz", out / "moving.nii.gz", "--out", out, "--method", "identity"
-    assert vrnet(*words)[0] == 0
+    assert vrnet(*words)[0] in DONE
     assert file_names(out) == RESULTS | images
     assert before == {name: (out / name).read_bytes() for name in images}
 
@@ -253,5 +255,5 @@ def test_a_folder_in_use_by_a_training_is_refused_until_that_ends_or_is_killed(v
 def test_weights_may_be_read_from_the_folder_of_the_results(vrnet, inputs, tmp_path):
     weights = saved(tmp_path)
     words = "register", inputs / "fixed.nii.gz", inputs / "moving.nii.gz", "--weights", weights, "--out", tmp_path
-    assert vrnet(*words)[0] == 0
+    assert vrnet(*words)[0] in DONE
     assert file_names(tmp_path) == RESULTS | {"in", weights.name}

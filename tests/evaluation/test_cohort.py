@@ -94,7 +94,7 @@ def test_a_summary_says_what_there_was_before(split, tmp_path):
 
 def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
     whole, told = replace(split, samples=(volume(),)), []
-    for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "TV-L1", None)):
+    for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "Gaussian-LNCC", None)):
         summary = evaluate_split(lambda name: told.append(name) or silent(name), parse("default"), pairs, tmp_path)
         assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subjects")
         assert json.loads((tmp_path / "summary.json").read_text()) == summary

@@ -215,6 +215,23 @@ def test_what_is_remembered_of_an_image_goes_with_it(images):
         assert len(REMEMBERED) == before - 1
 
 
+def test_what_is_remembered_of_an_image_is_forgotten_when_it_changes(d):
+    I0, I1w = torch.rand(2, 1, 1, *ROOM[d]).unbind()
+    with torch.no_grad():
+        MIND().loss(I1w, I0)
+        I0.copy_(I1w)
+        assert MIND().loss(I1w, I0) == 0
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_blank_images_do_not_move(d, term):
+    """As a slice of a stack may be, in both phases."""
+    I, v = torch.zeros(1, 1, *ROOM[d]), torch.zeros(1, d, *ROOM[d])
+    lin = term.linearize(I, I, v, (1.0,) * d)
+    assert not term.prox(v, lin, torch.tensor(0.1)).any()
+    assert not term.value_at(lin).any()
+
+
 @pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
 def test_a_term_is_listed_by_its_name(term):
     assert DATA_TERMS[term.name] is term

@@ -83,3 +83,14 @@ def test_a_function_of_an_image_is_predicted_from_it():
     x = torch.linspace(0, 1, 4096, dtype=torch.float64).view(1, 1, 64, 64)
     y = (3 * x).sin()
     assert (conditional_mean(y, x, 64) - y).abs().max() < 0.04
+
+
+def test_constant_images_say_all_of_each_other():
+    a = torch.full((1, 1, 4, 4), 0.3)
+    assert normalised_mutual_information(joint_histogram(a, a, BINS))[0].item() == 2
+
+
+def test_a_million_voxels_are_counted_in_single_precision_too():
+    x = torch.zeros(1, 1, 4096, 4096)
+    y = torch.full_like(x, 0.022)
+    torch.testing.assert_close(conditional_mean(y, x, 32), y)

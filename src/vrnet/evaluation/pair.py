@@ -50,7 +50,7 @@ def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
 
 def is_within_slices(field: Float[ndarray, "d *s"], grid: Grid) -> bool:
     """Whether nothing of a volume moves across its slices, but for what rounding in a file may add."""
-    return len(field) == 3 and float(np.abs(field[grid.across]).max()) * grid.spacing[grid.across] < STILL_MM
+    return len(field) == 3 and bool(np.abs(field[grid.across]).max() * grid.spacing[grid.across] < STILL_MM)
 
 
 def slice_fields(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:

@@ -11,6 +11,9 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+SMALLEST_ENTROPY = 1e-6
+"""In nats: images of less are constant."""
+
 
 def shares(I: Float[Tensor, "b 1 *s"], bins: int) -> list[tuple[Integer[Tensor, "b n"], Float[Tensor, "b n"]]]:
     """(bin, share) of every voxel in the two bins whose centres are nearest: 0, 1/(bins − 1), … 1."""
@@ -46,9 +49,10 @@ def entropy(counts: Float[Tensor, "b *n"]) -> Float[Tensor, " b"]:
 def normalised_mutual_information(
     counts: Float[Tensor, "b m n"],
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
-    """(H(a) + H(b)) / H(a, b), and H(a, b), of a joint histogram."""
-    joint = entropy(counts).clamp(min=torch.finfo(counts.dtype).tiny)
-    return (entropy(counts.sum(2)) + entropy(counts.sum(1))) / joint, joint
+    """(H(a) + H(b)) / H(a, b), and H(a, b), of a joint histogram; constant images say all of each other."""
+    joint = entropy(counts).clamp(min=SMALLEST_ENTROPY)
+    nmi = (entropy(counts.sum(2)) + entropy(counts.sum(1))) / joint
+    return torch.where(joint > SMALLEST_ENTROPY, nmi, torch.full_like(nmi, 2.0)), joint
 
 
 def conditional_mean(y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b 1 *s"]:
@@ -56,9 +60,9 @@ def conditional_mean(y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bin
 
     Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""
     parts, values = shares(x, bins), y.flatten(1)
-    counts, sums = (y.new_zeros(len(y), bins) for _ in range(2))
-    for index, share in parts:
-        counts = counts.scatter_add(1, index, share)
-        sums = sums.scatter_add(1, index, share * values)
-    curve = (sums + values.mean(1, keepdim=True)) / (counts + 1)
+    counts, sums = (torch.zeros(len(y), bins, dtype=torch.float64, device=y.device) for _ in range(2))
+    for index, share in parts:  # in double precision: single cannot count ten million voxels
+        counts = counts.scatter_add(1, index, share.double())
+        sums = sums.scatter_add(1, index, (share * values).double())
+    curve = ((sums + values.mean(1, keepdim=True)) / (counts + 1)).to(y)
     return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(y.shape)

@@ -145,10 +145,11 @@ def remember(channels: Channels, I: Float[Tensor, "b c *s"], h: RelativeSpacing)
     """The channels of an image that stays the same, made once for as long as it lives; anew where gradients flow."""
     if torch.is_grad_enabled():
         return channels(I, h)
-    known: dict[tuple[Channels, RelativeSpacing], Tensor] = REMEMBERED.setdefault(I, {})  # type: ignore[no-untyped-call]
-    if (channels, h) not in known:
-        known[channels, h] = channels(I, h)
-    return known[channels, h]
+    known: dict[tuple[Channels, RelativeSpacing, int | None], Tensor] = REMEMBERED.setdefault(I, {})  # type: ignore[no-untyped-call]
+    key = channels, h, None if I.is_inference() else I._version  # which counts the changes in place
+    if key not in known:
+        known[key] = channels(I, h)
+    return known[key]
 
 
 def add_dot(

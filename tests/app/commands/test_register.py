@@ -118,7 +118,7 @@ def test_masks_are_given_as_files_and_named_in_what_is_written(register, files):
     metrics = read_json(folder / "metrics.json")
     assert set(metrics) == METRICS | {"masks"}
     assert metrics["masks"] == {"fixed": "fixed_labels.nii.gz", "moving": "moving_labels.nii.gz"}
-    assert "inside the masks" in out
+    assert "inside the masks" in " ".join(out.split())
     assert (folder / "transform.nii.gz").read_bytes() != plain
     assert file_names(folder) == RESULTS
 
@@ -186,7 +186,7 @@ def test_parameters_can_be_set_and_are_in_the_name_that_results_carry(register):
     ("words", "answer"),
     [
         (("TV-L1", "--set", "lambda=0.15"), "lambda"),
-        (("TV-L1", "--set", "weight=0.15"), 'TV-L1 has no parameter "weight": it has iterations, lam,'),
+        (("TV-L1", "--set", "weight=0.15"), 'TV-L1 has no parameter "weight": it has fluid, iterations, lam,'),
         (("TV-L1", "--set", "lam=much"), "lam of TV-L1 cannot be much: give a number"),
         (("TV-L1", "--set", "lam"), '"lam" sets no parameter: write NAME=VALUE'),
         (("identity", "--set", "lam=0.15"), 'identity has no parameter "lam": it has none'),
@@ -237,7 +237,7 @@ def test_folds_are_repaired_and_said_to_be_unless_they_are_kept(vrnet, tmp_path)
         write_image(Image(image, grid, name), tmp_path / f"{name}.nii.gz")
     words = tmp_path / "a.nii.gz", tmp_path / "b.nii.gz", "--method", "TV-L1(lam=0.02)", "--out", tmp_path / "out"
     status, out, err = vrnet("register", *words, "--report")
-    assert status == 0, err
+    assert status == 3, err
     repaired = read_json(tmp_path / "out" / "metrics.json")
     assert repaired["folding_strict_percent"] == 0
     assert "% of the voxels were folded" in out
