@@ -222,7 +222,9 @@ def test_a_thread_sets_its_own_number_alone():
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(("setting", "value"), [(warning_display, False), (thread_count, 1)], ids=["warnings", "threads"])
+@pytest.mark.parametrize(
+    ("setting", "value"), [(warning_display, False), (thread_count, 1)], ids=["warnings", "threads"]
+)
 def test_a_setting_of_itk_is_as_it_was_however_threads_overlap(setting, value, itk_of_a_host):
     """One thread leaves while another is within: whoever restored what it had found would leave it changed."""
     before = setting.get()

@@ -52,7 +52,7 @@ def test_train_takes_every_preset():
 def test_only_a_verdict_of_failure_has_status_3():
     for level in ("good", "look"):
         end_if_failed({"level": level})
-    with pytest.raises(SystemExit, match="^3$"):
+    with pytest.raises(SystemExit, match=r"^3$"):
         end_if_failed({"level": "failed"})
 
 
