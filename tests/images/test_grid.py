@@ -157,3 +157,10 @@ def test_overlap_minds_rotation_and_not_bounding_boxes():
 )
 def test_across_is_the_axis_of_widest_spacing_the_last_of_several(spacing, axis):
     assert Grid.plain((4,) * len(spacing), spacing).across == axis
+
+
+def test_a_flipped_grid_has_the_same_voxels_counted_from_the_other_end():
+    grid = Grid((4, 5, 6), (1.0, 2.0, 3.0), (7.0, 8.0, 9.0), (0.0, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0))
+    index = np.array([[0.0, 1.5, 2.0], [3.0, 4.0, 5.0]])
+    other = index * [1, -1, -1] + [0, 4, 5]
+    np.testing.assert_allclose(grid.flipped((1, 2)).points(other), grid.points(index))

@@ -146,3 +146,7 @@ def test_a_patient_of_acdc_stored_otherwise_gets_the_same_transform_by_default(d
             store_otherwise(source, target, *turn)
         apart = register_images(*stored).transform.points(x) - expected.transform.points(x)
         assert np.linalg.norm(apart, axis=1).max() < AGREEMENT_MM
+
+
+def test_an_affine_start_does_not_depend_on_storage():
+    assert farthest_apart(pair(3), "identity", FEW[:3], affine="rigid") < AGREEMENT_MM

@@ -81,6 +81,13 @@ class Grid:
         shape, spacing = tuple(self.shape[axis] for axis in order), tuple(self.spacing[axis] for axis in order)
         return Grid(shape, spacing, self.origin, tuple(self.axes[:, order].ravel().tolist()))
 
+    def flipped(self, axes: Sequence[int]) -> "Grid":
+        """The same voxels, counted from the other end along these axes: where the array is flipped so."""
+        corner = np.array([[n - 1.0 if axis in axes else 0.0 for axis, n in enumerate(self.shape)]])
+        signs = [-1.0 if axis in axes else 1.0 for axis in range(len(self.shape))]
+        directions = tuple((self.axes * signs).ravel().tolist())
+        return Grid(self.shape, self.spacing, tuple(self.points(corner)[0].tolist()), directions)
+
     def points(self, index: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
         return index @ self.to_world.T + self.origin

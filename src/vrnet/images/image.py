@@ -42,6 +42,12 @@ class Image:
         """The same image, with axis order[i] as axis i."""
         return replace(self, array=self.array.transpose(order), grid=self.grid.reordered(order))
 
+    def in_world_order(self) -> "Image":
+        """The same image with its axes in the order of the world's, and running as these do."""
+        ordered = self.reordered(self.grid.order)
+        axes = ordered.grid.backward
+        return replace(self, array=np.flip(ordered.array, axes), grid=ordered.grid.flipped(axes))
+
 
 def segment_count(image: Image) -> int | None:
     """How many values an image has that is evidently a segmentation: whole numbers, few, in patches; otherwise None."""

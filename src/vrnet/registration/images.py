@@ -112,7 +112,7 @@ def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Pro
     if affine == "none":
         return None
     check_pair(fixed, moving, must_overlap=False)
-    I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
+    I0, I1 = (image.in_world_order() for image in (fixed, moving))
     return find_affine(I0, I1, affine, progress)
 
 

@@ -16,6 +16,8 @@ from vrnet.images.grid import Grid
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
 """By the axis of LPS that slices lie across: what runs across the picture and what down it, as (axis of LPS, sign)."""
+STILL_VOXELS = 1e-3
+"""What moves less across slices does so by the rounding of a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +107,12 @@ class Deformation(NamedTuple):
 def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
     """How a 2D field, or slice k across the last axis of a 3D one, deforms.
 
-    In 3D the determinants are those of the whole field: both neighbours of the slice take part."""
+    In 3D the determinants are those of the whole field: both neighbours of the slice take part. Where nothing moves
+    across the slices near it, it is a 2D field."""
     low = max(k - 1, 0)
     near = field if field.ndim == 3 else field[..., low : k + 2]
+    if near.ndim == 4 and np.abs(near[2]).max() < STILL_VOXELS:
+        return deformation(near[:2, ..., k - low])
     u = torch.from_numpy(np.ascontiguousarray(near))[None]
     maps = determinant(jacobian(u))[0], (smallest_determinant(u) <= 0)[0]
     return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))
