@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,12 +10,13 @@ from scipy import ndimage
 from tests.app.outputs import read_json
 from tests.models import saved
 from tests.registration.test_images import reorient
-from vrnet import BadInput, Grid, Image, load_method, parse, register_images
+from vrnet import BadInput, Grid, Image, judge_images, load_method, parse, register_images
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import landmark_error, measure_transform
 from vrnet.app.pair import find_transform, register_pair, write_pair
 from vrnet.files import write_json
+from vrnet.images.affine import Affine
 from vrnet.images.points import Points
 from vrnet.phantom import phantom
 
@@ -123,6 +125,34 @@ def test_similarity_is_that_of_the_voxels_inside_both_masks_before_and_after(mas
         assert metrics["similarity"][f"ncc_{when}"] == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-4)
 
 
+def test_intensities_are_matched_as_they_were_registered_whatever_lies_outside_the_masks(masked):
+    """An artefact outside the masks changes neither the matching, nor the similarity, nor the verdict."""
+    pair, result, _ = masked
+    spoilt = [
+        image.with_array(np.where(mask.array > 0, image.array, 50).astype(np.float32))
+        for image, mask in ((pair.fixed, pair.fixed_mask), (pair.moving, pair.moving_mask))
+    ]
+    pairs = pair, replace(pair, fixed=spoilt[0], moving=spoilt[1])
+    found = [measure_transform(each, result.transform, match_intensities=True).metrics for each in pairs]
+    assert found[0]["similarity"] == found[1]["similarity"]
+    assert found[0]["verdict"] == found[1]["verdict"]
+    assert found[0]["verdict"]["level"] == "good"
+
+
+def test_python_judges_a_stack_with_masks_and_an_affine_start_as_metrics_json_does():
+    heart, grid = phantom(5, (24, 22, 20), 5.0), Grid.plain((24, 22, 20), (5.0, 5.0, 15.0))
+    parts = heart.fixed, heart.moving, heart.fixed_labels, heart.moving_labels
+    fixed, moving, *labels = (Image(part[0, 0].numpy(), grid) for part in parts)
+    masks = [image.with_array((image.array > 0.05).astype(np.uint8)) for image in (fixed, moving)]
+    affine = Affine("rigid", np.eye(3), np.array([0.0, 0.0, 2.0]), np.zeros(3))
+    run = register_images(fixed, moving, "TV-L1", affine=affine, fixed_mask=masks[0], moving_mask=masks[1])
+    metrics = measure_transform(ImagePair(fixed, moving, *labels, *masks), run.transform, run).metrics
+    options = {"fixed_mask": masks[0], "moving_mask": masks[1], "affine": affine}
+    verdict = judge_images(fixed, moving, run.transform, *labels, **options)
+    assert metrics["folding_strict_percent"] == 0
+    assert (verdict.level, [*verdict.reasons]) == (metrics["verdict"]["level"], metrics["verdict"]["reasons"])
+
+
 def test_what_is_written_says_that_there_were_masks(masked):
     _, result, folder = masked
     assert result.metrics["masks"] == {"fixed": "inner.nii.gz", "moving": "outer.nii.gz"}
@@ -188,7 +218,7 @@ def test_measures_do_not_depend_on_how_the_images_are_stored(order, flips):
     found = []
     for stored in (images, [reorient(image, order, flips) for image in images]):
         pair = ImagePair(*stored)
-        result = register_images(pair.fixed, pair.moving, "Gaussian-L2(lam=0.5)")
+        result = register_images(pair.fixed, pair.moving, "Gaussian-L2(lam=0.5)", folds="keep")
         metrics = measure_transform(pair, result.transform, result).metrics
         measured = ("similarity", "dice", "hausdorff_mm", "surface_hausdorff_mm", "folding_strict_percent")
         found.append({name: metrics[name] for name in measured})

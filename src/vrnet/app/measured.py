@@ -1,22 +1,23 @@
 """What a transform does to a pair of images, and how good that is."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from numpy import ndarray
 from numpy.typing import NDArray
 
+from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
-from vrnet.evaluation.evidence import gather
-from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
-from vrnet.evaluation.verdict import Verdict, inside, judge_evidence
+from vrnet.evaluation.advice import Run
+from vrnet.evaluation.pair import overlap, similarity, target_registration_error
+from vrnet.evaluation.registered import RegisteredPair
+from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
+from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.points import Points
@@ -60,7 +61,8 @@ def measure_transform(
     With `match_intensities`, images are compared and shown with moving in the histogram of fixed."""
     grid, labels = pair.fixed.grid, pair.moving_labels
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
-    moving = match_histogram(pair.moving, pair.fixed) if match_intensities else pair.moving
+    masks, start = pair.masks, registration.affine if registration else None
+    moving = matched(pair) if match_intensities else pair.moving
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     on_fixed_grid = Pair(
         fixed=pair.fixed.array.astype(np.float32),
@@ -72,13 +74,25 @@ def measure_transform(
         moving_labels=None if labels is None else place_labels(labels, grid).array,
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
-    compared, start = pair.masks.compared(grid, transform), registration.affine if registration else None
+    compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
+    registered = on_grid_of_fixed(on_fixed_grid, pair.moving.grid, start, compared)
     about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
-    metrics = about | quality_metrics(on_fixed_grid, compared)
+    metrics = about | quality_metrics(on_fixed_grid, registered)
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
-    metrics["verdict"] = pair_verdict(on_fixed_grid, pair.moving.grid, metrics, compared, start).as_json()
+    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics)).as_json()
     return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
+
+
+def on_grid_of_fixed(pair: Pair, moving: Grid, affine: Affine | None, compared: NDArray[Any] | None) -> RegisteredPair:
+    """A pair as it is judged, given the grid that moving came on, the affine start and the voxels inside masks."""
+    return RegisteredPair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid, moving, affine, compared)
+
+
+def matched(pair: ImagePair) -> Image:
+    """Moving with the histogram of fixed, as `register_images` matches it: without what lies outside the masks."""
+    fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
+    return match_histogram(moving, fixed)
 
 
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
@@ -103,14 +117,14 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def quality_metrics(pair: Pair, compared: NDArray[Any] | None = None) -> dict[str, Any]:
+def quality_metrics(pair: Pair, registered: RegisteredPair) -> dict[str, Any]:
     """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
-    images = pair.fixed, pair.moving, pair.warped
+    images, compared = (pair.fixed, pair.moving, pair.warped), registered.compared
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
         "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
-        **regularity(pair.field, pair.grid),
+        **registered.regularity,
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
         return metrics
@@ -118,26 +132,26 @@ def quality_metrics(pair: Pair, compared: NDArray[Any] | None = None) -> dict[st
     return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
-def pair_verdict(
-    pair: Pair, moving: Grid, metrics: dict[str, Any], compared: NDArray[Any] | None, affine: Affine | None
-) -> Verdict:
-    """What a registration is worth, given its measures, the grid that moving came on, and the voxels inside masks.
-
-    Motion is judged beyond the affine start."""
-    dice, folds = metrics.get("dice"), metrics["folding_strict_percent"]
-    means = (dice["before"]["mean"], dice["after"]["mean"]) if dice else None
-    images, spacing = (pair.fixed, pair.moving, pair.warped), pair.grid.spacing
-    covered, field = inside(moving, pair.grid, affine), deformation(pair.field, pair.grid, affine)
-    return judge_evidence(gather(*images, field, spacing, folds, covered, compared, means))
+def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run) -> Verdict:
+    """What a registration is worth, given its measures and how it was run; what to try is said in options."""
+    dice = metrics.get("dice")
+    evidence = registered.evidence((dice["before"]["mean"], dice["after"]["mean"]) if dice else None)
+    verdict = judge_evidence(evidence, run)
+    return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_))
 
 
-def deformation(field: Float[ndarray, "d *s"], grid: Grid, affine: Affine | None) -> Float[ndarray, "d *s"]:
-    """What a field in voxels does beyond the affine map that it holds: x ↦ A⁻¹(x + u(x))."""
-    if affine is None:
-        return field
-    places = np.indices(grid.shape, dtype=np.float32)
-    ends = grid.points((places + field).reshape(len(field), -1).T)
-    return (grid.index(affine.inverse().points(ends)).T.reshape(field.shape) - places).astype(np.float32)
+def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
+    """How a registration was run, so that nothing is advised that was done; of a transform from a file, nothing."""
+    if registration is None:
+        return Run()
+    return Run(
+        method=registration.method,
+        dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
+        has_affine=registration.affine is not None and registration.affine.kind == "affine",
+        is_matched=metrics["intensities_matched"],
+        has_masks="masks" in metrics,
+        is_repaired=registration.repair is not None,
+    )
 
 
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:

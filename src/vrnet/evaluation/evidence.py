@@ -21,6 +21,7 @@ from vrnet.evaluation.likeness import (
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.fields import determinant, jacobian, scale, squared_norm
+from vrnet.images.inpainting import inpaint
 
 MAX_VOXELS = 150_000
 """Larger images are averaged over blocks first, so that the evidence on a brain takes a fraction of a second."""
@@ -93,14 +94,16 @@ def gather(
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
     Images are compared where `inside` has moving: without it moving lies on the grid of fixed; and where
-    they are to be `compared`, if not everywhere. `dice` is the mean over structures, where there are labels."""
+    they are to be `compared`, if not everywhere: what they show elsewhere has no influence. `dice` is the mean over
+    structures, where there are labels."""
     sides = block_sides(fixed.shape, spacing)
-    I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
+    shown = (image if compared is None else filled_from(image, compared, spacing) for image in (fixed, moving, warped))
+    I0, I1, I1w = (as_blocks(image[None], sides) for image in shown)
     u = as_blocks(field, sides)
     place = block_centres(u.shape[2:], sides)
     before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
-    chosen = torch.ones_like(before) if compared is None else as_blocks(compared[None], sides) > 0.5
-    ranges = intensity_range(I0), intensity_range(I1)
+    chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
+    ranges = intensity_range(I0[chosen]), intensity_range(I1[chosen])
     F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
     radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
     return Evidence(
@@ -130,6 +133,19 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
     if max(sides) == 1:
         return whole
     return POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
+
+
+def filled_from(
+    image: Real[ndarray, "*s"], compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]
+) -> Float[ndarray, "*s"]:
+    """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
+    values = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float32))
+    return inpaint(values, torch.from_numpy(np.ascontiguousarray(compared)), spacing).numpy()
+
+
+def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
+    """The blocks of which more than half is compared; where there are none, as in a thin mask, those with any."""
+    return part > 0.5 if (part > 0.5).any() else part > 0
 
 
 def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tensor, "1 d *t"]:

@@ -1,4 +1,4 @@
-"""How alike two images are, whatever their contrast: measures that no built-in method minimises.
+"""How alike two images are, whatever their contrast and whatever was minimised.
 
 Images are tensors (1, 1, *s), scaled to [0, 1]. A window is given by its radius along each axis, in voxels."""
 
@@ -39,10 +39,10 @@ class Range(NamedTuple):
         return ((image - self.low) / self.width).clamp(0, 1)
 
 
-def intensity_range(image: Image) -> Range:
-    """The range of an image; of a few bright voxels on an even ground, all of it."""
-    low, high = (float(p) for p in np.percentile(image.numpy(), PERCENTILES))
-    return Range(low, high) if high > low else Range(float(image.min()), float(image.max()))
+def intensity_range(values: Float[Tensor, "..."]) -> Range:
+    """The range of intensities; of a few bright voxels on an even ground, all of it."""
+    low, high = (float(p) for p in np.percentile(values.numpy(), PERCENTILES))
+    return Range(low, high) if high > low else Range(float(values.min()), float(values.max()))
 
 
 def window_sum(image: Image, radius: tuple[int, ...]) -> Image:

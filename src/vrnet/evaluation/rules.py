@@ -8,23 +8,13 @@ from dataclasses import dataclass
 from math import exp, inf
 from typing import Literal
 
+from vrnet.evaluation import advice
 from vrnet.evaluation.evidence import Evidence
 
 Level = Literal["good", "look", "failed"]
 LEAST_GAIN = 0.1
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
-
-SAME_PATIENT = "check that both images show the same part of the same patient, the same way round"
-OTHER_CONTRAST = "--method TV-MIND or TV-NMI, which compare structure instead of brightness"
-MATCH = "--match-intensities"
-AFFINE = "--affine affine, if one image is turned, scaled or far away"
-SMOOTHER = "a smoother field: a larger --set lam=..., or another --method"
-FREER = "a freer field: a smaller --set lam=..., or another --method"
-NO_FOLDS = "--folds repair"
-MASKS = "--fixed-mask and --moving-mask, if only a part of the images corresponds"
-HEADERS = "check where the headers put the images, or give --affine affine"
-LABELS = "check that both label maps use the same numbers"
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class Rule:
     failed: float
     """Above it, the registration failed; infinite if this alone never says so."""
     reason: Callable[[Evidence], str]
-    advice: tuple[str, ...]
+    to_try: tuple[advice.Advice, ...]
 
     def level(self, evidence: Evidence) -> Level:
         value = self.measure(evidence)
@@ -52,7 +42,7 @@ FINDINGS = (
         0.01,
         0.05,
         lambda e: f"The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
-        (LABELS, SMOOTHER),
+        (advice.labels, advice.smoother),
     ),
     Rule(
         "less alike, locally",
@@ -63,7 +53,7 @@ FINDINGS = (
             "The images are less alike after than before: local correlation (squared) "
             f"{e.local_before:.2f}, then {e.local_after:.2f}."
         ),
-        (SMOOTHER,),
+        (advice.smoother,),
     ),
     Rule(
         "less alike, by mutual information",
@@ -74,7 +64,7 @@ FINDINGS = (
             "The images tell less of each other after than before: mutual information "
             f"{e.information_before:.2f}, then {e.information_after:.2f}."
         ),
-        (SMOOTHER,),
+        (advice.smoother,),
     ),
     Rule(
         "structure unmatched",
@@ -82,7 +72,7 @@ FINDINGS = (
         0.37,
         0.50,
         lambda e: f"{percent(e.unmatched)} of what fixed shows has no counterpart in the result.",
-        (SAME_PATIENT, AFFINE, OTHER_CONTRAST),
+        (advice.same_patient, advice.affine, advice.other_contrast),
     ),
     Rule(
         "blank places",
@@ -90,7 +80,7 @@ FINDINGS = (
         0.10,
         0.30,
         lambda e: f"The result is blank at {percent(e.blank)} of what fixed shows.",
-        (MASKS, HEADERS),
+        (advice.masks, advice.headers),
     ),
     Rule(
         "little information",
@@ -98,7 +88,7 @@ FINDINGS = (
         -0.17,
         -0.05,
         lambda e: f"The result tells little of fixed: mutual information {e.information_after:.2f}.",
-        (SAME_PATIENT, OTHER_CONTRAST),
+        (advice.same_patient, advice.other_contrast),
     ),
     Rule(
         "hardly changed",
@@ -109,7 +99,7 @@ FINDINGS = (
             "The result is hardly more alike than the images were, though moving its parts by a few voxels "
             f"would help: local correlation (squared) {e.local_after:.2f}, then {e.local_after + e.shift_gain:.2f}."
         ),
-        (FREER, AFFINE),
+        (advice.freer, advice.affine),
     ),
     Rule(
         "stretch",
@@ -120,7 +110,7 @@ FINDINGS = (
             f"The field stretches and squeezes more than is plausible: by a factor of {exp(e.stretch):.1f} "
             "at a typical place."
         ),
-        (SMOOTHER, AFFINE, SAME_PATIENT),
+        (advice.smoother, advice.affine, advice.same_patient),
     ),
     Rule(
         "large motion",
@@ -131,7 +121,7 @@ FINDINGS = (
             f"The motion is larger than is plausible: up to {percent(e.motion)} of the image's longest side, beyond "
             "what an affine map would move."
         ),
-        (AFFINE, SMOOTHER),
+        (advice.affine, advice.smoother),
     ),
     Rule(
         "motion beyond the border",
@@ -139,7 +129,7 @@ FINDINGS = (
         0.25,
         inf,
         lambda e: f"The motion carries {percent(e.outside)} of fixed beyond the border of moving.",
-        (AFFINE,),
+        (advice.affine,),
     ),
     Rule(
         "folds",
@@ -147,7 +137,7 @@ FINDINGS = (
         1.0,
         15.0,
         lambda e: f"The field folds at {e.folds_percent:.1f} % of the voxels: it has no inverse there.",
-        (NO_FOLDS, SMOOTHER),
+        (advice.no_folds, advice.smoother),
     ),
     Rule(
         "little overlap",
@@ -155,7 +145,7 @@ FINDINGS = (
         0.5,
         0.9,
         lambda e: f"Moving covers {percent(e.coverage)} of fixed: elsewhere nothing was registered.",
-        (HEADERS,),
+        (advice.headers,),
     ),
 )
 """What decides the level."""
@@ -170,7 +160,7 @@ CAUSES = (
             f"The contrast is opposite: bright in one image is dark in the other (correlation "
             f"{e.correlation_before:.2f})."
         ),
-        (OTHER_CONTRAST,),
+        (advice.other_contrast,),
     ),
     Rule(
         "unrelated images",
@@ -180,7 +170,7 @@ CAUSES = (
         lambda e: (
             f"The images hardly tell anything of each other as they lie: mutual information {e.information_before:.3f}."
         ),
-        (SAME_PATIENT, AFFINE, OTHER_CONTRAST),
+        (advice.same_patient, advice.affine, advice.other_contrast),
     ),
     Rule(
         "intensity ranges",
@@ -191,7 +181,7 @@ CAUSES = (
             f"The intensities lie far apart: one range is {e.range_ratio:.1f} times the other, their middles "
             f"{e.offset:.1f} ranges apart."
         ),
-        (MATCH, OTHER_CONTRAST),
+        (advice.match, advice.other_contrast),
     ),
 )
 """What may be behind it."""

@@ -8,11 +8,14 @@ import torch
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
-from vrnet.evaluation.metrics import folding_strict_percent, mean_dice
+from vrnet.evaluation.advice import Run
+from vrnet.evaluation.evidence import Evidence
+from vrnet.evaluation.metrics import mean_dice_before_and_after
+from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
+from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.resample import place_image, place_labels
@@ -20,6 +23,8 @@ from vrnet.images.transform import Transform
 
 MAX_REASONS, MAX_ADVICE = 5, 3
 """Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
+
+UNKNOWN = Run()
 
 
 @dataclass(frozen=True)
@@ -30,22 +35,22 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     """What is wrong, and how far, in sentences."""
     try_: tuple[str, ...] = ()
-    """What may help, the likeliest first."""
+    """What may help, the likeliest first; arguments of `register_images` are named between backticks."""
 
     def as_json(self) -> dict[str, Any]:
         """What metrics.json holds."""
         return {"level": self.level, "reasons": list(self.reasons), "try": list(self.try_)}
 
 
-def judge_evidence(evidence: Evidence) -> Verdict:
-    """The worst level that any finding has, with the causes, the worst findings, and what to try."""
+def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
+    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: rule.level(evidence) != "failed")
     causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
     rules = [*causes, *found][:MAX_REASONS]
-    advice = unique(advice for rule in rules for advice in rule.advice)
+    advice = unique(words for rule in rules for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
 
@@ -61,9 +66,8 @@ def judge(
     Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
     `spacing` is the distance between voxels along each axis; without it voxels are cubes."""
     I0, I1, u = (torch.as_tensor(array).detach().cpu().float() for array in (fixed, moving, field))
-    I1w, h = warp(I1[None, None], u[None])[0, 0], spacing or (1.0,) * I0.dim()
-    folds = folding_strict_percent(u[None])
-    return judge_evidence(gather(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), h, folds))
+    I1w, grid = warp(I1[None, None], u[None])[0, 0], Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
+    return judge_evidence(RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid).evidence())
 
 
 def judge_images(
@@ -72,24 +76,22 @@ def judge_images(
     transform: Transform,
     fixed_labels: Image | None = None,
     moving_labels: Image | None = None,
+    *,
+    fixed_mask: Image | None = None,
+    moving_mask: Image | None = None,
+    affine: Affine | None = None,
 ) -> Verdict:
     """What a transform, from fixed to moving, is worth for two images in the world.
 
-    With the labels of both, the structures count too."""
+    With the labels of both, the structures count too. Images are compared inside the masks, if there are any. Motion
+    and folds are those beyond the `affine` start that the transform holds: that of `ImageRegistration.affine`."""
     grid, field = fixed.grid, transform.on(fixed.grid).in_voxels()
     images = fixed.array, place_image(moving, grid).array, transform.apply(moving, grid).array
-    folds = folding_strict_percent(torch.from_numpy(field)[None])
-    dice = None
+    compared, dice = compared_voxels(fixed_mask, moving_mask, grid, transform), None
     if fixed_labels is not None and moving_labels is not None:
-        maps = place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
-        dice = mean_dice(fixed_labels.array, maps[0].array), mean_dice(fixed_labels.array, maps[1].array)
-    return judge_evidence(gather(*images, field, grid.spacing, folds, inside(moving.grid, grid), dice=dice))
-
-
-def inside(own: Grid, grid: Grid, affine: Affine | None = None) -> Inside:
-    """Says which points, in voxels of a grid, lie, or are taken by an affine map, within an image of its own grid."""
-    place = affine.points if affine else (lambda points: points)
-    return lambda index: in_shape(own.shape)(own.index(place(grid.points(index))))
+        maps = fixed_labels, place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
+        dice = mean_dice_before_and_after(*(labels.array for labels in maps))
+    return judge_evidence(RegisteredPair(*images, field, grid, moving.grid, affine, compared).evidence(dice))
 
 
 def unique(words: Iterable[str]) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from vrnet.images.image import Image, as_mask
 from vrnet.images.inpainting import inpaint
 from vrnet.images.io import read_image
 from vrnet.images.resample import coverage, place_labels
-from vrnet.images.transform import Transform
 from vrnet.registration.checks import as_tensor
 from vrnet.variational.cascade import Spacing
 
@@ -117,16 +116,6 @@ class ImageMasks:
         if not covered.any():
             raise BadInput(f"{moving.name} has no voxel inside, within fixed: check the headers and the mask")
         return None if self.fixed is None else self.fixed.array, None if covered.all() else covered
-
-    def compared(self, grid: Grid, transform: Transform) -> NDArray[Any] | None:
-        """The voxels of fixed inside both masks, before a transform and after it; None, for all, without masks."""
-        everywhere = np.ones(grid.shape, bool)
-        fixed = everywhere if self.fixed is None else self.fixed.array
-        if self.moving is None:
-            return None if self.fixed is None else fixed
-        before, after = place_labels(self.moving, grid), transform.apply_labels(self.moving, grid)
-        wanted = [fixed & (after.array != 0) & (before.array != 0), fixed & (after.array != 0), fixed]
-        return next(voxels for voxels in wanted if voxels.any())  # headers or the motion may put the masks far apart
 
 
 def read_mask(given: Image | str | Path | None, image: Image) -> Image | None:

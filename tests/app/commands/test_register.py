@@ -214,6 +214,8 @@ def test_a_failed_registration_writes_everything_says_why_and_ends_with_status_3
     assert file_names(tmp_path / "out") == RESULTS | PAGES
     verdict = read_json(tmp_path / "out" / "metrics.json")["verdict"]
     assert verdict["level"] == "failed"
+    assert any(advice.startswith("--") for advice in verdict["try"])
+    assert "`" not in " ".join(verdict["try"])
     assert "Verdict: failed" in out
     for sentence in (*verdict["reasons"], *verdict["try"]):
         assert sentence in out

@@ -1,0 +1,91 @@
+"""What may help a registration, given how it was run: nothing that was done already, nothing that cannot be done.
+
+Arguments are named between backticks, as Python has them; the commands show them as their options."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vrnet.errors import BadInput
+from vrnet.methods.names import parameters, parse, with_parameters
+from vrnet.methods.parameters import value_in
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a registration was run, as far as that is known."""
+
+    method: str = ""
+    """Its name, with every changed parameter; empty if nobody knows."""
+    dimension: int = 3
+    """That of what was registered: 2 for slices, each by itself."""
+    has_affine: bool = False
+    """Whether an affine start, with scaling and shear, was found."""
+    is_matched: bool = False
+    """Whether moving was given the histogram of fixed."""
+    has_masks: bool = False
+    is_repaired: bool = False
+    """Whether folds were repaired."""
+
+
+Advice = Callable[[Run], str | None]
+"""What to try after a run; None where it was done."""
+
+
+def same_patient(run: Run) -> str:
+    return "check that both images show the same part of the same patient, the same way round"
+
+
+def labels(run: Run) -> str:
+    return "check that both label maps use the same numbers"
+
+
+def other_contrast(run: Run) -> str:
+    """Methods that compare structure; after one of them, the other."""
+    left = [name for name in ("MIND", "NMI") if name not in run.method] or ["LNCC"]
+    words = "which compare structure" if len(left) > 1 else "which compares structure"
+    return f"`method=Gaussian-{left[0]}`{''.join(f' or Gaussian-{name}' for name in left[1:])}, {words}, not brightness"
+
+
+def match(run: Run) -> str | None:
+    return None if run.is_matched else "`match_intensities`"
+
+
+def affine(run: Run) -> str | None:
+    return None if run.has_affine else "`affine=affine`, if one image is turned, scaled or far away"
+
+
+def headers(run: Run) -> str:
+    return "check where the headers put the images" + ("" if run.has_affine else ", or give `affine=affine`")
+
+
+def masks(run: Run) -> str | None:
+    return None if run.has_masks else "`fixed_mask` and `moving_mask`, if only a part of the images corresponds"
+
+
+def no_folds(run: Run) -> str | None:
+    return None if run.is_repaired else "`folds=repair`"
+
+
+def smoother(run: Run) -> str:
+    return f"a smoother field: {stronger(run, 2.0, 'a larger lam', 'Gaussian-LNCC')}"
+
+
+def freer(run: Run) -> str:
+    return f"a freer field: {stronger(run, 0.5, 'a smaller lam', 'TV-L1')}"
+
+
+def stronger(run: Run, factor: float, change: str, other: str) -> str:
+    """The method that was run with λ times a factor; another one, if it has no λ; both, if it is not known."""
+    if not run.method:
+        return f"{change}, or another method"
+    return f'`method="{with_lam(run, factor) or other}"`'
+
+
+def with_lam(run: Run, factor: float) -> str | None:
+    """The name of the method that was run with λ times a factor; None if it has no λ."""
+    try:
+        method = parse(run.method)
+    except BadInput:  # a file of weights, or a method of the user's own
+        return None
+    lam = next((value_in(each.value, run.dimension) for each in parameters(method) if each.name == "lam"), None)
+    return None if lam is None else str(with_parameters(method, {"lam": float(f"{factor * lam:.3g}")}))

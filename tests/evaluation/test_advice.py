@@ -1,0 +1,49 @@
+"""Advice can be followed: what it names parses, and was not done already."""
+
+import re
+
+import pytest
+
+from vrnet import parse
+from vrnet.evaluation import advice
+from vrnet.evaluation.advice import Run
+from vrnet.evaluation.rules import CAUSES, FINDINGS
+from vrnet.methods.names import all_methods
+
+EVERY = {each for rule in (*FINDINGS, *CAUSES) for each in rule.to_try}
+
+
+def named_methods(words):
+    """The methods that an advice names."""
+    return [name.strip('"') for name in re.findall("`method=([^`]*)`", words)]
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_every_method_that_is_advised_is_one_and_another_than_was_run(d):
+    for method in [*map(str, all_methods()), "short-axis", "TV-MIND(lam=0.3)", "Gaussian-NMI"]:
+        for each in EVERY:
+            for name in named_methods(each(Run(method, d)) or ""):
+                assert str(parse(name)) == name != method
+
+
+def test_a_smoother_field_has_twice_the_weight_and_a_freer_one_half_of_it():
+    run = Run("TV-L1(lam=0.2)")
+    assert named_methods(advice.smoother(run)) == ["TV-L1(lam=0.4)"]
+    assert named_methods(advice.freer(run)) == ["TV-L1(lam=0.1)"]
+    assert named_methods(advice.smoother(Run("short-axis", 2))) == ["Gaussian-LNCC"]
+
+
+@pytest.mark.parametrize(("used", "other"), [("MIND", "NMI"), ("NMI", "MIND")])
+def test_after_a_method_that_compares_structure_the_other_is_advised(used, other):
+    words = advice.other_contrast(Run(f"TV-{used}"))
+    assert (f"Gaussian-{other}" in words, used in words) == (True, False)
+
+
+def test_nothing_is_advised_that_was_done():
+    done = Run("TV-L1", 3, has_affine=True, is_matched=True, has_masks=True, is_repaired=True)
+    said = " ".join(each(done) or "" for each in EVERY)
+    assert set(re.findall("`([a-z_]+)", said)) == {"method"}
+    said = " ".join(each(Run()) or "" for each in EVERY)
+    assert set(re.findall("`([a-z_]+)", said)) == {
+        "affine", "fixed_mask", "folds", "match_intensities", "method", "moving_mask",
+    }  # fmt: skip
