@@ -16,9 +16,10 @@ locked() {
     return 1
 }
 
-# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes.
+# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes. No line of
+# cpu.txt is for another machine than x86_64, and to install none of them is no failure.
 torch() {
-    if locked cpu && "$pip" show --quiet torch 2>/dev/null; then return; fi
+    if [ "$(uname -m)" = x86_64 ] && locked cpu; then return; fi
     locked cuda
 }
 
@@ -28,4 +29,6 @@ if [ "$(uname)" = Linux ] && [ "$known" = 1 ] && locked "$group" && { [ "$group"
 fi
 echo "Not every package of requirements/$group.txt can be had here: versions alone are pinned (constraints.txt)." >&2
 extra=$([ "$group" = core ] || echo "[$group]")
-"$pip" install --quiet --constraint constraints.txt hatchling editables ".$extra"
+"$pip" install --quiet --constraint constraints.txt hatchling editables
+# With what the project needs pip installs the project, too: as it is by make, from where its source lies.
+"$pip" install --quiet --constraint constraints.txt --no-build-isolation --editable ".$extra"

@@ -57,3 +57,9 @@ def test_messages_outside_the_commands_speak_python():
             if isinstance(text, str) and re.search(r"(^|[\s(])--[a-z]", text) and "command line" not in text:
                 found.append(f"{path.relative_to(SOURCE)}: {text}")
     assert found == ["provenance.py: --porcelain"]
+
+
+def test_what_is_cached_takes_no_lock():
+    """That of Python 3.11's cached_property is held for ever in a process that was forked meanwhile."""
+    asks = re.compile(r"^from functools import .*cached_property", flags=re.MULTILINE)
+    assert [str(path.relative_to(SOURCE)) for path in FILES if asks.search(path.read_text(encoding="utf-8"))] == []

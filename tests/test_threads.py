@@ -21,6 +21,7 @@ from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
+from vrnet.images.itk_settings import one_thread, silence_warnings, thread_count, warning_display
 from vrnet.phantom import phantom
 from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
@@ -54,6 +55,15 @@ def two_threads():
     with use_threads(2):
         torch.rand(1 << 20).exp().sum()
         yield
+
+
+@pytest.fixture
+def itk_of_a_host():
+    """The host program has set ITK to three threads."""
+    before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(3)
+    yield
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)
 
 
 # Forks
@@ -212,20 +222,46 @@ def test_a_thread_sets_its_own_number_alone():
     assert torch.get_num_threads() == before
 
 
-def test_warnings_of_itk_are_shown_again_however_threads_overlap(tmp_path):
-    """One thread leaves while another is within: whoever restored what it had found would leave them silenced."""
-    from vrnet.images.itk_warnings import silence_warnings
-
-    assert sitk.ProcessObject.GetGlobalWarningDisplay()
-    first, second = silence_warnings(True), silence_warnings(True)
+@pytest.mark.parametrize(
+    ("setting", "value"), [(warning_display, False), (thread_count, 1)], ids=["warnings", "threads"]
+)
+def test_a_setting_of_itk_is_as_it_was_however_threads_overlap(setting, value, itk_of_a_host):
+    """One thread leaves while another is within: whoever restored what it had found would leave it changed."""
+    before = setting.get()
+    assert before != value
+    first, second = setting.changed_to(value), setting.changed_to(value)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert not sitk.ProcessObject.GetGlobalWarningDisplay()
+    assert setting.get() == value
     second.__exit__(None, None, None)
-    assert sitk.ProcessObject.GetGlobalWarningDisplay()
+    assert setting.get() == before
+
+
+def test_a_fork_has_the_settings_of_itk_that_were_changed_by_another_thread(itk_of_a_host):
+    """That thread is not there to restore them; the one that forked is, and does."""
+    begun, end = Event(), Event()
+
+    def work():
+        with one_thread():
+            begun.set()
+            end.wait(WAIT_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work)
+        begun.wait(WAIT_S)
+        assert in_fork(thread_count.get) == 3
+        end.set()
+    with one_thread():
+        assert in_fork(thread_count.get) == 1
+    assert thread_count.get() == 3
+
+
+def test_warnings_of_itk_are_shown_where_none_is_expected():
     with silence_warnings(False):
         assert sitk.ProcessObject.GetGlobalWarningDisplay()
+    with silence_warnings(True):
+        assert not sitk.ProcessObject.GetGlobalWarningDisplay()
 
 
 def test_an_odd_header_brings_no_word_of_itk_to_the_terminal(tmp_path, capfd):

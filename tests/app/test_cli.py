@@ -13,7 +13,7 @@ import torch
 
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
-from vrnet.app.endings import as_options
+from vrnet.app.endings import as_options, end_if_failed
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
 from vrnet.training.settings import PRESETS
@@ -47,6 +47,13 @@ def test_help_names_every_data_set(command):
 def test_train_takes_every_preset():
     """The names are written at the option, so that help is shown without importing the settings."""
     assert set(get_args(get_type_hints(COMMANDS["train"])["preset"])) == {"auto", *PRESETS}
+
+
+def test_only_a_verdict_of_failure_has_status_3():
+    for level in ("good", "look"):
+        end_if_failed({"level": level})
+    with pytest.raises(SystemExit, match=r"^3$"):
+        end_if_failed({"level": "failed"})
 
 
 @pytest.mark.parametrize("words", [(), ("regster",), ("demo", "--seed", "many"), ("demo", "--nonsense")])

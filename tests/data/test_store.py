@@ -26,6 +26,7 @@ from vrnet.data.prepared import load_pack
 parts = load_pack(__import__("pathlib").Path(sys.argv[1])).values()
 print([len(list(part.samples)) for part in parts])
 """
+READS = 100
 
 
 @pytest.mark.parametrize("has_labels", [False, True])
@@ -209,6 +210,29 @@ def test_a_split_of_a_pack_can_be_sent_to_another_process(parts, tmp_path, opene
     assert (sent.names, sent.structures) == (split.names, split.structures)
     for a, b in zip(split.samples, sent.samples, strict=True):
         assert_same(a, b)
+
+
+def test_forks_of_a_process_that_has_opened_a_pack_read_it_all_at_once(parts, tmp_path):
+    """An open file has one place of reading, which a process and its forks share."""
+    save_pack(parts, tmp_path / "pack.npz")
+    samples = load_pack(tmp_path / "pack.npz")["val", "evaluation"].samples
+    expected = [sample.fixed.sum().item() for sample in samples]
+
+    def read(number):
+        return [samples[number].fixed.sum().item() for _ in range(READS)] == READS * [expected[number]]
+
+    children = [fork_and_exit(read, number) for number in range(3)]
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+
+
+def fork_and_exit(function, *given):
+    """The number of a forked process that ends with status 0 if a function returns True there."""
+    if child := os.fork():
+        return child
+    status = 1
+    with suppress(BaseException):
+        status = 0 if function(*given) else 1
+    os._exit(status)
 
 
 def test_opening_a_pack_reads_its_index_alone(parts, tmp_path):

@@ -1,8 +1,10 @@
 """The affine start, on hearts that were turned, moved and stretched by known maps."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from threading import Event
 
 import numpy as np
 import pytest
@@ -102,6 +104,24 @@ def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
         found.append(find_affine(*pair, "affine"))
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(threads)
     assert len({(each.matrix.tobytes(), each.translation.tobytes()) for each in found}) == 1
+
+
+def test_alignments_that_overlap_leave_the_threads_of_itk_as_they_were(as_users_run):
+    """The second begins in the middle of the first, and ends after it."""
+    begun, end, before = Event(), Event(), sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
+    small = Image(heart(2).array[::3, ::3].copy(), Grid.plain((32, 32), (6.0, 6.0)))
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(3)
+    with ThreadPoolExecutor(1) as pool:
+
+        def start_second(done):
+            pool.submit(find_affine, small, small, "rigid", lambda done: begun.set() or end.wait(60))
+            assert begun.wait(60)
+
+        find_affine(small, small, "rigid", start_second)
+        end.set()
+    found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
+    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)
+    assert found == 3
 
 
 def test_axes_are_taken_to_axes_in_every_way(d):

@@ -1,6 +1,5 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,8 +47,6 @@ def visible(text: str) -> str:
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
 VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
 """The words and the colour of each level."""
-FAILED_STATUS = 3
-"""The exit status of a command whose files are all written, but whose registration failed."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -71,12 +68,6 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
         print_line(f"  {reason}")
     for advice in verdict["try"]:
         print_line(f"  Try: {advice}.")
-
-
-def end_if_failed(verdict: Mapping[str, Any]) -> None:
-    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
-    if verdict["level"] == "failed":
-        sys.exit(FAILED_STATUS)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """How the command ends: one line on the error stream, and a status, whatever went wrong.
 
-0: done; 2: what the user, or the machine, must change; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
+0: done; 2: what the user, or the machine, must change; 3: all files are written, but the registration failed, as its
+verdict says; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
 
 import errno
 import os
@@ -9,9 +10,11 @@ import shutil
 import sys
 import tempfile
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from vrnet.app.console import error_screen
 from vrnet.errors import BadInput
@@ -21,6 +24,8 @@ NO_MEMORY_WORDS = (
     "could not create a primitive", "multithreader",
 )  # fmt: skip
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
+FAILED_STATUS = 3
+"""The exit status of a command whose files are all written, but whose registration failed."""
 MIN_COLUMNS = 40
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
@@ -37,6 +42,12 @@ def describe(error: BaseException) -> tuple[str, int]:
         return describe_system_error(error), 2
     message = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
+
+
+def end_if_failed(verdict: Mapping[str, Any]) -> None:
+    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
+    if verdict["level"] == "failed":
+        sys.exit(FAILED_STATUS)
 
 
 def as_options(message: str) -> str:

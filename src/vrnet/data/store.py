@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,7 +20,6 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.array_files import DAMAGE, Array, ArrayFile, Checksums, write_arrays
-from vrnet.attributes import cached_property
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
@@ -187,13 +186,16 @@ def safe_name(subject: str) -> str:
 
 @dataclass(frozen=True)
 class PackReader:
-    """Reads a subject of a pack, which is opened at the first and stays open; a pickle of it opens the pack anew."""
+    """Reads a subject of a pack, which is opened at the first and stays open; a pickle of it, or a fork, opens the
+    pack anew."""
 
     path: Path
     places: Mapping[str, str]
     """{subject: what the names of its arrays begin with}."""
     checksums: Mapping[str, Checksums]
     """{subject: its arrays, and their checksums}."""
+    files: dict[int, ArrayFile] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """{process: the pack as that opened it}."""
 
     def __call__(self, subject: str) -> Sample:
         wanted = {f"{self.places[subject]}/{name}": checksum for name, checksum in self.checksums[subject].items()}
@@ -210,10 +212,10 @@ class PackReader:
             raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
         return found
 
-    @cached_property
+    @property
     def file(self) -> ArrayFile:
-        """The open pack."""
-        return ArrayFile(self.path)
+        """The open pack. A process and its forks would move one another's place in a file that all have open."""
+        return self.files.setdefault(os.getpid(), ArrayFile(self.path))
 
     def __reduce__(self) -> tuple[type, tuple[Path, Mapping[str, str], Mapping[str, Checksums]]]:
         return PackReader, (self.path, self.places, self.checksums)

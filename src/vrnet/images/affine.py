@@ -1,7 +1,6 @@
 """Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.attributes import cached_property
 from vrnet.images.grid import Grid
 
 if TYPE_CHECKING:

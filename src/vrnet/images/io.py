@@ -18,7 +18,7 @@ from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.itk_warnings import silence_warnings
+from vrnet.images.itk_settings import silence_warnings
 from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
 from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti, may_warn
 from vrnet.images.nifti_forms import place_as_nibabel

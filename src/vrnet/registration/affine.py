@@ -6,8 +6,6 @@ Each refinement seeks a small map before the one that is known. Samples are seed
 results are the same to the bit on any number of cores.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import permutations, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +20,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import grid_of, to_sitk
+from vrnet.images.itk_settings import one_thread
 from vrnet.progress import Progress
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progres
                 f"{image.name} is {size}: an affine start needs 4 voxels along each axis; leave `affine` out"
             )
     unit = rms_distance(fixed.grid)
-    with one_thread():
+    with one_thread():  # the optimiser's own setting does not reach all of its parts
         levels = make_levels(fixed, moving, unit)
         best = best_start(levels[0])
         for done, level in enumerate(levels, start=1):
@@ -76,19 +75,6 @@ def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progres
             if progress:
                 progress(done / len(levels))
     return Affine(kind, best.affine.matrix, best.affine.translation * unit, centre_of(fixed.grid))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """While inside, what ITK makes has one thread: the optimiser's own setting does not reach all of its parts."""
-    import SimpleITK as sitk
-
-    count = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
-    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
-    try:
-        yield
-    finally:
-        sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
 
 
 def centre_of(grid: Grid) -> Float[ndarray, " d"]:

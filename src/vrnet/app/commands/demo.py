@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.app.commands.options import Folder, Group, MethodOptions, Name
-from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.endings import end_if_failed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ from vrnet.app.commands.options import (
     SourceOptions,
 )
 from vrnet.app.console import (
-    end_if_failed,
     metrics_table,
     print_line,
     print_verdict,
@@ -23,6 +22,7 @@ from vrnet.app.console import (
     stage_progress,
     summary_table,
 )
+from vrnet.app.endings import end_if_failed
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.registration.images import Slices

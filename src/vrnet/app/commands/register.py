@@ -13,7 +13,8 @@ from vrnet.app.commands.options import (
     Name,
     OptionalFile,
 )
-from vrnet.app.console import end_if_failed, metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.endings import end_if_failed
 from vrnet.registration.images import AffineStart, Slices
 from vrnet.repair import Folds
 
