@@ -1,12 +1,12 @@
 """A registered pair as it is judged: on the grid of fixed, by what the field does beyond an affine start."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 
+from vrnet.attributes import cached_property
 from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
 from vrnet.evaluation.pair import regularity
 from vrnet.images.affine import Affine
