@@ -237,13 +237,13 @@ def test_the_default_at_another_spacing_finds_the_same_motion():
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({}, "TV-L1"), ({"slice_axis": 1}, "short-axis"),
+    [({}, "Gaussian-LNCC"), ({"slice_axis": 1}, "short-axis"),
      ({"slice_axis": 0, "spacing": (9.0, 1.5, 2.5)}, "short-axis"),
-     ({"slice_axis": 0, "spacing": (1.8, 1.8, 90.0)}, "TV-L1")],
+     ({"slice_axis": 0, "spacing": (1.8, 1.8, 90.0)}, "Gaussian-LNCC")],
 )  # fmt: skip
 def test_the_default_of_a_volume_is_a_solver_and_of_its_slices_the_model(options, name):
     result = vrnet.register(*pair(3), **options)
-    by_name = vrnet.register(*pair(3), "short-axis" if name != "TV-L1" else name, **options)
+    by_name = vrnet.register(*pair(3), "short-axis" if name != "Gaussian-LNCC" else name, **options)
     assert result.method == by_name.method == name
     assert np.array_equal(result.field, by_name.field)
 

@@ -160,7 +160,7 @@ def test_thick_slices_are_registered_each_unless_told_otherwise():
 
 @pytest.mark.parametrize(
     ("options", "method", "weights"),
-    [({}, "short-axis", "short_axis.safetensors"), ({"slices": "together"}, "TV-L1", None),
+    [({}, "short-axis", "short_axis.safetensors"), ({"slices": "together"}, "Gaussian-LNCC", None),
      ({"match_intensities": True}, "short-axis", "short_axis.safetensors")],
 )  # fmt: skip
 def test_the_default_of_a_thick_stack_is_the_model_slice_by_slice(options, method, weights):
@@ -173,7 +173,7 @@ def test_the_default_of_a_thick_stack_is_the_model_slice_by_slice(options, metho
 
 def test_the_default_of_an_image_is_the_model_and_of_a_volume_the_solver(d):
     result = register_images(*heart(d)[:2])
-    name = {2: ("short-axis", "short_axis.safetensors"), 3: ("TV-L1", None)}[d]
+    name = {2: ("short-axis", "short_axis.safetensors"), 3: ("Gaussian-LNCC", None)}[d]
     assert (result.method, result.weights) == name
     still = vrnet.Transform(0 * result.transform.displacement, result.transform.grid)
     motion = median_difference(tv_l1_result(d).transform, still, heart(d)[2])

@@ -86,7 +86,8 @@ def test_the_pointer_reads_the_values_of_the_files(open_page, volume):
     page = open_page("volume")
     set_range(page, "slice", 1)
     canvas = find_element(page, "#main")
-    x, y = 12, 10  # the middle of the canvas lies where these voxels begin
+    x, y = 12, 10  # the middle of the canvas, all of it in view, lies where these voxels begin
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     ActionChains(page).move_to_element_with_offset(canvas, 6, 6).perform()
     text = find_element(page, "#readout").text.replace("−", "-")
     shown = {name: float(value) for name, value in re.findall(r"(fixed|moving|warped) ([\d.]+)", text)}
