@@ -30,6 +30,8 @@ OPERATIONS = (
     "os.chmod",
     "os.listdir",
 )
+DONE = 0, 3
+"""All files are written; what one warp finds may be a failure to the verdict."""
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
 SETS = {
     "identity": {"warped.nii.gz", "transform.nii.gz", "metrics.json"},
@@ -106,9 +108,9 @@ def main(folder, moments):
     out.mkdir()
     (out / "mine.txt").write_text("mine")
     begin = time.monotonic()
-    assert finish(start(folder, methods[0])) == 0, (folder / "log").read_text()
+    assert finish(start(folder, methods[0])) in DONE, (folder / "log").read_text()
     seconds, operations = time.monotonic() - begin, int((folder / "count").read_text())
-    assert finish(start(folder, methods[1])) == 0, (folder / "log").read_text()
+    assert finish(start(folder, methods[1])) in DONE, (folder / "log").read_text()
     found = []
     for k in range(moments):
         before, number, share = snapshot(out), SIGNALS[k // 2 % 4], (k // 2 + 0.5) / (moments // 2)
@@ -118,7 +120,7 @@ def main(folder, moments):
         else:
             finish(start(folder, method, int(share * operations), number))
         found.append(judge(folder, before, method))
-    assert finish(start(folder, methods[0])) == 0, (folder / "log").read_text()
+    assert finish(start(folder, methods[0])) in DONE, (folder / "log").read_text()
     left = sorted(path.name for path in out.iterdir())
     print(json.dumps({"found": found, "left": left, "owned": sorted(own_files(out)), "operations": operations}))
 

@@ -18,8 +18,10 @@ BRIEF = {
     "FFD": "FFD(spacing=40.0,levels=1,samples=200,iterations=3)",
     "Demons": "Demons(iterations=(10,5))",
     "SyN": "SyN(iterations=(10,5))",
+    "TV-MIND": "TV-MIND(lam=0.01)",
 }
-"""Outside tools with less to do: what is asked is whether they see the same, not how well they do."""
+"""Outside tools with less to do: what is asked is whether they see the same, not how well they do. And a solver that
+finds a motion in so small a volume."""
 METHODS = [BRIEF.get(name, name) for name in vrnet.names() if name not in ("default", "identity")]
 QUICK = [name for name in METHODS if not name.startswith(("FFD", "SyN"))]
 """All but elastix and ANTs, which take long to be loaded."""
