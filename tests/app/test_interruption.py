@@ -15,7 +15,7 @@ MOMENTS = 120
 GRID = Grid.plain((12, 10), (2.0, 2.0))
 
 
-@pytest.mark.release
+@pytest.mark.fuzz
 def test_after_a_stop_at_any_moment_all_files_are_of_one_set(tmp_path):
     random = np.random.default_rng(0)
     for name in ("fixed", "moving"):
