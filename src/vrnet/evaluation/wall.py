@@ -92,7 +92,7 @@ def find_ring(k: int, wall: Bool[ndarray, "x y"], spacing: tuple[float, float]) 
         return LeftOut(k, "no wall is labelled")
     mask = largest_part(wall, diagonal=True)
     cavity = largest_part(fill_holes(mask[None])[0] & ~mask, diagonal=False)
-    if not cavity.any():
+    if not cavity[tuple(np.argwhere(mask).mean(0).round().astype(int))]:  # a hole elsewhere is a flaw of an open wall
         return LeftOut(k, "the wall is not a closed ring")
     if cavity.sum() * np.prod(spacing) < SMALLEST_CAVITY_MM2:
         return LeftOut(k, f"the cavity inside the wall is smaller than {SMALLEST_CAVITY_MM2:g} mm²")
