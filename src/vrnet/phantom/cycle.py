@@ -32,7 +32,7 @@ class Cycle:
     """Frames of one beat on one grid; frame 0, end-diastole, is the reference.
 
     Frames share one scaling to [0, 1]; labels are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in the reference lies
-    at x + fields[t](x), in voxels, in frame t. The spacing is in mm, times are in ms from the reference."""
+    at x + u(x) in frame t, u being fields[t], in voxels. The spacing is in mm, times are in ms from the reference."""
 
     frames: Float[Tensor, "t *s"]
     labels: UInt8[Tensor, "*s"]
