@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 from vrnet.errors import BadInput
 from vrnet.files import check_file, exists, is_folder
 from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
-from vrnet.methods.learned import Learned, parse_learned
+from vrnet.methods.families import parse_learned
+from vrnet.methods.learned import Learned
 from vrnet.methods.method import Scaling
 from vrnet.tensor_files import TensorFile, open_tensors, write_tensors
 
