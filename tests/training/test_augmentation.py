@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from vrnet.training.augmentation import Augmentation, RandomTransform, augment
 
-NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=False)
+NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=0.0)
 SHAPES = {2: (21, 17), 3: (15, 13, 11)}
 
 
@@ -83,7 +83,7 @@ def test_parts_of_a_draw_make_the_whole(rows, smooth_image):
 
 
 def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
-    allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=True)
+    allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=0.5)
     transform = allowed.draw(2000, SHAPES[d], (1.0,) * d)
     t, g = transform.affine[..., -1], transform.gamma.log()
     for found, largest in ((t, 0.2), (g, 0.5)):

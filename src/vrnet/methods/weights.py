@@ -43,6 +43,8 @@ class Card:
     """The version of torch, where it is known."""
     device: str = ""
     """What it was trained on, where it is known."""
+    labels_in_training: bool = False
+    """Whether labels had a part in the loss that it was trained with."""
 
     def __post_init__(self) -> None:
         h = self.spacing_mm
