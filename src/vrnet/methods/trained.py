@@ -65,6 +65,10 @@ class Trained(Method):
         return self.card.normalisation
 
     @property
+    def own_spacing(self) -> Spacing:
+        return self.card.spacing_mm
+
+    @property
     def masks(self) -> str:
         return MASKS_OF_NETWORKS
 

@@ -74,6 +74,7 @@ def register_images(
     fixed_mask: Image | str | Path | None = None,
     moving_mask: Image | str | Path | None = None,
     folds: Folds = "repair",
+    average: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
@@ -87,11 +88,12 @@ def register_images(
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence; so where moving has no voxels. `folds` are repaired or kept as by `register`."""
+    what lies outside has no influence; so where moving has no voxels. `folds` are repaired or kept, and
+    fields averaged, as by `register`."""
     start = perf_counter()
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
     I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
-    chosen = resolve_on_grid(ready(method), I0.grid, slices)
+    chosen = resolve_on_grid(ready(method, average), I0.grid, slices)
     place, axis = plan(I0, I1, chosen, slices, device, must_overlap=affine == "none")
     masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
     I0, I1 = masks.inpaint(I0, I1)

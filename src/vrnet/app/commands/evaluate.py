@@ -118,6 +118,7 @@ class Evaluate:
                 self.method,
                 self.method_options.weights,
                 self.method_options.parameters.settings,
+                self.method_options.average,
                 slices=self.slices,
                 folds="repair" if self.folds == "auto" else self.folds,
                 device=self.device_options.device,
