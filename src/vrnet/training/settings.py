@@ -2,10 +2,11 @@
 know of it; its docstrings are the help of the command (options.py)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrnet.errors import BadInput
+from vrnet.files import json_ready
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import Augmentation
 
@@ -138,6 +139,16 @@ PRESETS = {
 labels of those who are trained on; those called consistent register every pair in both directions."""
 PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
 PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
+
+
+def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a file keeps; those that it does not know, since they came later, are at their defaults, which
+    change nothing."""
+    defaults = json_ready(asdict(Training()))
+    found, augmentation = {**defaults, **kept}, kept.get("augmentation")
+    if isinstance(augmentation, dict):
+        found["augmentation"] = {**defaults["augmentation"], **augmentation}
+    return found
 
 
 def settings(method: Trainable, preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:

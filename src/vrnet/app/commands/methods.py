@@ -86,6 +86,8 @@ def properties_table(method: "Method") -> Table:
     table.add_row("intensities", Text(SCALINGS[method.scaling]))
     table.add_row("masks", Text(method.masks))
     table.add_row("devices", ", ".join(method.devices))
+    for name, text in method.details.items() if method.weights else ():
+        table.add_row(name, Text(text))
     table.add_row("package", method.package or "none but vrnet's own")
     table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))
     return table
