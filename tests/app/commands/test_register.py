@@ -40,7 +40,7 @@ def test_register_with_labels_and_a_report_writes_those_too(register, files):
 def test_an_average_is_named_and_another_field(register):
     fields = []
     for words in ((), ("--average",)):
-        folder, out = register(*words)
+        folder, _ = register(*words)
         name = f"short-axis{'+average' if words else ''}"
         assert read_json(folder / "metrics.json")["method"] == name
         fields.append(Transform.load(folder / "transform.nii.gz").in_voxels())

@@ -50,11 +50,16 @@ class MethodOptions:
     volumes 8 flips, and as many times the time. Networks gain a little by it."""
     parameters: Group[ParameterOptions]
 
+    @property
+    def asked(self) -> tuple[Path | None, tuple[str, ...], bool]:
+        """All of it: weights, settings, and whether to average."""
+        return self.weights, self.parameters.settings, self.average
+
     def choose(self, name: str) -> "Method":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
         from vrnet.methods.names import choose
 
-        return choose(name, self.weights, self.parameters.settings, self.average)
+        return choose(name, *self.asked)
 
 
 @dataclass(frozen=True, kw_only=True)
