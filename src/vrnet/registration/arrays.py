@@ -110,7 +110,7 @@ def register(
     and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
     voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
     found it. With `average` it is the mean over flips and quarter turns of the pair. The work is done in float32, on
-    the device of the images unless one is named (auto, cpu, cuda). `progress` is called with the part done, from 0 to 1.
+    the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
