@@ -121,7 +121,7 @@ def test_the_elastic_map_is_scipy_s_b_spline_and_labels_follow_it(d, smooth_imag
     I0, I1 = pair(d, smooth_image)
     L0, L1 = ((10 * I).clamp(0, 9).to(torch.uint8) for I in (I0, I1))
     transform = replace(NONE, elastic=3.0, translation=0.1).draw(3, SHAPES[d], (1.0,) * d)
-    (J0, J1), (M0, M1) = augment(I0, I1, transform), augment_labels(L0, L1, transform)
+    (J0, J1), (M0, M1) = augment(I0, I1, transform), augment_labels((L0, L1), transform)
     half = (np.array(SHAPES[d]) - 1) / 2
     for k in range(3):
         moved = b_spline(transform.elastic[k].double().numpy(), SHAPES[d])
@@ -140,7 +140,7 @@ def test_labels_are_exchanged_with_their_images():
     L0, L1 = (torch.full((3, 1, 9, 9), value, dtype=torch.uint8) for value in (1, 2))
     affine = NONE.draw(3, (9, 9), (1.0, 1.0)).affine
     transform = RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True]))
-    for found, expected in zip(augment_labels(L0, L1, transform), ([2, 1, 2], [1, 2, 1]), strict=True):
+    for found, expected in zip(augment_labels((L0, L1), transform), ([2, 1, 2], [1, 2, 1]), strict=True):
         assert found[:, 0, 4, 4].tolist() == expected
         assert found.dtype == torch.uint8
 

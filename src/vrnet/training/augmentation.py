@@ -126,10 +126,12 @@ def augment(
 
 
 def augment_labels(
-    L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"], transform: RandomTransform
-) -> tuple[UInt8[Tensor, "b 1 *s"], UInt8[Tensor, "b 1 *s"]]:
-    """The labels of the pairs where `augment` puts the images, from the nearest voxel."""
-    pair = torch.cat([L0, L1], dim=1)
+    labels: tuple[UInt8[Tensor, "b 1 *s"], ...], transform: RandomTransform
+) -> tuple[UInt8[Tensor, "b 1 *s"], ...]:
+    """The labels of fixed and moving where `augment` puts the images, from the nearest voxel; none of none."""
+    if not labels:
+        return ()
+    pair = torch.cat(labels, dim=1)
     grid = sampling_grid(transform, tuple(pair.shape))
     moved = functional.grid_sample(pair.float(), grid, mode="nearest", padding_mode="border", align_corners=True)
     pair = moved.to(pair.dtype)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
@@ -17,7 +17,7 @@ from vrnet.errors import BadInput
 from vrnet.fields import compose, warp
 from vrnet.methods.method import LossTerms
 from vrnet.methods.parameters import split_name, with_parameters
-from vrnet.variational.data_terms import DATA_TERMS, L1
+from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
 from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
 Scalar = Float[Tensor, ""]
@@ -25,17 +25,9 @@ NO_LABEL = 1e-6
 """Voxels: less than any label has, so that one that is nowhere does not divide by zero."""
 
 
-class Term(Protocol):
-    """What a loss is made of: a data term of two images, or a penalty of a field."""
-
-    def loss(self, *tensors: Tensor) -> Scalar:
-        """What training minimises."""
-        ...
-
-
 @dataclass(frozen=True)
 class WeightedSum:
-    """Σ w T over terms T."""
+    """Σ w T over terms T: data terms of two images, or penalties of a field."""
 
     parts: tuple[tuple[float, Any], ...]
 
@@ -48,8 +40,8 @@ class Loss:
     """D, S and α. The paper's are the defaults, but for α: 0.1 UK Biobank, 0.05 ACDC, 1e-4 3D CMR."""
 
     alpha: float
-    similarity: Any = L1()  # noqa: RUF009
-    smoothness: Any = Diffusion()  # noqa: RUF009
+    similarity: DataTerm[Any] | WeightedSum = L1()  # noqa: RUF009
+    smoothness: Penalty | WeightedSum = Diffusion()  # noqa: RUF009
     consistency: float = 0.0
     """γ. If above 0, a batch holds each pair in both directions: see `in_both_directions`."""
     labels_weight: float = 0.0
@@ -70,7 +62,8 @@ class Loss:
         if self.consistency:
             value = value + self.consistency * inverse_consistency(u)
         if self.labels_weight and labels:
-            value = value + self.labels_weight * soft_dice_loss(*labels, u, self.labels)
+            L0, L1 = labels
+            value = value + self.labels_weight * soft_dice_loss(L0, L1, u, self.labels)
         return value
 
     def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:

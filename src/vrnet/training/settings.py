@@ -89,10 +89,8 @@ def check_weights(values: Mapping[str, float], above: bool = False) -> None:
 
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
 """For volumes, which lie the same way in space more or less."""
-JITTER = {"swap": 0.3, "contrast": 0.2, "brightness": 0.1, "noise": 0.03}
-"""Changes of intensities, and pairs exchanged less often than not."""
-JITTERED = Augmentation(rotation=45.0, elastic=4.0, **JITTER)
-JITTERED_IN_SPACE = replace(IN_SPACE, elastic=2.0, **JITTER)
+JITTERED = Augmentation(rotation=45.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
+JITTERED_IN_SPACE = replace(IN_SPACE, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
 STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
 DETAIL = "0.5*L1+0.05*LNCC(radii=4,epsilon=0.05)"
 """Intensities for what is far apart, and the correlation within 9 voxels for edges."""

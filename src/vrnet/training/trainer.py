@@ -62,12 +62,12 @@ class Trainer:
         size, augmentation = self.settings.batch, self.settings.augmentation
         chosen = torch.randint(len(self.pairs.index), (size,))
         rows, device = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
-        images = tuple(I.to(device) for I in self.pairs.batch(chosen[rows]))
-        labels = tuple(L.to(device) for L in self.pairs.batch_labels(chosen[rows])) if self.loss.labels_weight else ()
+        drawn = self.pairs.batch(chosen[rows]), self.pairs.batch_labels(chosen[rows]) if self.loss.labels_weight else ()
+        (I0, I1), labels = (tuple(part.to(device) for part in parts) for parts in drawn)
         if augmentation is None:
-            return images + labels
+            return I0, I1, *labels
         transform = augmentation.draw(size, self.pairs.shape, self.pairs.spacing).select(rows, device)
-        return augment(*images, transform) + (augment_labels(*labels, transform) if labels else ())
+        return (*augment(I0, I1, transform), *augment_labels(labels, transform))
 
     def seed(self, *key: int) -> None:
         """Start torch's generator anew, from the seed of the run and a key."""
@@ -89,7 +89,5 @@ class Trainer:
 def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
     """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
     terms = make_loss(method.loss, settings.alpha, settings.similarity, settings.smoothness)
-    if not settings.labels_weight:
-        return replace(terms, consistency=settings.consistency)
-    extra = {"labels_weight": settings.labels_weight, "labels": tuple(structures)}
-    return replace(terms, consistency=settings.consistency, **extra)
+    labels = tuple(structures) if settings.labels_weight else ()
+    return replace(terms, consistency=settings.consistency, labels_weight=settings.labels_weight, labels=labels)

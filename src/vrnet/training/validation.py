@@ -49,14 +49,14 @@ def score_subject(
     model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """The loss and the mean Dice of a subject; a Dice of NaN where it has no labels."""
-    pair = [sample.fixed.to(device), sample.moving.to(device)]
-    has_labels = sample.fixed_labels is not None and sample.moving_labels is not None and bool(structures)
-    if has_labels:
-        pair += [sample.fixed_labels.to(device), sample.moving_labels.to(device)]
+    parts = [sample.fixed, sample.moving]
+    if sample.fixed_labels is not None and sample.moving_labels is not None and structures:
+        parts += [sample.fixed_labels, sample.moving_labels]
+    pair = [part.to(device) for part in parts]
     I0, I1, *labels = loss.arrange(*pair)
     u = model(I0, I1, sample.spacing)
     value = loss(I0, I1, u, *labels)
-    if not has_labels:
+    if not labels:
         return value, torch.full((), torch.nan, device=device)
     fixed, moving = pair[2:]
     found = dice_of_labels(fixed, warp_labels(moving, u[: len(fixed)]), list(structures.values()))
