@@ -16,6 +16,7 @@ from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.io import write_image
 from vrnet.images.transform import Transform, write_itk
+from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
@@ -113,18 +114,19 @@ def find_transform(
     name: str,
     weights: Path | None = None,
     settings: Iterable[str] = (),
+    average: bool = False,
     *,
     slices: Slices = "auto",
     folds: Folds = "repair",
     device: str = "auto",
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
-    if Path(name).suffix not in ("", SUFFIX) and not name.endswith(")"):
-        if weights is not None or any(settings):
-            raise BadInput(f"{name} is a transform: leave out --weights and --set, or name a method")
+    if Path(name).suffix not in ("", SUFFIX) and not name.endswith((")", AVERAGED)):
+        if weights is not None or any(settings) or average:
+            raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
         check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
-    method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
+    method = resolve_on_grid(choose(name, weights, settings, average), pair.fixed.grid, slices)
     registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
     return registration.transform, registration
 

@@ -95,6 +95,7 @@ def register(
     fixed_mask: Array | None = None,
     moving_mask: Array | None = None,
     folds: Folds = "repair",
+    average: bool = False,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Registration[Array]:
@@ -108,8 +109,8 @@ def register(
     itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
     and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
     voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
-    found it. The work is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress`
-    is called with the part done, from 0 to 1.
+    found it. With `average` it is the mean over flips and quarter turns of the pair. The work is done in float32, on
+    the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
@@ -117,9 +118,8 @@ def register(
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
     check_folds(folds)
-    home, within = I0.device, spacing_within(spacing, slice_axis)
-    chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
-    there = find_device(device) if device else home
+    there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
+    chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)

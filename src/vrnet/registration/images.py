@@ -74,6 +74,7 @@ def register_images(
     fixed_mask: Image | str | Path | None = None,
     moving_mask: Image | str | Path | None = None,
     folds: Folds = "repair",
+    average: bool = False,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ImageRegistration:
@@ -87,11 +88,11 @@ def register_images(
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence; so where moving has no voxels. `folds` are repaired or kept as by `register`."""
+    what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
     start = perf_counter()
     fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
-    I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
-    chosen = resolve_on_grid(ready(method), I0.grid, slices)
+    I0, I1 = fixed.reordered(fixed.grid.order), moving.reordered(moving.grid.order)
+    chosen = resolve_on_grid(ready(method, average), I0.grid, slices)
     place, axis = plan(I0, I1, chosen, slices, device, must_overlap=affine == "none")
     masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
     I0, I1 = masks.inpaint(I0, I1)
@@ -100,9 +101,8 @@ def register_images(
     field, energies, repair = find_field(I0, source, masks, chosen, axis, folds, place, progress, aligned)
     found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
     transform = found.followed_by(aligned) if aligned else found
-    run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis]
-    parts = transform, transform.apply(moving), energies, *run, aligned
-    return ImageRegistration(*parts, perf_counter() - start, repair)
+    run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis], aligned
+    return ImageRegistration(transform, transform.apply(moving), energies, *run, perf_counter() - start, repair)
 
 
 def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:

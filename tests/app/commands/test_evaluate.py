@@ -127,10 +127,22 @@ def test_evaluate_says_what_it_misses(vrnet, words, answer, tmp_path, monkeypatc
 
 def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
     words = "--data", "acdc", "--root", acdc, "--out", tmp_path / "out"
-    status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path))
-    assert status == 0, err
-    assert "C-L2-2x1-w2 on 1 subjects (acdc, test)" in out
-    assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
+    for average, name in (((), "C-L2-2x1-w2"), (("--average",), "C-L2-2x1-w2+average")):
+        status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path), *average)
+        assert status == 0, err
+        assert f"{name} on 1 subjects (acdc, test)" in out
+        assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
+
+
+def test_a_pair_is_measured_by_an_averaged_method(vrnet, files, tmp_path):
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    for words in (("short-axis", "--average"), ("short-axis+average",)):
+        status, _, err = vrnet("evaluate", *words, *pair, "--out", tmp_path / "m.json")
+        assert status == 0, err
+        assert read_json(tmp_path / "m.json")["method"] == "short-axis+average"
+    status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--average")
+    assert status == 2
+    assert "is a transform: leave out --weights, --set and --average" in err
 
 
 def test_a_model_that_moves_nothing_is_measured_as_no_registration(vrnet, acdc, tmp_path):
