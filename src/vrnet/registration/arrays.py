@@ -17,8 +17,9 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
-from vrnet.registration.folds import Repair, check_folds, repair_folds
+from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
+from vrnet.registration.options import check_choice
 from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -116,7 +117,7 @@ def register(
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
-    check_folds(folds)
+    check_choice("folds", folds, Folds)
     home, within = I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
     there = find_device(device) if device else home

@@ -1,15 +1,13 @@
 """The repair of a registration's folds, and what is said of it."""
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.devices import few_threads
-from vrnet.errors import BadInput
-from vrnet.repair import Folds, unfold
+from vrnet.repair import unfold
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,6 @@ class Repair:
         folded, changed = f"{self.folded_percent:.2g} %", f"{self.changed_percent:.2g} %"
         moves = f"by {mean:.2g} {unit} on average, {most:.2g} at most"
         return f"{folded} of the voxels were folded; {changed} were moved to undo that, {moves}"
-
-
-def check_folds(folds: str) -> None:
-    """BadInput unless folds are to be repaired or kept."""
-    if folds not in get_args(Folds):
-        raise BadInput(f'folds are either repaired ("repair") or kept ("keep"), not "{folds}"')
 
 
 @torch.inference_mode()
