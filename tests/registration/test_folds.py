@@ -114,5 +114,5 @@ def test_the_saved_transform_of_a_repaired_registration_does_not_fold(d, tmp_pat
 
 
 def test_folds_are_repaired_or_kept_and_nothing_else(d, as_users_run):
-    with pytest.raises(BadInput, match='not "mend"'):
+    with pytest.raises(BadInput, match="folds is 'mend': give 'repair' or 'keep'"):
         vrnet.register(*unlike(d), METHOD, folds="mend")

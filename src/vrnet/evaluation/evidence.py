@@ -21,12 +21,11 @@ from vrnet.evaluation.likeness import (
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.fields import determinant, jacobian, scale, squared_norm
+from vrnet.images.grid import STACK_SPACING_RATIO
 from vrnet.images.inpainting import inpaint
 
 MAX_VOXELS = 150_000
 """Larger images are averaged over blocks first, so that the evidence on a brain takes a fraction of a second."""
-STACKED_FROM = 2.5
-"""Slices this many times as far apart as the voxels within them are compared each by itself."""
 RADIUS = {1: 4, 2: 4, 3: 2}
 """Of the windows that are compared, in voxels, by the number of axes that they have."""
 REACH = 3
@@ -173,7 +172,7 @@ def overlap_of(before: Tensor, after: Tensor) -> dict[str, float]:
 
 def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The radius of a window along each axis, in voxels: none across slices that are far apart."""
-    inside = [h < STACKED_FROM * min(spacing) for h in spacing]
+    inside = [h < STACK_SPACING_RATIO * min(spacing) for h in spacing]
     return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)
 
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
+from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
-from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
+from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
 from vrnet.registration.options import check_choice

@@ -6,15 +6,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
-from vrnet.images.io import read_image
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
 from vrnet.methods.method import Method
@@ -23,7 +20,7 @@ from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register
 from vrnet.registration.folds import Repair
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import ImageMasks, given_image
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
@@ -139,15 +136,6 @@ def register_image_pair(
         repair=repair,
         options=options,
     )
-
-
-def given_image(name: str, given: object) -> Image:
-    """The image that was given, itself or by its file."""
-    if isinstance(given, (np.ndarray, torch.Tensor)):
-        raise BadInput(f"{name} is an array: give an Image or a file, or register arrays by vrnet.register")
-    if not isinstance(given, (Image, str, Path)):
-        raise BadInput(f"{name} is a {type(given).__name__}: give an Image (vrnet.read_image) or a file")
-    return given if isinstance(given, Image) else read_image(given)
 
 
 def deformation_stage(progress: Progress | None) -> Stage:

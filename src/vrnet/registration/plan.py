@@ -6,11 +6,12 @@ import torch
 
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
+from vrnet.images.arrays import check_values
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.methods.method import Method
 from vrnet.registration.arrays import spacing_within
-from vrnet.registration.checks import check_axes, check_values
+from vrnet.registration.checks import check_axes
 from vrnet.registration.options import RegistrationOptions, Slices
 from vrnet.repair import Folds
 
