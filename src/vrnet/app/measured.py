@@ -19,7 +19,7 @@ from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.image import Image, segment_count
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transform import Transform
@@ -184,7 +184,13 @@ def notes_on(pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None 
             f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered.{advice}"
         )
     if metrics["repair"] is not None:
-        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
+        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves the field as it was.)")
+    for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):
+        if count := segment_count(image):
+            notes.append(
+                f"{image.name} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, and "
+                "register the image that they were drawn on."
+            )
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return notes

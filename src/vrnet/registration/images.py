@@ -121,7 +121,8 @@ def register_image_pair(
     source = match_histogram(I1, I0) if options.match_intensities else I1
     done = stage(f"registering with {plan.method}")
     field, energies, repair = find_field(I0, source, masks, plan, affine, done)
-    transform = Transform.from_voxels(field, I0.grid).reordered(np.argsort(order).tolist())
+    stored = np.argsort(order).tolist()
+    transform = Transform.from_voxels(field, I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
     return ImageRegistration(
         transform=transform,
@@ -133,7 +134,7 @@ def register_image_pair(
         slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         affine=affine,
         seconds=perf_counter() - start,
-        repair=repair,
+        repair=repair and repair.reordered(stored),
         options=options,
     )
 
@@ -178,7 +179,8 @@ def find_field(
         device=plan.device.type,
         progress=progress,
     )
-    return mirror_field(found.field, backward), found.energies, found.repair
+    repair = found.repair and found.repair.mirrored(fixed.grid.shape, backward)
+    return mirror_field(found.field, backward), found.energies, repair
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
