@@ -14,7 +14,7 @@ from vrnet import BadInput, Grid, Image, judge_images, load_method, parse, regis
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import landmark_error, measure_transform
-from vrnet.app.pair import find_transform, register_pair, write_pair
+from vrnet.app.pair import find_transform, register_pair, write_pair, write_report_files
 from vrnet.files import write_json
 from vrnet.images.affine import Affine
 from vrnet.images.points import Points
@@ -157,6 +157,27 @@ def test_python_judges_a_stack_with_masks_and_an_affine_start_as_metrics_json_do
     verdict = judge_images(fixed, moving, run.transform, *labels, **options)
     assert metrics["folding_strict_percent"] == 0
     assert (verdict.level, [*verdict.reasons]) == (metrics["verdict"]["level"], metrics["verdict"]["reasons"])
+
+
+def test_after_a_far_affine_start_what_is_shown_is_the_deformation_beyond_it(pair, tmp_path):
+    """Moving put 300 mm away: by SciPy, moving as it is shown becomes warped through the motion that is shown."""
+    away = replace(pair.moving.grid, origin=tuple(x + 300.0 for x in pair.moving.grid.origin))
+    labels, moving = Image(pair.moving_labels.array, away), Image(pair.moving.array, away)
+    affine = Affine("rigid", np.eye(2), np.full(2, 300.0), np.zeros(2))
+    run = register_images(pair.fixed, moving, "TV-L1", affine=affine)
+    placed = ImagePair(pair.fixed, moving, pair.fixed_labels, labels)
+    result = measure_transform(placed, run.transform, run)
+    shown = result.on_fixed_grid
+    assert np.abs(run.transform.in_voxels()).min() > 100 > 20 > np.abs(shown.field).max() > 1
+    assert_allclose(shown.moving, pair.moving.array, atol=1e-4)
+    assert_allclose(shown.moving_labels, pair.moving_labels.array)
+    ends = np.indices(shown.grid.shape) + shown.field
+    expected = ndimage.map_coordinates(shown.moving, ends, order=1, mode="nearest")
+    inside = (slice(20, -20),) * 2
+    assert_allclose(shown.warped[inside], expected[inside], atol=1e-3)
+    assert result.metrics["dice"]["before"]["mean"] == 0  # as the headers place them
+    write_report_files(result, tmp_path, [], {})
+    assert "beyond the affine start" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_what_is_written_says_that_there_were_masks(masked):

@@ -80,9 +80,7 @@ def test_the_voxel_that_was_moved_most_is_one_of_the_image_as_it_is_stored(order
 
 def test_what_was_squeezed_alone_is_not_called_folded():
     told = Repair(0.0, 1.3, 0.4, 2.0, 0.55, 2.2, (3, 4, 5))
-    assert str(told).startswith(
-        "No voxel was folded, but some were squeezed to less than 2 % of their size: where 1.3 %"
-    )
+    assert str(told).startswith("No voxel was folded, but some were squeezed to less than 2 % of their size: 1.3 % of")
 
 
 def test_without_a_spacing_moves_are_told_in_voxels_alone():

@@ -162,7 +162,7 @@ CAUSES = (
             f"The contrast is opposite: bright in one image is dark in the other (correlation "
             f"{e.correlation_before:.2f})."
         ),
-        (advice.other_contrast,),
+        (advice.other_contrast, advice.same_patient),
     ),
     Rule(
         "unrelated images",
@@ -183,10 +183,10 @@ CAUSES = (
             f"The intensities lie far apart: one range is {e.range_ratio:.1f} times the other, their middles "
             f"{e.offset:.1f} ranges apart."
         ),
-        (advice.match, advice.other_contrast),
+        (advice.other_brightness, advice.match, advice.affine),
     ),
 )
-"""What may be behind it."""
+"""What may be behind it, the likeliest first: what to try is then about the first of them."""
 
 
 def percent(part: float) -> str:

@@ -51,7 +51,8 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     found.sort(key=lambda rule: rule.level(evidence) != "failed")
     causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
     rules = [*causes, *found][:MAX_REASONS]
-    advice = unique(words for rule in rules for advice in rule.to_try if (words := advice(run)) is not None)
+    blamed = causes[:1] or rules
+    advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
 

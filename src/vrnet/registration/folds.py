@@ -32,7 +32,7 @@ class Repair:
         mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
         place = ", ".join(map(str, self.farthest_voxel))
         moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        return f"{self.cause}: where {self.changed_percent:.2g} % of the voxels go was changed, by {moves}"
+        return f"{self.cause}: {self.changed_percent:.2g} % of the voxels were moved to mend that, by {moves}"
 
     @property
     def cause(self) -> str:

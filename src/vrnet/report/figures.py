@@ -40,7 +40,7 @@ def overview(pair: Pair, title: str) -> "Figure":
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
     figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
-    start = "; beyond the affine start" if pair.is_aligned else ""
+    start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
     figure.suptitle(f"{title}{start}{shown}")
     axes = figure.subplots(2, 5 if is_labelled else 4)
