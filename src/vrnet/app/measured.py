@@ -181,15 +181,16 @@ def notes_on(pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None 
     if covered < FULL_COVERAGE_PERCENT:
         advice = " If that is the headers' fault, add --affine rigid." if covered < HALF_COVERAGE_PERCENT else ""
         notes.append(
-            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was registered.{advice}"
+            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was "
+            f"registered.{advice}"
         )
     if metrics["repair"] is not None:
         notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves the field as it was.)")
     for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):
         if count := segment_count(image):
             notes.append(
-                f"{name_of(image)} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, and "
-                "register the image that they were drawn on."
+                f"{name_of(image)} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, "
+                "and register the image that they were drawn on."
             )
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")

@@ -12,7 +12,7 @@ from vrnet.evaluation import advice
 from vrnet.evaluation.evidence import Evidence
 
 Level = Literal["good", "look", "failed"]
-LEAST_GAIN = 0.1
+LEAST_GAIN = 0.2
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
 MOST_INFORMATION = 0.65
@@ -87,7 +87,7 @@ FINDINGS = (
     Rule(
         "little information",
         lambda e: -e.information_after,
-        -0.17,
+        -0.20,
         -0.05,
         lambda e: f"The result tells little of fixed: mutual information {e.information_after:.2f}.",
         (advice.same_patient, advice.other_contrast),
