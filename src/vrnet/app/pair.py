@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vrnet.app.console import VERDICTS
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
@@ -116,7 +117,9 @@ def write_report_files(
     write_report(folder / REPORT, result.on_fixed_grid, result.metrics, energies, description)
     dice = result.metrics.get("dice")
     gain = f": mean Dice {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
-    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}"), folder / OVERVIEW)
+    level = result.metrics["verdict"]["level"]
+    worth = "" if level == "good" else f"; verdict: {VERDICTS[level][0]}"
+    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}{worth}"), folder / OVERVIEW)
 
 
 def describe_run(pair: ImagePair, method: Method, registration: ImageRegistration) -> dict[str, str]:

@@ -51,10 +51,10 @@ class Register:
     moving_mask: OptionalFile = None
     """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
     or the edge of its field of view, leave that out of its mask."""
+    options: Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
-    options: Group[RegistrationOptions]
 
     @property
     def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
