@@ -47,7 +47,7 @@ def main() -> None:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
-        message, status = describe(error)
+        message, status = describe(error, "".join(sys.argv[1:2]))
         show(message)
     if status := close_streams(status):
         sys.exit(status)

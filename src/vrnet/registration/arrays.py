@@ -12,13 +12,15 @@ from torch import Tensor
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
+from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
-from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
-from vrnet.registration.folds import Repair, check_folds, repair_folds
+from vrnet.registration.checks import check_axes
+from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
+from vrnet.registration.options import check_choice
 from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -117,7 +119,7 @@ def register(
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
-    check_folds(folds)
+    check_choice("folds", folds, Folds)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))

@@ -203,3 +203,20 @@ def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, f
         assert vrnet("evaluate", "TV-L1(lam=0.001)", *pair, "--folds", folds)[0] == 3  # a picture is no label map
         found[folds] = read_json(tmp_path / "m.json")["folding_strict_percent"]
     assert found["auto"] == found["repair"] == 0 < found["keep"]
+
+
+@pytest.mark.parametrize("measured", ["TV-L1", "transform"])
+def test_what_to_try_names_options_that_the_command_has(vrnet, files, tmp_path, measured):
+    """A heart upside down, by a method and by a transform that moves nothing."""
+    moving, true = read_image(files / "moving.nii.gz"), Transform.load(files / "true.nii.gz")
+    write_image(moving.with_array(np.ascontiguousarray(1 - moving.array[:, ::-1])), tmp_path / "wrong.nii.gz")
+    Transform(0 * true.displacement, true.grid).save(tmp_path / "t.nii.gz")
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "wrong.nii.gz", "--out", tmp_path / "m.json"
+    what = tmp_path / "t.nii.gz" if measured == "transform" else measured
+    vrnet("evaluate", what, *pair)
+    advice = read_json(tmp_path / "m.json")["verdict"]["try"]
+    words = "vrnet register --method" if measured == "transform" else "vrnet evaluate Gaussian-MIND"
+    assert any(words in each for each in advice), advice
+    options = [word for each in advice if "vrnet register" not in each for word in each.split() if word[:2] == "--"]
+    _, out, _ = vrnet("evaluate", "--help")
+    assert all(option.rstrip(",") in out for option in options)
