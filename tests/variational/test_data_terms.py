@@ -21,7 +21,7 @@ def channels(request):
 
 def expansion(residual, J, at, h):
     """A linearisation for data terms, which look at no image once it is expanded."""
-    return Linearization(residual, residual, residual, residual, J, at, h)
+    return Linearization(residual, residual, residual, at, h, residual=residual, J=J)
 
 
 @pytest.fixture

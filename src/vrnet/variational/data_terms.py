@@ -19,22 +19,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import RelativeSpacing, warp
+from vrnet.fields import RelativeSpacing
 from vrnet.variational.channels import locally_normalised, self_similarity
 from vrnet.variational.histogram import (
     conditional_mean,
     joint_histogram,
+    mean,
     normalised_mutual_information,
     smooth_joint_histogram,
 )
 from vrnet.variational.linearize import (
     Linearization,
     NormalEquations,
-    linearize,
-    normal_equations,
+    WarpedPair,
+    expand_difference,
+    expand_squares,
     remember,
     squares,
+    warp_pair,
 )
+from vrnet.variational.masks import Weight
 from vrnet.variational.small_systems import as_matrices, beside_vectors, identity, maximize_in_box, solve, times
 
 EPSILON = 1e-5
@@ -56,23 +60,30 @@ class DataTerm(Protocol[E]):
     compares_intensities: ClassVar[bool]
     """Whether the same tissue must be equally bright in both images."""
 
-    @abstractmethod
     def linearize(
         self,
         I0: Float[Tensor, "b c *s"],
         I1: Float[Tensor, "b c *s"],
         v: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
+        weight: Weight = None,
     ) -> E:
-        """Expand the difference of two images at the field v, on voxels with edges h."""
+        """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
+        return self.expand(warp_pair(I0, I1, v, h, weight))
+
+    @abstractmethod
+    def expand(self, pair: WarpedPair) -> E:
+        """The expansion at the field by which the pair is warped."""
 
     @abstractmethod
     def prox(self, v: Float[Tensor, "b d *s"], lin: E, theta: Tensor) -> Float[Tensor, "b d *s"]:
         """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel; θ is one number, or one per voxel (b, 1, *s)."""
 
     @abstractmethod
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
-        """D at every voxel, of I0 and the warped image I1w."""
+    def value(
+        self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing, weight: Weight = None
+    ) -> Density:
+        """D at every voxel, of I0 and the warped image I1w; the weight matters to what belongs to images as a whole."""
 
     @abstractmethod
     def value_at(self, lin: E) -> Density:
@@ -96,16 +107,12 @@ class Difference(DataTerm[Linearization], Protocol):
         """What is compared of an image: its intensities, unless a term says otherwise."""
         return I
 
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> Linearization:
-        return linearize(I0, I1, v, h, self.channels)
+    def expand(self, pair: WarpedPair) -> Linearization:
+        return expand_difference(pair, self.channels)
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+    def value(
+        self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing, weight: Weight = None
+    ) -> Density:
         return self.norm(self.channels(I1w) - self.channels(I0))
 
     def value_at(self, lin: Linearization) -> Density:
@@ -166,19 +173,15 @@ class Squares(DataTerm[NormalEquations], Protocol):
     def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         """What is compared of an image."""
 
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> NormalEquations:
-        return normal_equations(I0, I1, v, h, self.channels)
+    def expand(self, pair: WarpedPair) -> NormalEquations:
+        return expand_squares(pair, self.channels)
 
     def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
         return lin.minimize(v, theta)
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+    def value(
+        self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing, weight: Weight = None
+    ) -> Density:
         return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
 
     def value_at(self, lin: NormalEquations) -> Density:
@@ -227,31 +230,27 @@ class NMI(DataTerm[NormalEquations]):
 
     bins: int = 32
 
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> NormalEquations:
+    def expand(self, pair: WarpedPair) -> NormalEquations:
         """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
 
         If ρ is normal with variance s², then H(I0, I1w) = H(I1w) + log s + constant, and the measure changes by
         NMI / H(I0, I1w) · ρδρ/s² with it."""
-        I1w = warp(I1, v)
-        seen = conditional_mean(I0, I1w, self.bins)
-        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins)))
-        variance = (seen - I0).square().flatten(1).mean(1).clamp(min=SMALLEST_VARIANCE)
+        I0, I1w, w = pair.I0, pair.I1w, pair.weight
+        seen = conditional_mean(I0, I1w, self.bins, w)
+        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins, w)))
+        variance = mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
         scale = (nmi / joint / variance).sqrt().view(-1, *[1] * (I0.dim() - 1))
         A, b, _ = squares(scale * seen, scale * (seen - I0))
-        return NormalEquations(I0, I1, I1w, A, b, spread(2 - nmi, I0), v, h)
+        return NormalEquations(**vars(pair), A=A, b=b, D=spread(2 - nmi, I0))
 
     def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
         return lin.minimize(v, theta)
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+    def value(
+        self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing, weight: Weight = None
+    ) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
-        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins))
+        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins, weight))
         return spread(2 - nmi.to(I0), I0)
 
     def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:

@@ -17,7 +17,7 @@ from vrnet.fields import RelativeSpacing, relative_spacing, warp
 from vrnet.progress import Progress
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.masks import Masks, weight_at
+from vrnet.variational.masks import Masks, Weight, weight_at
 from vrnet.variational.pyramid import coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
@@ -39,17 +39,17 @@ class Energy:
         I1w: Float[Tensor, "b c *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
-        weight: Float[Tensor, "b 1 *s"] | None = None,
+        weight: Weight = None,
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
-        return self.of(self.data.value(I1w, I0, h), u, h, weight)
+        return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
     def of(
         self,
         D: Float[Tensor, "b *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
-        weight: Float[Tensor, "b 1 *s"] | None = None,
+        weight: Weight = None,
     ) -> Float[Tensor, " b"]:
         """E(u), given the data term at every voxel.
 
@@ -91,7 +91,8 @@ class Solver(nn.Module):
                 yield v, self.energy.data.value_at(state.lin)
             moved = True
             del state  # with its linearisation, before the next one is made
-        yield v, self.energy.data.value(warp(I1, v), I0, relative_spacing(spacing, v.shape[1]))
+        h = relative_spacing(spacing, v.shape[1])
+        yield v, self.energy.data.value(warp(I1, v), I0, h, weight_at(v, masks))
 
     def descend(
         self,
