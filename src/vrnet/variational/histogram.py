@@ -67,17 +67,29 @@ def normalised_mutual_information(
     return torch.where(joint > SMALLEST_ENTROPY, nmi, torch.full_like(nmi, 2.0)), joint
 
 
-def conditional_mean(
+def conditional_curve(
     y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int, weight: Weight = None
-) -> Float[Tensor, "b 1 *s"]:
-    """E[y | x] at every voxel, as a function of x that is linear between the centres of its bins.
+) -> Float[Tensor, "b bins"]:
+    """E[y | x] at the centres of the bins of x.
 
     Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""
-    parts, values = shares(x, bins), y.flatten(1)
+    values = y.flatten(1)
     counts, sums = (torch.zeros(len(y), bins, dtype=torch.float64, device=y.device) for _ in range(2))
-    for index, share in parts:  # in double precision: single cannot count ten million voxels
+    for index, share in shares(x, bins):  # in double precision: single cannot count ten million voxels
         part = share if weight is None else share * weight.flatten(1)
         counts = counts.scatter_add(1, index, part.double())
         sums = sums.scatter_add(1, index, (part * values).double())
-    curve = ((sums + mean(y, weight)[:, None]) / (counts + 1)).to(y)
-    return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(y.shape)
+    return ((sums + mean(y, weight)[:, None]) / (counts + 1)).to(y)
+
+
+def apply_curve(curve: Float[Tensor, "b bins"], x: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
+    """A function of x that is linear between the centres of its bins."""
+    parts = shares(x, curve.shape[1])
+    return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(x.shape)
+
+
+def conditional_mean(
+    y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int, weight: Weight = None
+) -> Float[Tensor, "b 1 *s"]:
+    """E[y | x] at every voxel."""
+    return apply_curve(conditional_curve(y, x, bins, weight), x)
