@@ -57,10 +57,9 @@ def test_trust_has_limits(d, random):
 
 
 def test_of_a_curve_without_an_inverse_the_direction_that_has_a_value_is_trusted(d, smooth_image):
-    rank = smooth_image((96, 96) if d == 2 else (24,) * 3, 2.5).flatten().argsort().argsort()
-    I0 = (
-        (rank / rank.max()).double().view(1, 1, *((96, 96) if d == 2 else (24,) * 3))
-    )  # all intensities are as frequent
+    image = smooth_image((96, 96) if d == 2 else (24,) * 3, 2.5)
+    rank = image.flatten().argsort().argsort().to(image)
+    I0 = (rank / rank.max()).view(image.shape)  # every intensity is as frequent
     I1 = 1 - (2 * I0 - 1).square()  # two tissues become one
     A0, A1 = learn_curves(I0, I1, (1.0,) * d).apply(I0, I1)
     assert (A0[:, 0] - I1[:, 0]).abs().mean() < 0.02

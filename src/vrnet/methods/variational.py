@@ -108,7 +108,8 @@ class Variational(Method):
 COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
 """Many short steps, each composed with the field."""
 # L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
-# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv.
+# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv. Remap, whose
+# channels are those of LNCC, has its parameters.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
