@@ -125,7 +125,7 @@ def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_no
     harmed = evidence(fixed, 1 - moving, -2 * field, spacing)
     assert "opposite contrast" in found(harmed)
     assert "opposite" in judge_evidence(harmed).reasons[0]
-    assert "`method=Gaussian-MIND` or Gaussian-NMI" in judge_evidence(harmed).try_[0]
+    assert "`method=Gaussian-Remap` or Gaussian-MIND" in judge_evidence(harmed).try_[0]
     assert judge(fixed, 1 - moving, field, spacing=spacing) == Verdict("good")
 
 

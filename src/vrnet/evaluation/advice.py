@@ -41,7 +41,7 @@ def labels(run: Run) -> str:
 
 def other_contrast(run: Run) -> str:
     """Methods that compare structure; after one of them, the other."""
-    left = [name for name in ("MIND", "NMI") if name not in run.method] or ["LNCC"]
+    left = [name for name in ("Remap", "MIND") if name not in run.method] or ["LNCC"]
     words = "which compare structure" if len(left) > 1 else "which compares structure"
     return f"`method=Gaussian-{left[0]}`{''.join(f' or Gaussian-{name}' for name in left[1:])}, {words}, not brightness"
 
