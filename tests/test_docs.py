@@ -59,7 +59,7 @@ def test_every_snippet_runs(document, registries, reader):
 @pytest.mark.release
 def test_the_presets_are_those_of_the_document():
     text = (ROOT / "docs" / "training.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
     found = {name: [float(value.replace(",", "")) for value in values] for name, *values in rows}
     assert found == {name: [how.steps, how.batch, how.rate, how.alpha] for name, how in PRESETS.items()}
 
