@@ -1,6 +1,6 @@
 """A method averaged over flips and quarter turns of the pair: u = mean of g⁻¹ · method(g · I0, g · I1).
 
-No voxel is interpolated. Iterative methods hardly change by it; a network, which knows no symmetry, gains.
+No voxel is interpolated. Iterative methods hardly change by it; a network, which knows no symmetry, may gain.
 """
 
 from dataclasses import dataclass

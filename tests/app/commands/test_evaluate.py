@@ -192,7 +192,7 @@ def test_a_name_with_parameters_is_no_transform_and_a_transform_has_none(vrnet, 
     status, out, err = vrnet("evaluate", "TV-L1(lam=0.15,warps=1)", *pair)
     assert (status, "TV-L1(lam=0.15,warps=1)" in out) == (0, True), err
     status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--set", "lam=0.15")
-    assert (status, "is a transform: leave out --weights and --set" in err) == (2, True)
+    assert (status, "is a transform: leave out --weights, --set and --average" in err) == (2, True)
 
 
 def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, files, tmp_path):

@@ -47,7 +47,7 @@ class MethodOptions:
     """A learned method's, as `vrnet train` writes them; they say by themselves of which method they are."""
     average: bool = False
     """Average the field over flips and quarter turns of the pair: of pictures 8 (4 where pixels are not square), of
-    volumes 8 flips, and as many times the time. Networks gain a little by it."""
+    volumes 8 flips, and as many times the time. Networks may gain a little."""
     parameters: Group[ParameterOptions]
 
     @property
