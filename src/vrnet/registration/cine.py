@@ -49,7 +49,7 @@ class TrackedFrames:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrackingPlan:
     """How a cine is tracked: by what, where, and how its arrays are turned for it."""
 
     method: Method
@@ -73,7 +73,7 @@ class Plan:
         return within
 
 
-def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str) -> Plan:
+def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str) -> TrackingPlan:
     """How a cine is to be tracked; BadInput if anything is in the way."""
     order = cine.grid.order
     grid, given = cine.grid.reordered(order), ready(method)
@@ -81,13 +81,13 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     check_axes(grid.shape, axis)
     chosen = given.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
     place = find_device(device, chosen.devices)
-    plan = Plan(chosen, place, grid, order, axis)
+    plan = TrackingPlan(chosen, place, grid, order, axis)
     chosen.build(plan.d, place)  # BadInput where a package is missing, or the model has another dimension
     return plan
 
 
 def track_frames(
-    cine: Cine, plan: Plan, frame: int = 0, store: LinkStore | None = None, progress: Progress | None = None
+    cine: Cine, plan: TrackingPlan, frame: int = 0, store: LinkStore | None = None, progress: Progress | None = None
 ) -> TrackedFrames:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
 
@@ -113,7 +113,7 @@ def check_reference(cine: Cine, frame: int) -> None:
         raise BadInput(f"{cine.name} has frames 0 to {len(cine) - 1}: the reference `frame` cannot be {frame}")
 
 
-def prepare(cine: Cine, plan: Plan, frame: int) -> Float[Tensor, "t b 1 *s"]:
+def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
     """The frames from the reference on, in [0, 1] by one scaling, axes as the world's run; slices are batches."""
     whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
     turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
@@ -123,7 +123,7 @@ def prepare(cine: Cine, plan: Plan, frame: int) -> Float[Tensor, "t b 1 *s"]:
     return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
 
 
-def track_cycle(plan: Plan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
+def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
     """Both chains, by the method of the plan."""
     find = plan.method.build(plan.d, plan.device)
     in_threads = plan.method.is_network and plan.device == CPU
@@ -146,13 +146,13 @@ def track_cycle(plan: Plan, frames: Tensor, store: LinkStore | None, progress: P
     return go_round(find_all, frames, tuple(START_SMOOTHING_MM / h for h in plan.spacing), store, after)
 
 
-def repair_each(cycle: Cycle, plan: Plan) -> tuple[Array, list[Repair | None]]:
+def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
     """The fields of all frames without folds, which a blend of two may have, and what was changed."""
     found = [repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields]
     return torch.stack([field for field, _ in found]).cpu().numpy(), [repair for _, repair in found]
 
 
-def turn_back(u: Array, plan: Plan) -> Array:
+def turn_back(u: Array, plan: TrackingPlan) -> Array:
     """A field on the grid of the cine, given that on the plan's, its axes turned as the world's run."""
     back = np.argsort(plan.order)
     return mirror_field(u, plan.grid.backward)[back].transpose(0, *(1 + axis for axis in back))
