@@ -66,9 +66,7 @@ BAD = {
         skip=[(t, 2) for t in range(4)],
     ),
     "one frame only": lambda folder: write_slices(folder, CINE[:1], GRID),
-    "says of 7 where they lie": lambda folder: write_enhanced(
-        folder.parent / "x.dcm", CINE, GRID, ORDER, frames=7
-    ),
+    "says of 7 where they lie": lambda folder: write_enhanced(folder.parent / "x.dcm", CINE, GRID, ORDER, frames=7),
 }
 
 

@@ -52,7 +52,9 @@ class LinkFiles:
     def save(self, step: int, link: Link) -> None:
         """Write the link of a step, whole or not at all."""
         write_tensors(
-            {name: u.cpu().contiguous().clone() for name, u in link._asdict().items()}, self.path(step), {"step": str(step)}
+            {name: u.cpu().contiguous().clone() for name, u in link._asdict().items()},
+            self.path(step),
+            {"step": str(step)},
         )
 
     def path(self, step: int) -> Path:
@@ -174,7 +176,7 @@ def strain_rows(found: Strain) -> list[Row]:
 def summary(tracking: Tracking) -> dict[str, Any]:
     """What summary.json says."""
     cine, found = tracking.cine, tracking.found
-    about = {
+    about: dict[str, Any] = {
         "cine": cine.name, "frames": len(cine), "reference": tracking.frame, "shape": cine.grid.shape,
         "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms, "method": found.method, "weights": found.weights,
         "device": found.device, "seconds": found.seconds, "slice_by_slice": found.slice_axis is not None,
@@ -182,9 +184,11 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "folding_strict_percent": tracking.folding_strict_percent,
         "frames_with_repaired_folds": [k for k, repair in enumerate(found.repairs) if repair is not None],
     }  # fmt: skip
-    parts = {"volumes": tracking.volumes, "strain": tracking.strain}
-    described = {"volumes": describe_volumes, "strain": describe_strain}
-    return about | {name: described[name](part) for name, part in parts.items() if part is not None} | versions()
+    if tracking.volumes is not None:
+        about["volumes"] = describe_volumes(tracking.volumes)
+    if tracking.strain is not None:
+        about["strain"] = describe_strain(tracking.strain)
+    return about | versions()
 
 
 def describe_volumes(found: Volumes) -> dict[str, Any]:

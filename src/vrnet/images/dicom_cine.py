@@ -43,7 +43,7 @@ class Frame(NamedTuple):
     """One slice at one time: where it is stored, where it lies and when it was taken."""
 
     file: Path
-    index: int
+    part: int
     """Which of the images of its file."""
     size: tuple[int, int]
     position: tuple[float, ...]
@@ -142,7 +142,9 @@ def check_alike(frames: list[Frame], path: Path) -> None:
     first = frames[0]
     for frame in frames:
         if not np.allclose(frame.axes, first.axes, atol=SAME_DIRECTION):
-            raise BadInput(f"{path} holds images in several directions (long and short axis?): give one cine per folder")
+            raise BadInput(
+                f"{path} holds images in several directions (long and short axis?): give one cine per folder"
+            )
         if not np.allclose(frame.spacing, first.spacing, rtol=SAME_DIRECTION):
             raise BadInput(f"{path} holds images with pixels of several sizes: give one cine per folder")
 
@@ -157,7 +159,9 @@ def by_level(frames: list[Frame], path: Path) -> list[list[Frame]]:
         places[-1].append(frame)
     counts = sorted({len(place) for place in places})
     if len(counts) > 1:
-        raise BadInput(f"{path} has slices with {counts[0]} to {counts[-1]} frames: are some missing, or is it two cines?")
+        raise BadInput(
+            f"{path} has slices with {counts[0]} to {counts[-1]} frames: are some missing, or is it two cines?"
+        )
     check_slices(path, [place[0].level for place in places])
     return places
 
@@ -169,7 +173,9 @@ def by_time(places: list[list[Frame]], path: Path) -> list[list[Frame]]:
         if all(None not in place and len(set(place)) == len(place) for place in values):
             ordered = [sorted(place, key=lambda frame: getattr(frame, key)) for place in places]
             return [list(stack) for stack in zip(*ordered, strict=True)]
-    raise BadInput(f"{path} has frames at one place without trigger times or numbers of their own: their order is unknown")
+    raise BadInput(
+        f"{path} has frames at one place without trigger times or numbers of their own: their order is unknown"
+    )
 
 
 def grid_of_stack(stack: list[Frame], path: Path) -> Grid:
@@ -195,7 +201,7 @@ def read_pixels(stacks: list[list[Frame]], path: Path) -> Shaped[ndarray, "t x y
         planes = np.moveaxis(images, -1, 0)
     else:
         held = {file: read_isolated(file, [file], DICOM_READER).array for file in files}
-        planes = np.stack([np.atleast_3d(held[frame.file])[..., frame.index] for frame in flat])
+        planes = np.stack([np.atleast_3d(held[frame.file])[..., frame.part] for frame in flat])
     if planes.shape != (len(flat), *flat[0].size):
         raise unreadable(path, "its images are not grey, or not as large as their headers say")
     whole = planes.reshape(len(stacks), len(stacks[0]), *flat[0].size)

@@ -63,7 +63,9 @@ def go_round(
     store: LinkStore | None = None,
     after_step: Callable[[int], None] | None = None,
 ) -> Cycle:
-    """Track every frame of a cycle whose first is the reference; starts are smoothed by sigma voxels along each axis."""
+    """Track every frame of a cycle whose first is the reference; starts are smoothed by sigma voxels along each axis.
+
+    `after_step` is called with how many of n steps are done."""
     n, reference = len(frames), frames[0]
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
     link = Link(fields[0], fields[0])

@@ -42,9 +42,7 @@ def motion_of(field: Float[ndarray, "d *s"], slice_axis: int | None) -> Float[Te
     return u[within].movedim(1 + slice_axis, 0)
 
 
-def move_labels(
-    number: Integer[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], count: int
-) -> Integer[Tensor, "b 1 *s"]:
+def move_labels(number: Integer[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], count: int) -> Integer[Tensor, "b 1 *s"]:
     """Labels 0 to count − 1 through the inverse of a motion; labels are the same where nothing moves."""
     if not len(number) or not u.any():
         return number
