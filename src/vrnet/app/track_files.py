@@ -87,7 +87,7 @@ def track_to_folder(
 
 
 def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
-    """Where the links of a tracking are kept; those of any other that was not finished are removed, and that is told."""
+    """Where the links of a tracking are kept; those of another that was not finished are removed, and that is told."""
     place = folder / UNFINISHED / fingerprint(request)[:16]
     others = [other for other in (folder / UNFINISHED).glob("*") if other != place]
     for other in others:
@@ -107,10 +107,10 @@ def fingerprint(request: TrackingRequest) -> str:
     plan, frames = request.plan, np.ascontiguousarray(request.cine.frames)
     model = plan.method.model
     settings = {
-        "version": __version__, "method": str(plan.method), "parameters": plan.method.details, "device": plan.device.type,
-        "weights": None if model is None else checksum(model.state_dict(), {}), "frame": request.frame,
-        "order": plan.order, "slice_axis": plan.slice_axis, "grid": repr(plan.grid), "smoothing_mm": START_SMOOTHING_MM,
-        "shape": frames.shape, "type": frames.dtype.str,
+        "version": __version__, "method": str(plan.method), "parameters": plan.method.details,
+        "weights": None if model is None else checksum(model.state_dict(), {}), "device": plan.device.type,
+        "order": plan.order, "slice_axis": plan.slice_axis, "grid": repr(plan.grid), "frame": request.frame,
+        "shape": frames.shape, "type": frames.dtype.str, "smoothing_mm": START_SMOOTHING_MM,
     }  # fmt: skip
     digest = sha256(json.dumps(settings, sort_keys=True).encode())
     digest.update(frames.data)
@@ -194,8 +194,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
 def describe_volumes(found: Volumes) -> dict[str, Any]:
     """Ejection fractions and mass, with what they mean."""
     return {
-        "definition": "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection fraction: "
-        "100 (largest - smallest) / largest volume of the cycle; mass: 1.05 g per ml of the wall in the reference",
+        "definition": "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection "
+        "fraction: 100 (largest - smallest) / largest volume of the cycle; mass: 1.05 g per ml of the reference's wall",
         "lv_ejection_fraction_percent": found.lv_ejection_fraction_percent,
         "rv_ejection_fraction_percent": found.rv_ejection_fraction_percent,
         "lv_largest_ml": found.lv_ml.max(),

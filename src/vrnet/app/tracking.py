@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from numpy.typing import NDArray
 
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
@@ -37,7 +38,7 @@ CLOSURE = (
     "mean length, in mm over the labelled voxels (without labels, over all), of the displacement that a chain of "
     "registrations finds for the reference itself after going once round the cycle; 0 if it does not drift"
 )
-Array = ndarray[Any, Any]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -131,8 +132,8 @@ def track(
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
     gets labels, and there are volumes and strain; `heart` says what their values mean, as in ACDC if not given (1 RV, 2
-    wall of the LV, 3 its cavity; a lone value is the wall). Where no method is named, the model in the box tracks stacks
-    slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
+    wall of the LV, 3 its cavity; a lone value is the wall). Where no method is named, the model in the box tracks
+    stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
     request = prepare_tracking(cine, method, labels, frame, slices, heart, device)
     return request.run(None, progress)
 

@@ -14,7 +14,7 @@ frame to frame; what they do show is found again. With forward fields f and back
 so that the last frame closes on the first."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,7 @@ class Link(NamedTuple):
     backward: Float[Tensor, "b d *s"]
 
 
+@runtime_checkable
 class LinkStore(Protocol):
     """What keeps links, so that a chain that was interrupted goes on where it stopped."""
 
@@ -70,14 +71,14 @@ def go_round(
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
     link = Link(fields[0], fields[0])
     for step in range(1, n + 1):
-        known = store.load(step) if store else None
+        known = None if store is None else store.load(step)
         link = known or next_link(find, reference, frames[step % n], frames[n - step], link, sigma)
-        if store and known is None:
+        if store is not None and known is None:
             store.save(step, link)
         if step < n:
             fields[step] += (1 - step / n) * link.forward
             fields[n - step] += (1 - step / n) * link.backward
-        if after_step:
+        if after_step is not None:
             after_step(step)
     return Cycle(fields, link)
 

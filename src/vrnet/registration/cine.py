@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.devices import CPU, find_device, threads_for
@@ -26,7 +27,7 @@ from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.images import Slices, choose_slice_axis, mirror_field
 from vrnet.variational.solver import Solver
 
-Array = ndarray[Any, Any]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -22,12 +22,12 @@ LabelNames = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV")]
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
-    CINE is a file of four axes (NIfTI, MHA, NRRD; of three for one slice over time), a sequence of 3D Slicer, or a folder
-    with DICOM: a series per slice or one for all, or enhanced multi-frame files.
+    CINE is a file of four axes (NIfTI, MHA, NRRD; of three for one slice over time), a sequence of 3D Slicer, or a
+    folder with DICOM: a series per slice or one for all, or enhanced multi-frame files.
 
     Writes in DIR: transforms/frame_00.nii.gz and so on, ITK displacement fields from the reference to each frame;
-    summary.json; and, given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv. They replace those of
-    an earlier run all at once; other files are never replaced. Interrupted, it goes on where it stopped.
+    summary.json; and, given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv. They replace
+    those of an earlier run all at once; other files are never replaced. Interrupted, it goes on where it stopped.
     """
 
     cine: CineFile
@@ -35,18 +35,18 @@ class Track:
     out: Folder
     """Folder for the results; made if it is not there."""
     labels: OptionalFile = None
-    """Label map of the reference frame: 1 RV, 2 wall of the LV, 3 its cavity, unless --label-names says otherwise; a lone
-    label is the wall."""
+    """Label map of the reference frame: 1 RV, 2 wall of the LV, 3 its cavity, unless --label-names says otherwise; a
+    lone label is the wall."""
     frame: int = 0
     """The reference, counted from 0: the frame that the labels belong to. End-diastole is best."""
     label_names: LabelNames = None
     """What the labels are, where they are not numbered as in ACDC."""
     method: Name = "default"
-    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for single slices and for
-    stacks tracked slice by slice; Gaussian-LNCC for volumes."""
+    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for single slices and
+    for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
     slices: Slices = "auto"
-    """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least two
-    and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least
+    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
     method_options: Group[MethodOptions]
     device_options: Group[DeviceOptions]
 
