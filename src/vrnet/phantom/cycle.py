@@ -1,8 +1,8 @@
 """A whole cardiac cycle: frames I_t, and the exact u_t with I_t(x + u_t(x)) = I_0(x).
 
-The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then blurred
-and made noisy. A stack has its slices across the last axis, from base to apex; unless something moves through the
-planes, tissue stays in its slice.
+The anatomy A is a function of end-diastolic position, the motion φ_t a map in closed form: I_t = A ∘ φ_t⁻¹, then
+blurred and made noisy. A stack has its slices across the last axis, from base to apex; unless it is asked to move
+through the planes, tissue stays in its slice.
 """
 
 from collections.abc import Iterable
@@ -63,8 +63,8 @@ def cycle(
     """The beat of the patient of this seed: one slice across the long axis, or a stack such as (128, 128, 10) voxels of
     (1.4, 1.4, 8) mm.
 
-    `infarct` are the AHA segments that move less if the pathology is an infarct. With `through_plane` the valves descend
-    and the heart shortens along its axis, through the slices of a stack."""
+    `infarct` are the AHA segments that move less if the pathology is an infarct. With `through_plane` the valves
+    descend and the heart shortens along its axis, through the slices of a stack."""
     check_request(shape, spacing, frames, through_plane)
     random, rhythm, is_stack = RandomSource.seeded(seed), Rhythm.at(heart_rate), len(shape) == 3
     chest, suffered = Chest.draw(random), find_pathology(pathology)

@@ -6,7 +6,6 @@ search along a line.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -14,11 +13,8 @@ from torch import Tensor
 
 from vrnet.phantom.anatomy import Heart, RandomSource, norm
 
-
-class Contractility(Protocol):
-    """How well the wall contracts, from 0 to 1, in the direction from the LV axis and at the level z in mm."""
-
-    def __call__(self, direction: Float[Tensor, "2 *s"], z: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]: ...
+Contractility = Callable[[Tensor, Tensor], Tensor]
+"""How well the wall contracts, from 0 to 1, in the direction (2, *s) from the LV axis and at the level z (*s) in mm."""
 
 
 @dataclass(frozen=True)

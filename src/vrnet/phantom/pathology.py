@@ -14,8 +14,8 @@ from vrnet.phantom.anatomy import Heart, RandomSource
 from vrnet.phantom.motion import Motion
 
 INNER_SHARE = 0.88
-"""Blood beyond this share of the cavity's radius moves as the wall does: the motion is smooth across the endocardium, so
-that its derivative there is that of the wall, to a tracker too."""
+"""Blood beyond this share of the cavity's radius moves as the wall does: the motion is smooth across the endocardium,
+and its derivative there is that of the wall."""
 EDGE_RAD = 0.15
 """How softly an infarct ends around the ventricle: from a tenth to nine tenths it takes 4.4 times as much."""
 EDGE_MM = 2.0
@@ -104,7 +104,7 @@ class Infarct:
 
 
 def anterior_insertion(heart: Heart) -> float:
-    """The angle from a to b at which the RV's anterior wall meets the epicardium of the LV, at the belly; in radians."""
+    """The angle from a to b at which the RV ends, anteriorly, on the epicardium of the LV at the belly; in radians."""
     angle = torch.linspace(0, torch.pi, 3601, dtype=torch.float64)
     epi = heart.radii(angle.cos())[1]
     rim = torch.stack([epi * angle.cos(), epi * angle.sin(), torch.full_like(epi, heart.belly)])

@@ -1,7 +1,7 @@
 """When a heart does what: shares of its whole motion, from 0 (end-diastole) to 1 (end-systole), over a cycle.
 
-c(t) = S(t/T_s) − (1 − a) S((t − T_s)/T_E) − a S((t − T + T_A)/T_A): systole, early filling, and after a rest (diastasis)
-the atrial kick. S is the step 6x⁵ − 15x⁴ + 10x³ from 0 to 1, T the length of the cycle.
+c(t) = S(t/T_s) − (1 − a) S((t − T_s)/T_E) − a S((t − T + T_A)/T_A): systole, early filling and, after a rest
+(diastasis), the atrial kick. S is the step 6x⁵ − 15x⁴ + 10x³ from 0 to 1, T the length of the cycle.
 """
 
 from dataclasses import dataclass

@@ -20,9 +20,9 @@ STEP_MM = 1e-3
 
 @dataclass(frozen=True)
 class ExactStrain:
-    """Of every frame: Green's strain within the plane at each voxel of the reference's wall (NaN elsewhere), in percent,
-    in the directions away from the LV axis and around it; and of the wall in each slice (`z`) the lengths of its
-    contours in mm and its area in mm². A slice without a cavity has NaN."""
+    """Green's strain, in percent, at each voxel of the reference's wall (NaN elsewhere), away from the LV axis and
+    around it; and of the wall in each slice (z) the lengths of its contours in mm and its area in mm². A slice without
+    a cavity has NaN."""
 
     radial: Float[Tensor, "t *s"]
     circumferential: Float[Tensor, "t *s"]
@@ -93,8 +93,8 @@ def volumes_of_frame(heart: Heart, origin: Float[Tensor, "3 *s"], voxel_ml: floa
     (endo, epi), rv = heart.left_ventricle(origin), heart.right_ventricle(origin)
     cavity, whole, right = (share_inside(d) for d in (endo, epi, torch.maximum(rv, -epi)))
     below_valves = origin[2] > heart.base
-    lv, rv_, wall = (float((share * below_valves).sum()) * voxel_ml for share in (cavity, right, whole - cavity))
-    return lv, rv_, wall
+    lv, other, wall = (float((share * below_valves).sum()) * voxel_ml for share in (cavity, right, whole - cavity))
+    return lv, other, wall
 
 
 def share_inside(distance: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
