@@ -12,7 +12,7 @@ Whoever opens the files by their names sees all of one set at any moment, also i
 steps; the next run then puts the files that the links lead to in their places. Where the file system has no links,
 files are renamed one by one.
 
-A name may lead into folders below, such as `transforms/frame_00.nii.gz`; these are made, and removed when they are empty.
+A name may lead into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
 
 A record in the folder says which files were written so, and their SHA-256. Only those are replaced or removed: what
 was put there by others, or changed since, stays, and a run that would need its name is refused before the work."""

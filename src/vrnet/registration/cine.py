@@ -11,7 +11,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.devices import CPU, find_device, threads_for
+from vrnet.devices import CPU, few_threads, find_device, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite
 from vrnet.images.cine import Cine
@@ -149,7 +149,8 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
 
 def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
     """The fields of all frames without folds, which a blend of two may have, and what was changed."""
-    found = [repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields]
+    with few_threads(cycle.fields[0, 0, 0].numel()):
+        found = [repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields]
     return torch.stack([field for field, _ in found]).cpu().numpy(), [repair for _, repair in found]
 
 
