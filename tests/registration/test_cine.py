@@ -28,27 +28,34 @@ def run(cine, method="TV-L1", frame=0, **options):
     return track_frames(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
 
 
-def wall_error_mm(fields, beat):
-    """Mean distance in the wall, over all frames, from where the tissue is."""
-    miss = torch.as_tensor(fields) - beat.fields
-    return torch.linalg.vector_norm(miss * torch.tensor(beat.spacing).view(-1, 1, 1), dim=1)[:, beat.labels == 2].mean()
+def wall_errors_mm(fields, beat):
+    """Mean distance in the wall from where the tissue is: over all frames, and at end-systole."""
+    miss = (torch.as_tensor(fields) - beat.fields) * torch.tensor(beat.spacing).view(-1, 1, 1)
+    of_frame = torch.linalg.vector_norm(miss, dim=1)[:, beat.labels == 2].mean(1)
+    return of_frame.mean(), of_frame[beat.end_systole]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_both_ways_round_beats_direct_registration_and_composition(beat, method):
+    """Composition everywhere; direct registration where the motion is large, and no worse elsewhere."""
+
     def between(a, b):
-        return torch.from_numpy(register(beat.frames[a].numpy(), beat.frames[b].numpy(), method, spacing=beat.spacing,
-                                         folds="keep").field)[None]  # fmt: skip
+        pair = beat.frames[a].numpy(), beat.frames[b].numpy()
+        return torch.from_numpy(register(*pair, method, spacing=beat.spacing, folds="keep").field)[None]
 
     direct, composed = [torch.zeros_like(beat.fields[:1])], [torch.zeros_like(beat.fields[:1])]
     for t in range(1, len(beat.frames)):
         direct.append(between(0, t))
         composed.append(compose(between(t - 1, t), composed[-1]))
     found = run(as_cine(beat), method)
-    error = wall_error_mm(found.fields, beat)
-    assert error < 0.6
-    assert error < wall_error_mm(torch.cat(direct), beat)
-    assert error < wall_error_mm(torch.cat(composed), beat)
+    (mean, systole), by_composition = wall_errors_mm(found.fields, beat), wall_errors_mm(torch.cat(composed), beat)
+    directly = wall_errors_mm(torch.cat(direct), beat)
+    assert mean < 0.6
+    assert systole < 0.9
+    assert mean < 0.7 * by_composition[0]
+    assert systole < by_composition[1]
+    assert systole < directly[1]
+    assert mean < 1.05 * directly[0]
     assert (smallest_determinant(torch.from_numpy(found.fields)) > 0).all()
 
 

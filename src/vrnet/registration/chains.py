@@ -2,7 +2,7 @@
 
 A chain takes the field of the frame before, smoothed, as a start s, and registers the reference with what that leaves:
 
-    w = find(I_0, I_k ∘ (id + s)),   id + u_k = (id + s) ∘ (id + w).
+    w = find(I_0, I_k ∘ (id + s)),   id + u_k = (id + s) ∘ (id + w), slightly smoothed.
 
 Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
 frame are composed; only what is left of the motion is sought, which is little in fast phases too. Smoothing the start
@@ -24,6 +24,8 @@ from vrnet.fields import compose, smooth, warp
 
 START_SMOOTHING_MM = 6.0
 """Standard deviation of the Gaussian by which a start is smoothed: about the thickness of the wall of a ventricle."""
+RESULT_SMOOTHING_MM = 1.5
+"""Likewise of what is found, about a voxel: two motions that are composed are rougher than either."""
 Find = Callable[[Tensor, Tensor], Tensor]
 """(I0, I1) -> the field of a batch of pairs."""
 
@@ -33,6 +35,18 @@ class Link(NamedTuple):
 
     forward: Float[Tensor, "b d *s"]
     backward: Float[Tensor, "b d *s"]
+
+
+class Smoothing(NamedTuple):
+    """Standard deviations in voxels along each axis."""
+
+    start: tuple[float, ...]
+    result: tuple[float, ...]
+
+    @classmethod
+    def on(cls, spacing: tuple[float, ...]) -> "Smoothing":
+        """What START_SMOOTHING_MM and RESULT_SMOOTHING_MM are on voxels of these edges, in mm."""
+        return cls(*(tuple(mm / h for h in spacing) for mm in (START_SMOOTHING_MM, RESULT_SMOOTHING_MM)))
 
 
 @runtime_checkable
@@ -60,11 +74,11 @@ class Cycle(NamedTuple):
 def go_round(
     find: Find,
     frames: Float[Tensor, "t b 1 *s"],
-    sigma: tuple[float, ...],
+    sigma: Smoothing,
     store: LinkStore | None = None,
     after_step: Callable[[int], None] | None = None,
 ) -> Cycle:
-    """Track every frame of a cycle whose first is the reference; starts are smoothed by sigma voxels along each axis.
+    """Track every frame of a cycle whose first is the reference.
 
     `after_step` is called with how many of n steps are done."""
     n, reference = len(frames), frames[0]
@@ -83,11 +97,9 @@ def go_round(
     return Cycle(fields, link)
 
 
-def next_link(
-    find: Find, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: tuple[float, ...]
-) -> Link:
+def next_link(find: Find, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:
     """One step of both chains; their pairs are one batch."""
-    start = smooth(torch.cat(before), sigma)
+    start = smooth(torch.cat(before), sigma.start)
     moving = warp(torch.cat([ahead, behind]), start)
     found = compose(start, find(torch.cat([reference, reference]), moving))
-    return Link(*found.chunk(2))
+    return Link(*smooth(found, sigma.result).chunk(2))

@@ -21,7 +21,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.arrays import find_each, spacing_within, unbatch
-from vrnet.registration.chains import START_SMOOTHING_MM, Cycle, LinkStore, go_round
+from vrnet.registration.chains import Cycle, LinkStore, Smoothing, go_round
 from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.images import Slices, choose_slice_axis, mirror_field
@@ -142,9 +142,9 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
     def after(step: int) -> None:
         nonlocal done
         done = step
-        tell(0)
+        tell(0.0)
 
-    return go_round(find_all, frames, tuple(START_SMOOTHING_MM / h for h in plan.spacing), store, after)
+    return go_round(find_all, frames, Smoothing.on(plan.spacing), store, after)
 
 
 def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
