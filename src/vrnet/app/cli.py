@@ -14,6 +14,7 @@ from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
+from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
@@ -24,6 +25,7 @@ from vrnet.provenance import __version__
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     "register": Register,
+    "track": Track,
     "demo": Demo,
     "apply": Apply,
     "invert": Invert,

@@ -21,6 +21,7 @@ OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
+CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Settings = Annotated[
