@@ -25,8 +25,8 @@ LOOK_SECONDS = 1.0
 """Between two looks at a cluster that finishes nothing."""
 BATCH_SECONDS, MAX_BATCH = 1.0, 64
 """Quick subjects are handed out together: about so long, and so many at most, since handing out costs milliseconds."""
-AHEAD = 2
-"""Batches per thread of the workers that are handed out at a time: one under way, one that waits."""
+RESULT_SECONDS = 10.0
+"""How long the outcomes of a batch that has ended may take to arrive."""
 MAX_JOBS = 1024
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1"
@@ -94,13 +94,15 @@ def distributed_settings(settings: dict[str, Any]) -> Iterator[None]:
 @contextmanager
 def quiet_logs() -> Iterator[None]:
     """Dask tells of every connection that ends; what matters is told by the run."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 class DaskExecutor:
@@ -145,8 +147,8 @@ class Flight:
         self.size = 1
 
     def fill(self, threads: int) -> None:
-        """Hand out batches, so that no thread has to wait."""
-        while len(self.batches) < AHEAD * max(threads, 1):
+        """Hand out one batch per thread. One that waits in a worker would be blamed, too, for its death."""
+        while len(self.batches) < max(threads, 1):
             batch = list(islice(self.waiting, self.size))
             if not batch:
                 return
@@ -165,20 +167,23 @@ class Flight:
             self.resubmit_lost()
             return []
         _, batch = self.batches.pop(future.key, (None, []))
-        if future.status == "finished":
-            outcomes = future.result()
-            self.resize(outcomes)
-            return outcomes
-        return self.take_apart(batch, future)
+        try:
+            outcomes: list[Outcome] = future.result(timeout=RESULT_SECONDS)
+        except Exception as error:  # whatever the work raised is in the outcomes: this is of the cluster
+            return self.take_apart(batch, error)
+        self.resize(outcomes)
+        return outcomes
 
-    def take_apart(self, batch: list[Subject], future: "Future") -> list[Outcome]:
-        """After the worker of a batch died several times, or a batch was cancelled: try its subjects one by one."""
+    def take_apart(self, batch: list[Subject], error: Exception) -> list[Outcome]:
+        """Hand out the subjects of a batch one by one, after its workers died several times or its outcomes were lost.
+
+        One that was alone is a failure then, unless it is done: its worker may have died after that."""
         from distributed import KilledWorker
 
-        if future.status == "error" and len(batch) == 1:
-            error = future.exception()
-            died = "the process that did it died several times: too little memory?"
-            reason = died if isinstance(error, KilledWorker) else f"{type(error).__name__}: {error}"
+        if isinstance(error, KilledWorker) and len(batch) == 1:
+            if self.task.folder.done(batch[0].name).get("recipe") == self.task.recipe:
+                return [Outcome(batch[0].name, "done")]
+            reason = "the process that did it died several times: too little memory?"
             return [Outcome(batch[0].name, "failed", 0.0, reason, is_recorded=False)]
         for one in batch:
             self.submit([one])

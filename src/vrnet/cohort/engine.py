@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, sleep
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vrnet.cohort.table import Subject
 from vrnet.cohort.tally import Tally
@@ -16,6 +16,7 @@ PATIENCE_SECONDS = 60.0
 """How long to wait for another run that finishes nothing."""
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Where tasks run."""
 

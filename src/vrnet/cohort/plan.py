@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vrnet.cohort.records import CohortFolder, Recipe, has_stamps, is_whole
+from vrnet.cohort.records import CohortFolder, Recipe, has_content, has_stamps, is_whole
 from vrnet.cohort.stamps import digest, stamps
 from vrnet.cohort.table import Subject, count
 from vrnet.errors import BadInput
@@ -55,7 +55,7 @@ def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe)
 
 def change_since(record: Mapping[str, Any], recipe: Recipe, has_same_inputs: bool, is_whole: bool) -> str:
     """What is another than when a result was made, in words; empty if nothing is."""
-    made = record.get("recipe") or {}
+    made = record.get("recipe", {})
     keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
     if keys:
         return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
@@ -78,6 +78,5 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
 def is_made_so(folder: CohortFolder, subject: Subject, recipe: Recipe) -> bool:
     """Whether a result is of this recipe, and of inputs with the content that they have now."""
     record = folder.done(subject.name)
-    recorded = {column: file.get("sha256") for column, file in record.get("inputs", {}).items()}
-    is_same = recorded == {column: digest(path) for column, path in subject.files.items()}
-    return is_same and record.get("recipe") == recipe
+    digests = {column: digest(path) for column, path in subject.files.items()}
+    return record.get("recipe") == recipe and has_content(record, digests)

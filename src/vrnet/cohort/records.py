@@ -93,11 +93,11 @@ class CohortFolder:
 
     def done(self, name: str) -> dict[str, Any]:
         """What done.json of a subject says; empty if there is none that can be read."""
-        return read_quickly(f"{self.subjects}/{name}/{DONE}")
+        return read_record(f"{self.subjects}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
 
     def failure(self, name: str) -> dict[str, Any]:
         """What is recorded of a subject's failure; empty if nothing is."""
-        return read_quickly(f"{self.failures}/{name}.json")
+        return read_record(f"{self.failures}/{name}.json", ("recipe", "inputs"))
 
     def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
         """Remember why a subject failed; BadInput where that cannot be written."""
@@ -119,30 +119,42 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
-def read_quickly(path: str) -> dict[str, Any]:
-    """A JSON file that holds keys and values; empty for any other, also for one that a power failure damaged."""
+def read_record(path: str, parts: tuple[str, ...]) -> dict[str, Any]:
+    """A record, whose parts are keys and values; empty if it is no such file, or one that a power failure damaged.
+
+    The last part has keys and values for each of its keys. (A schema would take longer than reading the file.)"""
     try:
         with open(path, "rb") as file:
             found = json.loads(file.read())
-    except (OSError, ValueError, RecursionError):
+        is_record = all(isinstance(found[part], dict) for part in parts)
+        is_record = is_record and all(isinstance(value, dict) for value in found[parts[-1]].values())
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return found if is_record else {}
 
 
-def has_stamps(done: Mapping[str, Any], now: Mapping[str, Stamp | None]) -> bool:
+def has_stamps(record: Mapping[str, Any], now: Mapping[str, Stamp | None]) -> bool:
     """Whether the inputs have the sizes and times that a record has."""
-    recorded = done.get("inputs")
-    if not isinstance(recorded, dict) or recorded.keys() != now.keys():
-        return False
-    return all(recorded[column] is not None and recorded[column].get("stamp") == now[column] for column in now)
+    return now == {column: stamp_in(value) for column, value in record.get("inputs", {}).items()}
 
 
-def is_whole(folder: str, done: Mapping[str, Any]) -> bool:
-    """Whether the files that done.json lists are there, in their sizes."""
-    files = done.get("files")
-    if not isinstance(files, dict):
-        return False
+def stamp_in(recorded: Any) -> Any:
+    return recorded.get("stamp") if isinstance(recorded, dict) else recorded
+
+
+def has_content(record: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether the inputs have the SHA-256 that a record has."""
+    recorded = record.get("inputs", {})
     try:
-        return all(os.stat(f"{folder}/{name}").st_size == file["bytes"] for name, file in files.items())
-    except (OSError, TypeError, KeyError):
+        return digests == {column: value["sha256"] for column, value in recorded.items()}
+    except (TypeError, KeyError):
+        return False
+
+
+def is_whole(folder: str, record: Mapping[str, Any]) -> bool:
+    """Whether the files that done.json lists are there, in their sizes."""
+    files = record.get("files", {})
+    try:
+        return all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items())
+    except OSError:
         return False

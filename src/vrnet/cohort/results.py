@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vrnet.cohort.records import DONE, read_quickly
+from vrnet.cohort.records import DONE
 from vrnet.cohort.stamps import digest_file, files_below
 from vrnet.errors import BadInput
 from vrnet.files import check_written, json_ready
@@ -31,8 +31,9 @@ def write_record(record: Mapping[str, Any], path: Path) -> None:
     check_written(path.stat().st_size == len(text), path)
 
 
-def publish(staged: Path, folder: Path, old: Path) -> None:
-    """Rename a sealed folder to its place. An earlier result goes to `old`; BadInput if others put files there.
+def publish(staged: Path, folder: Path, old: Path, record: Mapping[str, Any]) -> None:
+    """Rename a sealed folder to its place. An earlier result, which the record is of, goes to `old`; BadInput if others
+    put files there.
 
     Killed between the two renames, the subject is not done: the earlier result was to be replaced."""
     try:
@@ -40,17 +41,16 @@ def publish(staged: Path, folder: Path, old: Path) -> None:
     except OSError:
         if not folder.is_dir():
             raise
-        check_own(folder)
+        check_own(folder, record)
         os.rename(folder, old)
         os.rename(staged, folder)
 
 
-def check_own(folder: Path) -> None:
-    """BadInput unless every file in a result's folder is as done.json lists it."""
-    recorded = read_quickly(f"{folder}/{DONE}").get("files", {})
+def check_own(folder: Path, record: Mapping[str, Any]) -> None:
+    """BadInput unless every file in a result's folder is as its record lists it."""
+    own = record.get("files", {})
     for file in files_below(str(folder)):
         name = os.path.relpath(file, folder)
-        if name != DONE and (name not in recorded or digest_file(file) != recorded[name]["sha256"]):
+        is_own = name == DONE if own else False
+        if not is_own and (name not in own or digest_file(file) != own[name].get("sha256")):
             raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: move it away")
-    if not recorded and any(folder.iterdir()):
-        raise BadInput(f"{folder} holds files that this cohort did not write: move it away")

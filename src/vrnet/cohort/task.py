@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from vrnet.cohort.records import DONE, CohortFolder, Recipe, is_whole
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, is_whole
 from vrnet.cohort.results import publish, seal, write_record
 from vrnet.cohort.stamps import Stamp, digest, stamps
 from vrnet.cohort.table import Subject
@@ -27,6 +27,7 @@ Inputs = Mapping[str, Mapping[str, Any]]
 """Of each column the path, the stamp and the SHA-256 of its file."""
 
 
+@runtime_checkable
 class Work(Protocol):
     """What is done to one subject; it is sent to other processes."""
 
@@ -95,8 +96,7 @@ class Task:
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""
         done = self.folder.done(name)
-        recorded = {column: file.get("sha256") for column, file in done.get("inputs", {}).items()}
-        is_same = recorded == {column: file["sha256"] for column, file in inputs.items()}
+        is_same = has_content(done, {column: file["sha256"] for column, file in inputs.items()})
         return is_same and done.get("recipe") == self.recipe and is_whole(f"{self.folder.subjects}/{name}", done)
 
     def renew_stamps(self, name: str, inputs: Inputs) -> None:
@@ -119,7 +119,7 @@ class Task:
                 "finished": now(),
             }
             seal(staged, record)
-            publish(staged, self.folder.subjects / subject.name, old)
+            publish(staged, self.folder.subjects / subject.name, old, self.folder.done(subject.name))
 
     def fail(
         self,
