@@ -1,5 +1,7 @@
 """The list of a cohort is read whole, or refused by one line that names the rows."""
 
+from itertools import chain
+
 import pytest
 
 from vrnet import BadInput
@@ -72,5 +74,5 @@ def test_names_that_some_file_system_does_not_take_are_no_names(name):
 def test_shards_share_all_subjects_and_none_twice():
     subjects = [Subject(f"s{k:03d}", {}) for k in range(103)]
     shards = [shard(subjects, k, 7) for k in range(1, 8)]
-    assert sorted(sum(shards, []), key=lambda one: one.name) == subjects
+    assert sorted(chain(*shards), key=lambda one: one.name) == subjects
     assert max(map(len, shards)) - min(map(len, shards)) <= 1

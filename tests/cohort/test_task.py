@@ -16,7 +16,7 @@ from vrnet.locks import hold_lock
 
 def left_behind(path):
     """What is in the working folder."""
-    return sorted(os.listdir(path / ".working"))
+    return sorted(file.name for file in (path / ".working").iterdir())
 
 
 def test_a_result_comes_with_a_record_of_inputs_recipe_and_files(tmp_path):
@@ -69,7 +69,7 @@ def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_do
     assert "in __call__" in (out / "failures" / "s1.txt").read_text()
     assert not (out / "subjects" / "s1").exists()
     assert make_task(out)(one).status == "done"
-    assert os.listdir(out / "failures") == []
+    assert list((out / "failures").iterdir()) == []
 
 
 @pytest.mark.parametrize(

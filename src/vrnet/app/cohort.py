@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from vrnet.app.image_pair import read_pair
-from vrnet.app.pair import METRICS, OVERVIEW, REPORT, register_pair
+from vrnet.app.pair import METRICS, REPORT, register_pair
 from vrnet.cohort.collect import SUMMARY, TABLE, collect_rows, summarise_rows
 from vrnet.cohort.records import CohortFolder, Recipe
 from vrnet.cohort.stamps import digest
 from vrnet.cohort.table import FILES, CohortTable, Subject
 from vrnet.errors import BadInput, InputWarning
 from vrnet.file_sets import RECORD, replace_set
-from vrnet.files import Row, json_ready, write_json, write_rows
+from vrnet.files import Row, json_ready, write_json, write_table
 from vrnet.images.itk_settings import one_thread
 from vrnet.locks import hold_lock
 from vrnet.methods.method import Method
@@ -23,6 +23,7 @@ from vrnet.methods.names import choose
 from vrnet.progress import Progress
 from vrnet.provenance import __version__, commit
 from vrnet.report.cohort import INDEX, Links, write_index
+from vrnet.report.thumbnail import THUMBNAIL, write_thumbnail
 from vrnet.threads import use_threads
 
 TABLES = (TABLE, SUMMARY, INDEX)
@@ -63,6 +64,7 @@ class RegisterSubject:
             warnings.simplefilter("always", InputWarning)
             pair = read_pair(*(subject.path(column) for column in FILES))  # type: ignore[arg-type]
             result, _ = register_pair(no_stage, pair, method, folder, **self.options, report=self.report)
+            write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
         (folder / RECORD).unlink()  # done.json records the files
         notes = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
         return row_of(result.metrics) | ({"notes": "; ".join(notes)} if notes else {})
@@ -98,13 +100,13 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
     Of several runs that end at once each waits for the one before, so that the last sees the results of all."""
     try:
         with hold_lock(folder.lock(".tables"), COLLECTING_SECONDS):
-            rows = collect_rows(folder, table, recipe)
+            columns, rows = collect_rows(folder, table, recipe)
             summary = summarise_rows(rows, recipe)
-            links = Links(folder.results, *((REPORT, OVERVIEW) if recipe["report"] else (METRICS, "")))
+            links = Links(folder.results, REPORT if recipe["report"] else METRICS, THUMBNAIL)
             with replace_set(folder.path, TABLES) as staged:
-                write_rows(rows, staged / TABLE)
+                write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                write_index(staged / INDEX, rows, summary, table.carried, links)
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links)
     except BlockingIOError as error:
         raise BadInput(f"another run is writing the tables of {folder.path}: start again when it has ended") from error
     return summary

@@ -18,8 +18,8 @@ MAX_REASONS = 20
 """Of failures, the most frequent first, in summary.json."""
 
 
-def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> list[Row]:
-    """A row per subject, {column: value}: its status, what the list says of it, and what was measured.
+def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[list[str], list[Row]]:
+    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured.
 
     A column of the list that has the name of one of ours becomes NAME_given."""
     results, failures = folder.names_of_results(), folder.names_of_failures()
@@ -30,7 +30,7 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> li
         rows.append(status_row(one, record, failure, recipe) | carried_cells(table, one))
     columns = ordered(columns_of(rows))
     add_suspicion(rows, [name for name in columns if name not in (*FIRST, *LAST, *table.carried)])
-    return [{name: row[name] for name in columns if name in row} for row in rows]
+    return columns, rows
 
 
 def status_row(subject: Subject, record: Mapping[str, Any], failure: Mapping[str, Any], recipe: Recipe) -> Row:

@@ -5,7 +5,7 @@ says what is done. A subject whose worker dies is tried elsewhere; one that does
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,8 @@ CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer, or to come back."""
 LOOK_SECONDS = 1.0
 """Between two looks at a cluster that finishes nothing."""
+RESTART_SECONDS = 30.0
+"""How long a process may take to start again, before another is started in its place."""
 BATCH_SECONDS, MAX_BATCH = 1.0, 64
 """Quick subjects are handed out together: about so long, and so many at most, since handing out costs milliseconds."""
 RESULT_SECONDS = 10.0
@@ -42,17 +44,21 @@ def local_cluster(jobs: int) -> Iterator["DaskExecutor"]:
         "distributed.nanny.pre-spawn-environ": ONE_THREAD,
         "distributed.worker.multiprocessing-method": "spawn",
         "distributed.comm.timeouts.connect": f"{CONNECT_SECONDS}s",
+        "distributed.deploy.lost-worker-timeout": f"{RESTART_SECONDS}s",
     }
     with quiet_logs(), distributed_settings(settings):
-        cluster = distributed.LocalCluster(
-            n_workers=jobs,
-            threads_per_worker=1,
-            memory_limit=0,
-            dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-        )
+        cluster = start_processes(distributed, jobs)
         with cluster, distributed.Client(cluster, set_as_default=False) as client:
-            yield DaskExecutor(client, f"the {jobs} processes here")
+            yield DaskExecutor(client, f"the {jobs} processes here", lambda: cluster.scale(jobs))
+
+
+def start_processes(distributed: Any, jobs: int) -> Any:
+    """A cluster of processes of this machine; BadInput if they end before they have begun."""
+    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    try:
+        return distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, memory_limit=0, **silent)
+    except RuntimeError as error:
+        raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
 
 
 @contextmanager
@@ -106,10 +112,10 @@ def quiet_logs() -> Iterator[None]:
 
 
 class DaskExecutor:
-    """Tasks run by the workers of a cluster."""
+    """Tasks run by the workers of a cluster; `renew` starts processes again that were lost, where we may."""
 
-    def __init__(self, client: "Client", place: str) -> None:
-        self.client, self.place = client, place
+    def __init__(self, client: "Client", place: str, renew: Callable[[], None] = lambda: None) -> None:
+        self.client, self.place, self.renew = client, place, renew
 
     @property
     def workers(self) -> int:
@@ -126,6 +132,8 @@ class DaskExecutor:
             while flight.batches:
                 self.check_scheduler()
                 outcomes = flight.land()
+                if not outcomes:
+                    self.renew()
                 yield from outcomes or (None,)
                 flight.fill(self.workers)
         finally:

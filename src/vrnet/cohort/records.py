@@ -23,7 +23,7 @@ from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
 
 Recipe = Mapping[str, Any]
 """What is done to every subject, as JSON says it: method, parameters, version. Results of another are done again."""
-DONE = "done.json"
+DONE, FAILURES = "done.json", "failures"
 STAGED = "~"
 """Between a subject's name, which cannot hold it, and what makes that of a temporary folder unique."""
 
@@ -42,7 +42,7 @@ class CohortFolder:
 
     @property
     def failures(self) -> Path:
-        return self.path / "failures"
+        return self.path / FAILURES
 
     @property
     def working(self) -> Path:
@@ -93,11 +93,11 @@ class CohortFolder:
 
     def done(self, name: str) -> dict[str, Any]:
         """What done.json of a subject says; empty if there is none that can be read."""
-        return read_record(f"{self.subjects}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
+        return read_record(f"{self.path}/{self.results}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
 
     def failure(self, name: str) -> dict[str, Any]:
         """What is recorded of a subject's failure; empty if nothing is."""
-        return read_record(f"{self.failures}/{name}.json", ("recipe", "inputs"))
+        return read_record(f"{self.path}/{FAILURES}/{name}.json", ("recipe", "inputs"))
 
     def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
         """Remember why a subject failed; BadInput where that cannot be written."""

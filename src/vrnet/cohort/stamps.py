@@ -5,6 +5,7 @@ As `make` and `git` do, a file of the same size and time is taken for unchanged;
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from stat import S_ISDIR
 
 from vrnet.errors import BadInput
 
@@ -16,7 +17,7 @@ def stamp(path: str) -> Stamp | None:
     """The size and time of a file, or of all files in a folder; None if it is not there, or not to be seen."""
     try:
         found = os.stat(path)
-        if not os.path.isdir(path):
+        if not S_ISDIR(found.st_mode):
             return [found.st_size, found.st_mtime_ns]
         stats = [os.stat(file) for file in files_below(path)]
     except OSError:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrnet.files import Row, columns_of, write_bytes
+from vrnet.files import Row, write_bytes
 
 INDEX = "index.html"
 SIGNIFICANT_DIGITS = 5
@@ -21,32 +21,33 @@ class Links(NamedTuple):
     page: str
     """In the folder of a subject: what a click opens."""
     picture: str
-    """In the folder of a subject: what is shown while the mouse is over it; empty for none."""
+    """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
 
 
 def write_index(
-    path: Path, rows: Sequence[Row], summary: Mapping[str, Any], carried: Sequence[str], links: Links
+    path: Path,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    summary: Mapping[str, Any],
+    carried: Sequence[str],
+    links: Links,
 ) -> None:
-    """Write the page. `rows` and `summary` are those of cohort.csv and summary.json; `carried` are the columns of the
-    list."""
-    write_bytes(render_index(rows, summary, carried, links).encode(errors="replace"), path)
-
-
-def render_index(rows: Sequence[Row], summary: Mapping[str, Any], carried: Sequence[str], links: Links) -> str:
-    """The page as text; the arguments are those of `write_index`."""
+    """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
+    the list."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("vrnet.report", "web")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return page.get_template("cohort.html").render(summary=summary, data=index_data(rows, carried, links))
+    data = index_data(columns, rows, carried, links)
+    text = page.get_template("cohort.html").render(summary=summary, data=data)
+    write_bytes(text.encode(errors="replace"), path)
 
 
-def index_data(rows: Sequence[Row], carried: Sequence[str], links: Links) -> dict[str, Any]:
+def index_data(columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links) -> dict[str, Any]:
     """What the page's script reads: {column: values}, which is shorter than one record per row."""
-    columns = columns_of(rows)
     values = {name: [brief(row.get(name)) for row in rows] for name in columns}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    return {"columns": columns, "values": values, "groups": groups, **links._asdict()}
+    return {"columns": list(columns), "values": values, "groups": groups, **links._asdict()}
 
 
 def brief(value: Any) -> Any:

@@ -53,7 +53,8 @@ function drawPlots() {
       bar.onclick = () => { range = row => typeof values[name][row] === "number" && binOf(values[name][row]) === bin; arrange(); byId("table").scrollIntoView(); };
       svg.append(bar);
     });
-    byId("plots").append(element("figure", {}, svg, element("figcaption", {}, element("span", {}, String(low)), element("b", {}, name), element("span", {}, String(high)))));
+    const ends = element("figcaption", {}, element("span", {}, low.toPrecision(3)), element("span", {}, high.toPrecision(3)));
+    byId("plots").append(element("figure", {}, element("b", {}, name), svg, ends));
   }
 }
 
@@ -121,7 +122,7 @@ function drawRow(row, place) {
   const made = element("div", { className: "row" }, marksOf(row), ...columns.map(name => cellOf(name, row)));
   made.style.top = `${place * height}px`;
   made.onmouseenter = () => preview(row);
-  made.onmouseleave = () => { byId("preview").hidden = true; };
+  made.onmouseleave = () => { shownPicture = ""; byId("preview").hidden = true; };
   return made;
 }
 
@@ -152,12 +153,26 @@ function marksOf(row) {
   return cell;
 }
 
+/* The thumbnail holds fixed, moving and warped side by side: before and after flicker between the first and another. */
 function preview(row) {
-  if (!data.picture || values.status[row] !== "done") return;
-  const picture = byId("preview");
-  picture.src = folderOf(row) + "/" + data.picture;
-  picture.hidden = false;
+  if (values.status[row] !== "done") return;
+  const picture = new Image(), wanted = folderOf(row) + "/" + data.picture;
+  shownPicture = wanted;
+  picture.onload = () => {
+    if (shownPicture !== wanted) return;
+    for (const panel of byId("preview").querySelectorAll("div")) {
+      Object.assign(panel.style, { width: `${2 * picture.naturalWidth / 3}px`, height: `${2 * picture.naturalHeight}px`, backgroundImage: `url("${wanted}")` });
+    }
+    byId("preview").hidden = false;
+  };
+  picture.src = wanted;
 }
+
+let shownPicture = "", isFixed = false;
+setInterval(() => {
+  isFixed = !isFixed;
+  byId("preview").querySelectorAll("div").forEach((panel, k) => { panel.style.backgroundPosition = isFixed ? "0% 0" : `${50 * (k + 1)}% 0`; });
+}, 450);
 
 function exportMarks() {
   const cell = text => /^[=+\-@\t\r]/.test(text) ? `"'${text.replaceAll('"', '""')}"` : `"${text.replaceAll('"', '""')}"`;
