@@ -20,7 +20,7 @@ from vrnet.cohort.plan import make_plan
 from vrnet.cohort.table import read_table
 
 ROOT = Path(__file__).parents[2]
-SUBJECTS, SECONDS, KILLS = 400, 0.15, 20
+SUBJECTS, SECONDS, KILLS = 400, 0.25, 20
 DISK_KILOBYTES = 24 * 1024
 
 
@@ -76,7 +76,7 @@ class Cluster:
         )
 
     def kill_one(self, dice):
-        """Kill one of the workers. Who starts them ends where one is killed while it begins: a queue starts it again."""
+        """Kill one of the workers. Who starts them ends where one is killed as it begins: a queue starts it again."""
         if self.workers.poll() is not None:
             self.start_workers()
         return kill_one(self.workers, dice)
@@ -103,10 +103,17 @@ def kill_one(process, dice):
     return True
 
 
-def wait_for_results(out):
-    """Until the first subject is done: a run whose workers never begin is told so, and ends."""
-    while not seen(out):
+def wait_for_results(out, more_than=0):
+    """Until workers have begun: a run whose workers never begin is told so, and ends."""
+    while len(seen(out)) <= more_than:
         time.sleep(0.1)
+
+
+def fill_for_a_while(out):
+    """Leave no room on the disk for some seconds."""
+    (out / "filler").write_bytes(bytes(psutil.disk_usage(str(out)).free - 4096))
+    time.sleep(5)
+    (out / "filler").unlink()
 
 
 def seen(out):
@@ -129,23 +136,24 @@ def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_
         client.send_signal(signal.SIGKILL)  # and the scheduler, which is in it
         client.wait()
         cluster = Cluster()
+        words = "-m", "tests.cohort.chaos", out, pairs, SECONDS, cluster.address
         try:
-            client = start("-m", "tests.cohort.chaos", out, pairs, SECONDS, cluster.address)
+            client = start(*words)
+            if is_small:
+                wait_for_results(out, more_than=len(first))
+                fill_for_a_while(out)
+                assert client.wait(timeout=300) == 2, "not even failures could be recorded"
+                client = start(*words)
             while kills < KILLS:
                 kills += cluster.kill_one(dice)
                 if kills == KILLS * 3 // 4:
                     cluster.restart()
                     kills += 1
-            if is_small:
-                filler = out / "filler"
-                filler.write_bytes(bytes(max(0, psutil.disk_usage(str(out)).free - 8192)))
-                time.sleep(3)
-                filler.unlink()
             if cluster.workers.poll() is not None:
                 cluster.start_workers()
             statuses = [client.wait(timeout=300)]
             while statuses[-1] != 0 and len(statuses) < 6:
-                statuses.append(start("-m", "tests.cohort.chaos", out, pairs, 0, cluster.address).wait(timeout=300))
+                statuses.append(start(*words).wait(timeout=300))
         finally:
             stop(client)
             cluster.stop()

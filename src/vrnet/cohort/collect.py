@@ -75,7 +75,7 @@ def numbers(rows: Sequence[Row]) -> dict[str, list[float]]:
         if row["status"] == "done":
             for name, value in row.items():
                 if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "suspicion":
-                    found.setdefault(name, []).append(value)
+                    found.setdefault(name, []).append(float(value))
     return found
 
 

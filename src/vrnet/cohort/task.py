@@ -1,6 +1,5 @@
 """One subject is one task with one result: done, failed for a reason that is kept, or left to who is at it."""
 
-import os
 import platform
 import traceback
 from collections.abc import Mapping
@@ -161,7 +160,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there was too little memory: run fewer jobs at once, or on a larger machine"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'a file'}: {os.strerror(error.errno or 0)}"
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 
 
