@@ -21,6 +21,7 @@ from vrnet.cohort.table import read_table
 
 ROOT = Path(__file__).parents[2]
 SUBJECTS, SECONDS, KILLS = 400, 0.25, 20
+PATIENCE_SECONDS = 300
 DISK_KILOBYTES = 24 * 1024
 
 
@@ -75,11 +76,22 @@ class Cluster:
             "-m", "distributed.cli.dask_worker", self.address, "--nworkers", 3, "--nthreads", 1, "--no-dashboard"
         )
 
-    def kill_one(self, dice):
-        """Kill one of the workers. Who starts them ends where one is killed as it begins: a queue starts it again."""
+    def renew(self):
+        """Who starts workers ends where one is killed as it begins: a queue would start it again."""
         if self.workers.poll() is not None:
             self.start_workers()
+
+    def kill_one(self, dice):
+        self.renew()
         return kill_one(self.workers, dice)
+
+    def wait_for(self, client):
+        """The status of a client at its end."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while client.poll() is None and time.monotonic() < end:
+            self.renew()
+            time.sleep(0.5)
+        return client.poll()
 
     def restart(self):
         """Kill the scheduler; its workers end without it, and both are started again."""
@@ -149,11 +161,9 @@ def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_
                 if kills == KILLS * 3 // 4:
                     cluster.restart()
                     kills += 1
-            if cluster.workers.poll() is not None:
-                cluster.start_workers()
-            statuses = [client.wait(timeout=300)]
+            statuses = [cluster.wait_for(client)]
             while statuses[-1] != 0 and len(statuses) < 6:
-                statuses.append(start(*words).wait(timeout=300))
+                statuses.append(cluster.wait_for(start(*words)))
         finally:
             stop(client)
             cluster.stop()

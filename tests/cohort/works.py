@@ -10,7 +10,7 @@ from vrnet.cohort.table import Subject
 from vrnet.cohort.task import Task
 from vrnet.provenance import __version__
 
-RECIPE = {"method": "count", "vrnet": __version__, "report": False}
+RECIPE = {"method": "count", "vrnet": __version__}
 
 
 @dataclass(frozen=True)

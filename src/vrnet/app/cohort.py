@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vrnet.app.bids import DESCRIPTION, IGNORE, IGNORED, NAMES, description, rename_results
 from vrnet.app.image_pair import read_pair
 from vrnet.app.pair import METRICS, REPORT, register_pair
 from vrnet.cohort.collect import SUMMARY, TABLE, collect_rows, summarise_rows
@@ -15,7 +16,7 @@ from vrnet.cohort.stamps import digest
 from vrnet.cohort.table import FILES, CohortTable, Subject
 from vrnet.errors import BadInput, InputWarning
 from vrnet.file_sets import RECORD, replace_set
-from vrnet.files import Row, json_ready, write_json, write_table
+from vrnet.files import Row, json_ready, write_bytes, write_json, write_table
 from vrnet.images.itk_settings import one_thread
 from vrnet.locks import hold_lock
 from vrnet.methods.method import Method
@@ -48,6 +49,8 @@ class RegisterSubject:
     options: Mapping[str, Any]
     """Those of `register_pair`."""
     report: bool
+    bids: bool = False
+    """Whether files have the names of BIDS derivatives."""
 
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs. The device is not part of it: a run may go on elsewhere."""
@@ -55,7 +58,9 @@ class RegisterSubject:
         weights = None if self.weights is None else digest(str(self.weights))
         options = {name: value for name, value in self.options.items() if name != "device"}
         made_by = {"vrnet": __version__, "commit": commit()}
-        return json_ready({"method": str(method), "weights": weights, **options, "report": self.report, **made_by})
+        return json_ready(
+            {"method": str(method), "weights": weights, **options, "report": self.report, "bids": self.bids, **made_by}
+        )
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         """With one thread, wherever it runs: so a result depends neither on how many jobs there are nor on which."""
@@ -66,6 +71,8 @@ class RegisterSubject:
             result, _ = register_pair(no_stage, pair, method, folder, **self.options, report=self.report)
             write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
         (folder / RECORD).unlink()  # done.json records the files
+        if self.bids:
+            rename_results(folder, subject)
         notes = dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
         return row_of(result.metrics) | ({"notes": "; ".join(notes)} if notes else {})
 
@@ -102,11 +109,24 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
         with hold_lock(folder.lock(".tables"), COLLECTING_SECONDS):
             columns, rows = collect_rows(folder, table, recipe)
             summary = summarise_rows(rows, recipe)
-            links = Links(folder.results, REPORT if recipe["report"] else METRICS, THUMBNAIL)
-            with replace_set(folder.path, TABLES) as staged:
+            with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links)
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links_of(folder, recipe))
+                if recipe["bids"]:
+                    write_json(description(), staged / DESCRIPTION)
+                    write_bytes(IGNORED.encode(), staged / IGNORE)
     except BlockingIOError as error:
         raise BadInput(f"another run is writing the tables of {folder.path}: start again when it has ended") from error
     return summary
+
+
+def planned_tables(recipe: Recipe) -> tuple[str, ...]:
+    """The names of what is written of all subjects together."""
+    return (*TABLES, DESCRIPTION, IGNORE) if recipe["bids"] else TABLES
+
+
+def links_of(folder: CohortFolder, recipe: Recipe) -> Links:
+    """What the page of a cohort leads to."""
+    page, picture = REPORT if recipe["report"] else METRICS, THUMBNAIL
+    return Links(folder.results, *((NAMES[page], NAMES[picture]) if recipe["bids"] else (page, picture)))

@@ -19,7 +19,7 @@ class Links(NamedTuple):
     results: str
     """The folder that holds those of the subjects."""
     page: str
-    """In the folder of a subject: what a click opens."""
+    """In the folder of a subject: what a click opens; {subject} stands for its name, here and below."""
     picture: str
     """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
 

@@ -174,6 +174,28 @@ def test_a_folder_in_a_known_layout_becomes_a_list_that_can_be_run(vrnet, acdc, 
     assert (status, "may have been edited" in err) == (2, True)
 
 
+def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    for part in ("fixed", "moving"):
+        name = f"0_{ {'fixed': 'ED', 'moving': 'ES'}[part] }.nii.gz"
+        (pairs.parent / f"0_{part}.nii.gz").rename(pairs.parent / name)
+        pairs.write_text(pairs.read_text().replace(f"0_{part}.nii.gz", name))
+    status, _, err = vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")
+    assert status == 0, err
+    assert {path.name for path in (out / "sub-heart0").iterdir()} == {
+        "sub-heart0_from-ES_to-ED_mode-image_xfm.nii.gz",
+        "sub-heart0_space-ED_desc-warped_image.nii.gz",
+        "sub-heart0_space-ED_desc-warped_dseg.nii.gz",
+        "sub-heart0_desc-registration_metrics.json",
+        "sub-heart0_thumbnail.png",
+        "done.json",
+    }
+    assert (out / "sub-heart1" / "sub-heart1_from-moving_to-fixed_mode-image_xfm.nii.gz").exists()
+    described = json.loads((out / "dataset_description.json").read_text())
+    assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "vrnet")
+    assert "3 done already" in vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")[1]
+
+
 HEAD = "subject,fixed,moving\n"
 GOOD = f"{HEAD}p,0_fixed.nii.gz,0_moving.nii.gz\n"
 BAD = {

@@ -69,6 +69,9 @@ class Cohort:
     see the images and DIR under the same names."""
     shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = "1/1"
     """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
+    bids: bool = False
+    """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
+    dataset_description.json."""
     method: Name = "default"
     """Any name that `vrnet methods` lists."""
     affine: AffineStart = "none"
@@ -104,7 +107,8 @@ class Cohort:
 
     def run_list(self, pairs: Path) -> None:
         """Do what is to do of a list."""
-        from vrnet.app.cohort import TABLES
+        from vrnet.app.bids import as_bids
+        from vrnet.app.cohort import planned_tables
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
         from vrnet.cohort.table import read_table, shard
@@ -113,9 +117,11 @@ class Cohort:
 
         index, shards = read_shard(self.shard)
         self.check_jobs()
-        table, work, folder = read_table(pairs), self.work(), CohortFolder(self.out.absolute())
-        check_set(self.out, TABLES)
+        table, work = read_table(pairs), self.work()
+        table = as_bids(table) if self.bids else table
+        folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
+        check_set(self.out, planned_tables(recipe))
         plan = make_plan(folder, subjects, recipe)
         if self.dry_run:
             self.preview(plan, table)
@@ -151,7 +157,7 @@ class Cohort:
             "device": self.device_options.device,
         }
         weights = None if given.weights is None else given.weights.absolute()
-        return RegisterSubject(self.method, weights, given.parameters.settings, options, self.report)
+        return RegisterSubject(self.method, weights, given.parameters.settings, options, self.report, self.bids)
 
     def preview(self, plan: "Plan", table: "CohortTable") -> None:
         """Say what a run would do."""

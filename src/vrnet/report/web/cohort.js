@@ -126,12 +126,12 @@ function drawRow(row, place) {
   return made;
 }
 
-const folderOf = row => `${results}/${encodeURIComponent(values.subject[row])}`;
+const fileOf = (row, form) => `${results}/${encodeURIComponent(values.subject[row])}/${encodeURIComponent(form.replaceAll("{subject}", values.subject[row]))}`;
 
 function cellOf(name, row) {
   const value = values[name][row], text = value === null || value === undefined ? "" : String(value);
   const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: text });
-  if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: folderOf(row) + "/" + data.page }, text));
+  if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
   else cell.append(text);
   if (name === "verdict" || name === "status") cell.classList.add(colourOf[value] || "none");
@@ -156,7 +156,7 @@ function marksOf(row) {
 /* The thumbnail holds fixed, moving and warped side by side: before and after flicker between the first and another. */
 function preview(row) {
   if (values.status[row] !== "done") return;
-  const picture = new Image(), wanted = folderOf(row) + "/" + data.picture;
+  const picture = new Image(), wanted = fileOf(row, data.picture);
   shownPicture = wanted;
   picture.onload = () => {
     if (shownPicture !== wanted) return;
