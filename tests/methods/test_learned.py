@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import PAPER, RCNet, Siamese, VoxelMorph, VRNet, parse_learned
+from vrnet.methods.families import parse_learned
 from vrnet.methods.names import parse_trainable
+from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
+from vrnet.methods.vrnet import PAPER, VRNet
 from vrnet.networks.adaptors import Noise, Predict
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1
@@ -36,7 +38,8 @@ def test_the_paper_s_table_has_20_rows():
 
 
 @pytest.mark.parametrize(
-    "name", ["R-L1-3x2", "U-L2-6x1", "C-L2-3x1-w32", "R-L2-6x1-zeros-Θ1-released-w16", "R-L2-6x1-noise"]
+    "name",
+    ["R-L1-3x2", "U-L2-6x1", "C-L2-3x1-w32", "D-LNCC-3x1-w16", "R-L2-6x1-zeros-Θ1-released-w16", "R-L2-6x1-noise"],
 )
 def test_names_say_what_differs_from_the_paper(name):
     assert str(parse_learned(name)) == name
@@ -100,7 +103,7 @@ def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
 
 
 @pytest.mark.parametrize("order", ["paper", "released"])
-@pytest.mark.parametrize(("denoiser", "data"), [*product("RUC", ("L1", "L2"))])
+@pytest.mark.parametrize(("denoiser", "data"), [*product("RUCD", ("L1", "L2"))])
 @pytest.mark.parametrize("parameters", ["Θ1", "Θ2"])
 def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters, smooth_image):
     I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
@@ -154,7 +157,14 @@ def test_noise_is_the_same_in_use_and_another_each_time_in_training(d, smooth_im
 
 @pytest.mark.parametrize(
     "method",
-    [VRNet(width=2), VRNet("C", "L1", 2, 1, "noise", width=2), VoxelMorph(2), Siamese(4), RCNet(2, 2)],
+    [
+        VRNet(width=2),
+        VRNet("C", "L1", 2, 1, "noise", width=2),
+        VRNet("D", "L1", 2, 1, "noise", width=2),
+        VoxelMorph(2),
+        Siamese(4),
+        RCNet(2, 2),
+    ],
     ids=str,
 )
 def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image):

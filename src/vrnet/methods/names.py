@@ -9,16 +9,19 @@ from typing import cast
 from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
 from vrnet.methods.default import SHORT_AXIS, Default, short_axis
+from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.identity import Identity
-from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, parse_learned
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.parameters import Parameter
+from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
 from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
+from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import SUFFIX
 
-EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
+IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
+EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]

@@ -83,7 +83,8 @@ class Trained(Method):
     @property
     def details(self) -> dict[str, str]:
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        return {"weights": self.file, "trained": trained}
+        labels = "yes" if self.card.labels_in_training else "no"
+        return {"weights": self.file, "trained": trained, "labels in training": labels}
 
     @property
     def summary(self) -> str:

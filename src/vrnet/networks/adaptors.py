@@ -61,19 +61,14 @@ class Residual(nn.Module):
 
 
 class Recurse(nn.Module):
-    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net.
-
-    Where the images are not to be compared, they are shown as equal."""
+    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, state: State) -> State:
-        lin, u = state.lin, state.v
-        I1w = lin.I1w if state.is_fresh else warp(lin.I1, u)
-        I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
-        return state.move_to(compose(u, FIELD_SCALE * apply_padded(self.net, torch.cat([lin.I0, I1w], dim=1))))
+        return state.move_to(compose(state.v, FIELD_SCALE * apply_padded(self.net, compared_images(state))))
 
 
 class Noise(nn.Module):
@@ -93,6 +88,14 @@ class Noise(nn.Module):
             return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
         one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
         return one.to(I0).expand(b, -1, *s)
+
+
+def compared_images(state: State) -> Float[Tensor, "b 2 *s"]:
+    """I0 and I1(x + u), side by side; where they are not to be compared, they are shown as equal."""
+    lin = state.lin
+    I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
+    I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
+    return torch.cat([lin.I0, I1w], dim=1)
 
 
 def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:

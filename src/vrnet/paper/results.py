@@ -23,7 +23,7 @@ from vrnet.paper.budget import DIMENSIONS, Budget
 from vrnet.schema import convert, convert_record
 from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Setting, ValidationRow
 from vrnet.training.run import Row as Validation
-from vrnet.training.settings import Training
+from vrnet.training.settings import Training, fill_settings
 
 RUN = "run"
 
@@ -175,6 +175,7 @@ class Results:
         for folder in (self.folder(entry), self.run_folder(entry)):
             with self._reading(entry):
                 kept = convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
+                kept = fill_settings(kept)
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
                 raise BadInput(

@@ -56,7 +56,7 @@ def fit(
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.
 
     `watch` is called with a TrainingStatus about twice a second."""
-    job, pairs = TrainingJob(method, settings, folder), Pairs.from_split(train)
+    job, pairs = TrainingJob(method, settings, folder), Pairs.from_split(train, settings.labels_weight > 0)
     check_devices(settings.batch, devices, nodes)
     check_job(job, train, val, resume)
     is_first = devices * nodes == 1 or is_first_process()
@@ -105,7 +105,7 @@ def describe_run(job: TrainingJob, train: PreparedSplit, val: PreparedSplit) -> 
 
 def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str | None]) -> Card:
     """What weights.safetensors says of itself."""
-    first = train.samples[0]
+    first, with_labels = train.samples[0], job.settings.labels_weight > 0
     return Card(
         method=str(job.method),
         dimension=first.fixed.dim() - 2,
@@ -116,4 +116,5 @@ def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str 
         commit=made_by["commit"] or "",
         torch=made_by["torch"] or "",
         device=made_by["device"] or "",
+        labels_in_training=with_labels,
     )

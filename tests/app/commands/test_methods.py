@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.learned import FAMILIES
+from vrnet.methods.families import FAMILIES
 from vrnet.methods.names import parameters
 
 
