@@ -8,6 +8,7 @@ import sys
 import unicodedata
 from collections.abc import Callable
 
+from vrnet.app.commands.cohort import Cohort
 from vrnet.app.commands.demo import Demo
 from vrnet.app.commands.evaluate import Evaluate
 from vrnet.app.commands.methods import Methods
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "register": Register,
     "track": Track,
     "demo": Demo,
+    "cohort": Cohort,
     "apply": Apply,
     "invert": Invert,
     "points": Points,
