@@ -72,15 +72,15 @@ def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) ->
             axes.append((stride, (x - cell).to(I.dtype)))
             corner = corner + cell.mul_(stride)
     points = positions[0].shape[1]
-    return interpolate(I.flatten(2), corner.expand(*I.shape[:2], points), 0, axes)
+    return interpolate(I.flatten(2), corner.expand(len(I), 1, points), 0, axes)
 
 
 def interpolate(
-    I: Float[Tensor, "b c m"], corner: Integer[Tensor, "b c n"], offset: int, axes: list[tuple[int, Tensor]]
+    I: Float[Tensor, "b c m"], corner: Integer[Tensor, "b 1 n"], offset: int, axes: list[tuple[int, Tensor]]
 ) -> Float[Tensor, "b c n"]:
     """I inside the cells that start at flat index corner + offset; each axis has its stride and its fractions."""
     if not axes:
-        return I.gather(2, corner + offset if offset else corner)
+        return I.gather(2, (corner + offset if offset else corner).expand(-1, I.shape[1], -1))
     (stride, fraction), *rest = axes
     near, far = (interpolate(I, corner, offset + step, rest) for step in (0, stride))
     return near.lerp(far, fraction)
@@ -256,12 +256,21 @@ def _smooth_along(I: Tensor, axis: int, sigma: float) -> Tensor:
     radius, n = ceil(3 * sigma), I.shape[axis]
     taps = torch.arange(-radius, radius + 1, dtype=torch.float64).div(sigma).square().mul(-0.5).exp()
     taps = taps / taps.sum()
-    inside = torch.arange(-radius, n + radius, device=I.device).clamp(0, n - 1)
-    padded = I.index_select(axis, inside)
+    padded = repeat_border(I, axis, radius, radius)
     out = padded.narrow(axis, 0, n) * taps[0].item()
     for k, tap in enumerate(taps.tolist()[1:], start=1):
-        out = out.add(padded.narrow(axis, k, n), alpha=tap)
+        out.add_(padded.narrow(axis, k, n), alpha=tap)
     return out
+
+
+def repeat_border(I: Shaped[Tensor, "b c *s"], axis: int, before: int, after: int) -> Shaped[Tensor, "b c *t"]:
+    """I with its first and last voxels along an axis repeated so many times: by a plain copy, not voxel by voxel."""
+    shape = list(I.shape)
+    ends = []
+    for place, times in ((0, before), (I.shape[axis] - 1, after)):
+        shape[axis] = times
+        ends.append(I.narrow(axis, place, 1).expand(shape))
+    return torch.cat([ends[0], I, ends[1]], dim=axis)
 
 
 def resize(I: Float[Tensor, "b c *s"], shape: tuple[int, ...]) -> Float[Tensor, "b c *t"]:

@@ -27,7 +27,7 @@ from vrnet.variational.solver import Solver
 
 
 def test_every_pair_of_a_regulariser_and_a_data_term_has_a_name():
-    terms = ("TV", "Diffusion", "Bending", "Gaussian"), ("L1", "L2", "LNCC", "MIND", "NMI")
+    terms = ("TV", "Diffusion", "Bending", "Gaussian"), ("L1", "L2", "LNCC", "MIND", "NMI", "Remap")
     expected = {f"{R}-{data}" for R, data in product(*terms)}
     assert {str(preset) for preset in PRESETS} == expected
     assert len(PRESETS) == len(expected)

@@ -7,11 +7,11 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from torch import nn
 
 from tests.models import saved
-from vrnet.fields import compose, warp
+from vrnet.fields import compose, smooth, warp
 from vrnet.folds import smallest_determinant
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_weights
-from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow, flow
+from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow, flow, smooth_velocity
 from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import linearize
@@ -35,17 +35,22 @@ def folded(u):
     return (smallest_determinant(u) <= 0).double().mean().item()
 
 
-def smooth_velocity(d, smooth_image, size=4):
+def some_velocity(d, smooth_image, size=4):
     return size * torch.cat([smooth_image(SIZE[d], 3, seed) - 0.5 for seed in range(d)], dim=1)
 
 
 def test_a_flow_follows_the_smoothed_velocity(d, smooth_image):
-    velocity = smooth_velocity(d, smooth_image, 6)
+    velocity = some_velocity(d, smooth_image, 6)
     expected = followed(velocity[0])
     error = (flow(velocity)[0] - expected).abs()
     assert expected.abs().max() > 1.5
     assert error.max() < 0.1
     assert error.mean() < 0.02
+
+
+def test_smoothing_by_matrices_is_smoothing(d, random):
+    velocity = random(2, d, *SIZE[d])
+    torch.testing.assert_close(smooth_velocity(velocity), smooth(velocity, 1.0))
 
 
 def test_a_flow_of_one_field_does_not_depend_on_the_rest_of_its_batch(d, random):
@@ -122,10 +127,20 @@ def test_the_denoiser_is_composed_after_the_field_it_is_given(d, smooth_image):
     torch.testing.assert_close(net.seen, torch.cat([I0, warp(I1, u)], dim=1))
 
 
+def test_the_data_step_is_composed_after_the_field_it_is_given(d, smooth_image):
+    I0, I1 = (smooth_image(SIZE[d], 2, k) for k in (0, 1))
+    u = some_velocity(d, smooth_image)
+    lin = linearize(I0, I1, u, (1.0,) * d)
+    move = L2().prox(u, lin, torch.tensor(0.1, dtype=torch.float64)) - u
+    found = FlowDataStep(DataStep(L2(), 0.1).double())(State(u, lin)).v
+    torch.testing.assert_close(found, compose(u, flow(move)))
+    assert (found - u - flow(move)).abs().max() > 0.01
+
+
 def test_nothing_moves_by_the_data_where_the_images_are_not_compared(d, smooth_image):
     """Farther from the weight than the Gaussian reaches."""
     I0, I1 = (smooth_image(SIZE[d], 2, k) for k in (0, 1))
-    u = smooth_velocity(d, smooth_image, 1)
+    u = some_velocity(d, smooth_image, 1)
     masks = Masks(torch.ones_like(I0), torch.ones_like(I0))
     masks.fixed[..., :9] = 0
     lin = replace(linearize(I0, I1, u, (1.0,) * d), weight=masks.weight(u))

@@ -1,5 +1,6 @@
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,15 @@ def test_notes_tell_steps_seeds_hardware_and_versions(known):
     steps = BUDGETS["quick"].training["phantom"].steps
     assert trained.startswith(f'Learned methods, budget "quick": {steps} steps of 1 pairs, rate 0.001, α 0.05, width 2')
     assert computed == "Computed on a machine (torch 2.11); another machine (torch 2.11); vrnet 0.1.0."
+
+
+def test_notes_tell_of_labels_in_training(study, steps):
+    quick = steps(2)
+    labelled = {name: replace(how, labels_weight=1.0) for name, how in quick.training.items()}
+    made = study(replace(quick, training=labelled))
+    for name in NAMES:
+        write_result(made.results, made.results.entry(name), SCORES[name])
+    assert build_table("initialisation", made).notes[1].endswith("1 seed (mean over seeds); labels in training.")
 
 
 def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):

@@ -5,13 +5,14 @@ from torch.autograd import gradcheck
 
 from vrnet.fields import scale, smooth, warp
 from vrnet.variational.cascade import DataStep
-from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, MIND, NMI
+from vrnet.variational.contrast import learn_curves, trust
+from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, MIND, NMI, BothContrastsLNCC, Remap
 from vrnet.variational.linearize import REMEMBERED, Linearization
 
 SHAPE = {2: (3, 4), 3: (2, 3, 2)}
 ROOM = {2: (12, 10), 3: (8, 9, 7)}
 DIFFERENCES = {"L1": L1(), "L2": L2()}
-SQUARES = {"LNCC": LNCC(), "MIND": MIND(), "NMI": NMI()}
+SQUARES = {"LNCC": LNCC(), "MIND": MIND(), "NMI": NMI(), "Remap": Remap()}
 
 
 @pytest.fixture(params=[1, 3], ids=["scalar", "vector"])
@@ -21,7 +22,7 @@ def channels(request):
 
 def expansion(residual, J, at, h):
     """A linearisation for data terms, which look at no image once it is expanded."""
-    return Linearization(residual, residual, residual, residual, J, at, h)
+    return Linearization(residual, residual, residual, at, h, residual=residual, J=J)
 
 
 @pytest.fixture
@@ -157,6 +158,35 @@ def test_squares_are_expanded_by_the_slopes_of_their_channels(d, h, images, term
     np.testing.assert_allclose(lin.A.numpy(), np.einsum("bki...,bkj...->bij...", J, J) / k, atol=1e-9)
 
 
+def both_contrasts(I0, I1w, h, weight):
+    """(D of each direction as LNCC has it, how far each is trusted): of one image with what the other says of it."""
+    A0, A1 = learn_curves(I0, I1w, h, weight).apply(I0, I1w)
+    D = [LNCC().value(A1[:, k : k + 1], A0[:, k : k + 1], h) for k in range(2)]
+    return A0, A1, D, trust(A0, A1, weight).view(len(I0), 2, *[1] * (I0.dim() - 2)).unbind(1)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_remap_is_local_correlation_in_both_contrasts_each_counted_by_its_trust(h, images, masked):
+    I0, I1, _ = images
+    weight = (torch.rand_like(I0) > 0.3).double() if masked else None
+    A0, A1, D, (forward, backward) = both_contrasts(I0, I1, h, weight)
+    expected = (forward * D[0] + backward * D[1]) / (forward + backward)
+    torch.testing.assert_close(Remap().value(I1, I0, h, weight), expected)
+    torch.testing.assert_close(BothContrastsLNCC().value(A1, A0, h, weight), expected)
+
+
+def test_remap_is_expanded_by_the_slopes_of_both_contrasts(h, images):
+    """A and b are those of LNCC of either direction, each counted by its trust."""
+    I0, I1, v = images
+    lin = Remap().linearize(I0, I1, v, h)
+    A0, A1, _, q = both_contrasts(I0, lin.I1w, h, None)
+    still = torch.zeros_like(v)
+    parts = [LNCC().linearize(A0[:, k : k + 1], A1[:, k : k + 1], still, h) for k in range(2)]
+    share = [(part / (q[0] + q[1]))[:, None] for part in q]
+    torch.testing.assert_close(lin.b, share[0] * parts[0].b + share[1] * parts[1].b)
+    torch.testing.assert_close(lin.A, share[0][:, None] * parts[0].A + share[1][:, None] * parts[1].A)
+
+
 @pytest.mark.parametrize("term", SQUARES.values(), ids=SQUARES)
 @pytest.mark.parametrize("per_voxel", [False, True])
 def test_the_prox_of_squares_solves_their_normal_equations(d, h, images, term, per_voxel):
@@ -194,8 +224,9 @@ def test_gradients_of_a_contrast_free_loss_are_those_of_differences(d, images, t
         (LNCC(epsilon=0.0), lambda I: 5 * I + 2),
         (MIND(), lambda I: 1 - 3 * I),
         (NMI(), lambda I: 1 - I),
+        (Remap(), lambda I: 1 - I),
     ],
-    ids=["LNCC", "MIND", "NMI"],
+    ids=["LNCC", "MIND", "NMI", "Remap"],
 )
 def test_a_data_term_is_free_of_the_contrast_that_it_claims_to_be_free_of(h, images, term, contrast):
     I0, I1, v = images

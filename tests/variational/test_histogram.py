@@ -42,6 +42,14 @@ def test_a_voxel_between_centres_is_shared_linearly():
     torch.testing.assert_close(smooth_joint_histogram(a, b, 3)[0], expected)
 
 
+def test_the_weighted_histogram_is_numpys():
+    a, b, w = torch.rand(3, 2, 1, 20, 30, dtype=torch.float64).unbind()
+    for counts, *parts in zip(joint_histogram(a, b, BINS, w), a, b, w, strict=True):
+        x, y, weights = (part.ravel().numpy() for part in parts)
+        theirs, _, _ = np.histogram2d(x, y, bins=BINS, range=[(0, 1), (0, 1)], weights=weights)
+        np.testing.assert_allclose(counts.numpy(), theirs)
+
+
 @pytest.mark.parametrize("histogram", [joint_histogram, smooth_joint_histogram])
 def test_every_voxel_counts_once(histogram):
     a, b = torch.rand(2, 3, 1, 5, 6, 7, dtype=torch.float64).unbind()
@@ -77,6 +85,19 @@ def test_the_conditional_mean_is_that_of_each_group(pair):
         for value in a.unique():
             expected = (b[a == value].sum() + b.mean()) / ((a == value).sum() + 1)
             torch.testing.assert_close(mean[a == value], expected.expand(int((a == value).sum())))
+
+
+def test_the_conditional_mean_takes_a_voxel_of_weight_two_for_two_voxels(pair):
+    """And one of weight zero for none: beside NumPy's mean over each group of voxels so repeated."""
+    x, y = pair
+    weight = torch.randint(0, 3, x.shape).to(x)
+    found = conditional_mean(y, x, BINS, weight)
+    for parts in zip(found, x, y, weight, strict=True):
+        seen, a, b, w = (part.ravel().numpy() for part in parts)
+        for value in np.unique(a):
+            group = np.repeat(b[a == value], w[a == value].astype(int))
+            expected = (group.sum() + np.average(b, weights=w)) / (group.size + 1)
+            np.testing.assert_allclose(seen[a == value], expected)
 
 
 def test_a_function_of_an_image_is_predicted_from_it():

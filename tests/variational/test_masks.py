@@ -12,7 +12,7 @@ from vrnet.fields import resize, scale, warp
 from vrnet.methods.names import parse
 from vrnet.methods.variational import PRESETS
 from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
-from vrnet.variational.data_terms import L1, L2
+from vrnet.variational.data_terms import L1, L2, NMI
 from vrnet.variational.linearize import Linearization
 from vrnet.variational.masks import Masks
 from vrnet.variational.pyramid import CoarseToFine
@@ -42,8 +42,8 @@ def weighted(d, h, request, random):
     """(v, lin): a linearised pair whose voxels have weights between 0 and 1, some of them 0."""
     shape, k = (4, 5) if d == 2 else (3, 3, 2), request.param
     weight = random(1, 1, *shape).clamp(0, 1)
-    parts = random(1, k, *shape), random(1, k, d, *shape), random(1, d, *shape)
-    return random(1, d, *shape), Linearization(parts[0], parts[0], parts[0], *parts, h, weight)
+    rho, J, at = random(1, k, *shape), random(1, k, d, *shape), random(1, d, *shape)
+    return random(1, d, *shape), Linearization(rho, rho, rho, at, h, weight, residual=rho, J=J)
 
 
 @pytest.mark.parametrize(("term", "s"), TERMS, ids=["L1", "L2"])
@@ -102,6 +102,37 @@ def test_masks_of_ones_change_nothing(d, name, smooth_image, as_users_run):
     solver, ones = parse(name).build(d), Masks(torch.ones_like(I0), torch.ones_like(I1))
     with torch.no_grad():
         torch.testing.assert_close(solver(I0, I1, None, ones), solver(I0, I1), atol=1e-4, rtol=0)
+
+
+def test_mutual_information_is_that_of_what_is_inside(d, h, random, smooth_image):
+    """Whatever lies outside: its value, and its normal equations at voxels whose neighbours are inside too."""
+    shape = SHAPES[d]
+    I0, I1, outside = (smooth_image(shape, 1.5, seed) for seed in range(3))
+    weight, v = torch.zeros_like(I0), torch.zeros(1, d, *shape, dtype=I0.dtype)
+    weight[(..., *[slice(3, -3)] * d)] = 1
+    plain, other = (NMI().linearize(I0, torch.where(weight > 0, I1, x), v, h, weight) for x in (I1, outside))
+    torch.testing.assert_close(plain.D, other.D)
+    torch.testing.assert_close(plain.D, NMI().value(I1, I0, h, weight))
+    cut = [I[weight > 0].view(1, 1, -1, 1) for I in (I1, I0)]
+    assert plain.D.unique().item() == pytest.approx(NMI().value(*cut, (1.0, 1.0)).unique().item())
+    inner = (..., *[slice(4, -4)] * d)
+    torch.testing.assert_close(plain.A[inner], other.A[inner])
+    torch.testing.assert_close(plain.b[inner], other.b[inner])
+
+
+def test_a_small_mask_is_registered_by_mutual_information(d, smooth_image, as_users_run):
+    """Of inverted contrast, with a twentieth of the picture inside, and other pictures outside."""
+    shape, size = ((64, 64), 14) if d == 2 else ((32,) * 3, 12)
+    I1, other0, other1 = (smooth_image(shape, s, seed, torch.float32) for seed, s in enumerate((2.5, 6, 6)))
+    u = torch.full((1, d, *shape), 1.5)
+    inside, around = torch.zeros(2, 1, 1, *shape)
+    for mask, half in ((inside, size // 2), (around, size // 2 + 4)):
+        mask[(..., *(slice(n // 2 - half, n // 2 + half) for n in shape))] = 1
+    I0, I1 = other0.lerp(1 - warp(I1, u), inside), other1.lerp(I1, around)
+    with torch.no_grad():
+        v = parse("Gaussian-NMI").build(d)(I0, I1, None, Masks(inside, around))
+    off = (v - u).norm(dim=1, keepdim=True)[inside > 0]
+    assert off.median() < 0.9  # of a motion of 2.1 and 2.6 voxels
 
 
 def test_a_coarser_level_has_the_masks_of_its_grid(d, random):

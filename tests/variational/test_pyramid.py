@@ -1,7 +1,9 @@
 import torch
 
-from vrnet.fields import zeros
-from vrnet.variational.pyramid import CoarseToFine, coarser_shape, coarser_spacing
+from vrnet.fields import warp, zeros
+from vrnet.variational.contrast import learn_curves
+from vrnet.variational.masks import Masks
+from vrnet.variational.pyramid import CoarseToFine, RelearnContrast, coarser_shape, coarser_spacing
 
 
 def test_coarser_halves_only_axes_with_enough_voxels():
@@ -39,3 +41,22 @@ def test_below_the_coarsest_level_there_is_no_motion(d, random):
 
     I = random(1, 1, *(16,) * d)
     assert not CoarseToFine(never)(I, I).any()
+
+
+def test_each_round_shows_both_contrasts_as_the_field_of_the_last_teaches_them(d, h, smooth_image):
+    I0, I1, inside = (smooth_image((12,) * d, 1.0, seed) for seed in range(3))
+    masks, seen = Masks(inside, inside), []
+
+    def solve(A0, A1, spacing, given):
+        assert spacing == h
+        assert given is masks
+        seen.append((A0, A1))
+        return zeros(I0) + len(seen)
+
+    u = RelearnContrast(solve, rounds=3)(I0, I1, h, masks)
+    assert torch.equal(u, zeros(I0) + 3)
+    for k, shown in enumerate(seen):
+        v = zeros(I0) + k
+        expected = learn_curves(I0, warp(I1, v), h, masks.weight(v)).apply(I0, I1)
+        torch.testing.assert_close(shown, expected)
+    assert len(seen) == 3

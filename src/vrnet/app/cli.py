@@ -15,6 +15,7 @@ from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
+from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
@@ -25,6 +26,7 @@ from vrnet.provenance import __version__
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     "register": Register,
+    "track": Track,
     "demo": Demo,
     "cohort": Cohort,
     "apply": Apply,
@@ -49,7 +51,7 @@ def main() -> None:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
-        message, status = describe(error)
+        message, status = describe(error, "".join(sys.argv[1:2]))
         show(message)
     if status := close_streams(status):
         sys.exit(status)

@@ -9,14 +9,16 @@ import torch
 from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, Method, Scaling
 from vrnet.methods.parameters import Each, changes, check_at_most, check_positive, value_in
-from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Step, no_motion
-from vrnet.variational.data_terms import DATA_TERMS
-from vrnet.variational.pyramid import CoarseToFine
+from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
+from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC
+from vrnet.variational.pyramid import CoarseToFine, RelearnContrast
 from vrnet.variational.regularizers import REGULARIZERS
 from vrnet.variational.solver import Energy, Solver
 
 MAX_STEPS, MAX_LEVELS = 100_000, 32
 """More of either is a slip of the pen, which would never end."""
+ROUNDS = 2
+"""Times that coarser levels are solved where the data term learns the contrast of the images from what they found."""
 Thetas = tuple[float, float]
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
@@ -84,10 +86,13 @@ class Variational(Method):
         data, regularizer = DATA_TERMS[self.data], REGULARIZERS[self.regularizer]
         lam = value_in(self.lam, d)
         steps = [[self._step(lam, theta)] * self.iterations for theta in self._thetas(d)]
-        cascade = Cascade(no_motion, steps, data.linearize)
+        coarser = BothContrastsLNCC() if data.learns_contrast else data
+        init: Initializer = no_motion
         for _ in range(self.levels - 1):
-            cascade = Cascade(CoarseToFine(cascade), steps, data.linearize)
-        return Solver(cascade, Energy(data, regularizer, lam), self.tolerance).to(device)
+            init = CoarseToFine(Cascade(init, steps, coarser.linearize))
+        if data.learns_contrast:
+            init = RelearnContrast(init, ROUNDS)
+        return Solver(Cascade(init, steps, data.linearize), Energy(data, regularizer, lam), self.tolerance).to(device)
 
     def _thetas(self, d: int) -> list[float]:
         """A geometric progression, one θ per warp."""
@@ -103,7 +108,8 @@ class Variational(Method):
 COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
 """Many short steps, each composed with the field."""
 # L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
-# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv.
+# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv. Remap, whose
+# channels are those of LNCC, has its parameters.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
@@ -125,6 +131,10 @@ PRESETS = (
     Variational("Diffusion", "NMI", lam=Each(0.1, 0.03), theta=(0.3, 0.3), **COMPOSED),
     Variational("Bending", "NMI", lam=Each(1.0, 0.3)),
     Variational("Gaussian", "NMI", lam=Each(1.0, 0.5), theta=Each((1.0, 1.0), (0.3, 0.3)), **COMPOSED),
+    Variational("TV", "Remap", lam=0.1),
+    Variational("Diffusion", "Remap", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
+    Variational("Bending", "Remap", lam=0.1),
+    Variational("Gaussian", "Remap", lam=Each(0.7, 0.5), theta=(0.1, 0.1), **COMPOSED),
 )
 
 

@@ -44,7 +44,9 @@ class Card:
     device: str = ""
     """What it was trained on, where it is known."""
     labels_in_training: bool = False
-    """Whether labels had a part in the loss that it was trained with."""
+    """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
+    started_from: str = ""
+    """The weights that its training began with, and what these were trained on; empty where it began with none."""
 
     def __post_init__(self) -> None:
         h = self.spacing_mm

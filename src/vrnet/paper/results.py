@@ -1,7 +1,8 @@
 """Results on disk: what was measured of each method on one data set.
 
-OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS holds metrics.csv (one row per
-subject), summary.json and config.json (what the numbers depend on); the training itself is in the folder `run` there.
+OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained
+with them) holds metrics.csv (one row per subject), summary.json and config.json (what the numbers depend on); the
+training itself is in the folder `run` there.
 """
 
 import re
@@ -37,10 +38,11 @@ class Entry:
 
     @property
     def folder_name(self) -> str:
-        """The full name of the method; of a learned one also α and seed."""
+        """The full name of the method; of a learned one also α, seed, and whether it was trained with labels."""
         if self.training is None:
             return file_name(self.method)
-        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}"
+        labels = "_labels" if self.training.labels_weight else ""
+        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}"
 
 
 def file_name(method: Method) -> str:

@@ -40,7 +40,9 @@ def overview(pair: Pair, title: str) -> "Figure":
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
     figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
-    figure.suptitle(f"{title}; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else title)
+    start = "; after the affine start" if pair.is_aligned else ""
+    shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
+    figure.suptitle(f"{title}{start}{shown}")
     axes = figure.subplots(2, 5 if is_labelled else 4)
     show_images(list(axes[0]), flat)
     show_changes(list(axes[1]), flat, deformation(whole.field, k))
@@ -54,19 +56,25 @@ def show_images(axes: list["Axes"], pair: Pair) -> None:
     """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
     low, high = grey_scale(pair)
     for ax, name in zip(axes, ("fixed", "moving", "warped"), strict=False):
-        show_image(ax, getattr(pair, name), name, low, high)
+        show_image(ax, getattr(pair, name), title_of(pair, name), low, high)
     if pair.fixed_labels is None:
         return show_motion(axes[3], pair.field, pair.grid.spacing)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
-        show_image(ax, getattr(pair, name), f"outlines: fixed —, {name} - -", low, high)
+        show_image(ax, getattr(pair, name), f"outlines: fixed —, {title_of(pair, name)} - -", low, high)
         show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"))
     return None
+
+
+def title_of(pair: Pair, name: str) -> str:
+    """The name of an image of the pair, as a title: moving may be aligned."""
+    return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
 
 
 def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
     """Differences before and after, grid, motion if there is room, and Jacobian determinant."""
     low, high = grey_scale(pair)
-    show_difference(axes[0], pair.fixed, pair.moving, "|moving − fixed|, before", high - low)
+    when = "aligned" if pair.is_aligned else "before"
+    show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low)
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
     show_grid(axes[2], pair.field)
     for ax in axes[3:-1]:

@@ -42,6 +42,7 @@ class RunConfig:
     subjects: dict[str, Any]
     training: dict[str, Setting]
     provenance: tuple[dict[str, str | None], ...]
+    start_from: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from vrnet.fields import compose, relative_spacing, smooth, squared_norm, zeros
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.linearize import Expansion, Linearize, linearize
-from vrnet.variational.masks import SMALLEST_WEIGHT, Masks
+from vrnet.variational.masks import SMALLEST_WEIGHT, Masks, weight_at
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None
@@ -174,8 +174,8 @@ class Cascade(nn.Module):
         masks: Masks | None = None,
     ) -> Iterator[State]:
         """The state after one linearisation, at v, and after each of its steps."""
-        lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]))
-        state = State(v, lin if masks is None else replace(lin, weight=masks.weight(v)), memory=memory)
+        lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]), weight_at(v, masks))
+        state = State(v, lin, memory=memory)
         yield state
         for k in self.schedule[row]:
             state = self.parts[k](state)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import RelativeSpacing
+from vrnet.fields import RelativeSpacing, repeat_border
 
 LEAST_VARIANCE, GREATEST_VARIANCE = 1e-3, 1e3
 """The variance that self-similarity divides by is held within these multiples of its mean over the image."""
@@ -20,9 +20,8 @@ def local_mean(I: Float[Tensor, "b c *s"], radii: tuple[int, ...]) -> Float[Tens
     for axis, radius in enumerate(radii, start=2):
         if radius:
             n, width = I.shape[axis], 2 * radius + 1
-            inside = torch.arange(-radius - 1, n + radius, device=I.device).clamp(0, n - 1)
-            sums = I.index_select(axis, inside).cumsum(axis)
-            I = (sums.narrow(axis, width, n) - sums.narrow(axis, 0, n)) / width
+            sums = repeat_border(I, axis, radius + 1, radius).cumsum(axis)
+            I = (sums.narrow(axis, width, n) - sums.narrow(axis, 0, n)).div_(width)
     return I
 
 

@@ -4,8 +4,9 @@
 `value` is the density that the energy sums, `loss` what training minimises. To add one, write its class and list it in
 DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
 
-L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND and NMI do not need that: they square
-differences of locally normalised intensities, of self-similarities, and of what one image predicts of the other.
+L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND, NMI and Remap do not need that: they
+square differences of locally normalised intensities, of self-similarities, of what one image predicts of the other, and
+of locally normalised intensities after such a prediction.
 
 ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
 G, the gradient in space, stands where J would if voxels were cubes.
@@ -18,23 +19,29 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from vrnet.fields import RelativeSpacing, warp
+from vrnet.fields import RelativeSpacing
 from vrnet.variational.channels import locally_normalised, self_similarity
+from vrnet.variational.contrast import learn_curves, trust
 from vrnet.variational.histogram import (
     conditional_mean,
     joint_histogram,
+    mean,
     normalised_mutual_information,
     smooth_joint_histogram,
 )
 from vrnet.variational.linearize import (
     Linearization,
     NormalEquations,
-    linearize,
-    normal_equations,
+    WarpedPair,
+    expand_difference,
+    expand_squares,
     remember,
     squares,
+    warp_pair,
 )
+from vrnet.variational.masks import Weight
 from vrnet.variational.small_systems import as_matrices, beside_vectors, identity, maximize_in_box, solve, times
 
 EPSILON = 1e-5
@@ -42,6 +49,8 @@ EPSILON = 1e-5
 SMALLEST_VARIANCE = 1e-8
 E = TypeVar("E")
 Scalar = Float[Tensor, ""]
+Images = Float[Tensor, "b c *s"]
+Field = Float[Tensor, "b d *s"]
 Density = Float[Tensor, "b *s"]
 
 
@@ -56,29 +65,30 @@ class DataTerm(Protocol[E]):
     compares_intensities: ClassVar[bool]
     """Whether the same tissue must be equally bright in both images."""
 
-    @abstractmethod
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> E:
-        """Expand the difference of two images at the field v, on voxels with edges h."""
+    learns_contrast: ClassVar[bool] = False
+    """Whether it learns, from a field, what one contrast says of the other: a better field then teaches it more."""
+
+    def linearize(self, I0: Images, I1: Images, v: Field, h: RelativeSpacing, weight: Weight = None) -> E:
+        """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
+        return self.expand(warp_pair(I0, I1, v, h, weight))
 
     @abstractmethod
-    def prox(self, v: Float[Tensor, "b d *s"], lin: E, theta: Tensor) -> Float[Tensor, "b d *s"]:
+    def expand(self, pair: WarpedPair) -> E:
+        """The expansion at the field by which the pair is warped."""
+
+    @abstractmethod
+    def prox(self, v: Field, lin: E, theta: Tensor) -> Field:
         """The u that minimises D(ρ(u)) + θ/2 |u − v|² at every voxel; θ is one number, or one per voxel (b, 1, *s)."""
 
     @abstractmethod
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
-        """D at every voxel, of I0 and the warped image I1w."""
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+        """D at every voxel, of I0 and the warped image I1w; the weight matters to what belongs to images as a whole."""
 
     @abstractmethod
     def value_at(self, lin: E) -> Density:
         """D at every voxel, where the images were expanded: what `value` says, from what is known there."""
 
-    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
+    def loss(self, I1w: Images, I0: Images) -> Scalar:
         """What training minimises: the mean of the value, taking voxels for cubes."""
         return self.value(I1w, I0, (1.0,) * (I0.dim() - 2)).mean()
 
@@ -92,20 +102,14 @@ class Difference(DataTerm[Linearization], Protocol):
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         """D(ρ) at every voxel."""
 
-    def channels(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+    def channels(self, I: Images) -> Float[Tensor, "b k *s"]:
         """What is compared of an image: its intensities, unless a term says otherwise."""
         return I
 
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> Linearization:
-        return linearize(I0, I1, v, h, self.channels)
+    def expand(self, pair: WarpedPair) -> Linearization:
+        return expand_difference(pair, self.channels)
 
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         return self.norm(self.channels(I1w) - self.channels(I0))
 
     def value_at(self, lin: Linearization) -> Density:
@@ -119,7 +123,7 @@ class L1(Difference):
     name = "L1"
     summary = "absolute differences"
 
-    def prox(self, v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
+    def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
         """u = v − Gᵀz/θ, where z maximises the dual ⟨ρ(v), z⟩ − ⟨Jᵀz, Gᵀz⟩/2θ over the box |z| ≤ 1.
 
         With one channel, z = clip(θρ(v) / ⟨J, G⟩, −1, 1)."""
@@ -141,7 +145,7 @@ class L2(Difference):
     name = "L2"
     summary = "squared differences"
 
-    def prox(self, v: Float[Tensor, "b d *s"], lin: Linearization, theta: Tensor) -> Float[Tensor, "b d *s"]:
+    def prox(self, v: Field, lin: Linearization, theta: Tensor) -> Field:
         """u = v − Gᵀ(JGᵀ + θ1)⁻¹ρ(v); with one channel, u = v − Gρ(v) / (⟨J, G⟩ + θ)."""
         if lin.J.shape[1] == 1:
             return v - lin.G[:, 0] * (lin.rho(v) / (lin.JG + theta))
@@ -152,37 +156,35 @@ class L2(Difference):
     def norm(self, rho: Float[Tensor, "b k *s"]) -> Density:
         return (rho.square() / 2).sum(1)
 
-    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
+    def loss(self, I1w: Images, I0: Images) -> Scalar:
         """The mean squared difference, without the 1/2 of the energy."""
         return 2 * super().loss(I1w, I0)
 
 
-class Squares(DataTerm[NormalEquations], Protocol):
-    """½|ρ|², as the mean over several channels: the vector images of the paper's appendix."""
+class Quadratic(DataTerm[NormalEquations], Protocol):
+    """A term whose expansion is quadratic in u."""
 
     compares_intensities: ClassVar[bool] = False
 
-    @abstractmethod
-    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
-        """What is compared of an image."""
-
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> NormalEquations:
-        return normal_equations(I0, I1, v, h, self.channels)
-
-    def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
+    def prox(self, v: Field, lin: NormalEquations, theta: Tensor) -> Field:
         return lin.minimize(v, theta)
-
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
-        return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
 
     def value_at(self, lin: NormalEquations) -> Density:
         return lin.D
+
+
+class Squares(Quadratic, Protocol):
+    """½|ρ|², as the mean over several channels: the vector images of the paper's appendix."""
+
+    @abstractmethod
+    def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+        """What is compared of an image."""
+
+    def expand(self, pair: WarpedPair) -> NormalEquations:
+        return expand_squares(pair, self.channels)
+
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+        return (self.channels(I1w, h) - remember(self.channels, I0, h)).square().mean(1) / 2
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class LNCC(Squares):
     epsilon: float = 0.2
     """Added to the variance, so that noise in flat regions stays small; the range of intensities is 1."""
 
-    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+    def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return torch.cat([locally_normalised(I, radius, self.epsilon, h) for radius in self.radii], dim=1)
 
 
@@ -213,56 +215,83 @@ class MIND(Squares):
     radius: float = 1.0
     """Of the patches."""
 
-    def channels(self, I: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
+    def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return self_similarity(I, self.distance, self.radius, h)
 
 
 @dataclass(frozen=True)
-class NMI(DataTerm[NormalEquations]):
+class NMI(Quadratic):
     """2 − (H(I0) + H(I1w)) / H(I0, I1w): less the better one image predicts the other."""
 
     name = "NMI"
     summary = "mutual information (images of two contrasts)"
-    compares_intensities = False
 
     bins: int = 32
 
-    def linearize(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        v: Float[Tensor, "b d *s"],
-        h: RelativeSpacing,
-    ) -> NormalEquations:
+    def expand(self, pair: WarpedPair) -> NormalEquations:
         """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
 
         If ρ is normal with variance s², then H(I0, I1w) = H(I1w) + log s + constant, and the measure changes by
         NMI / H(I0, I1w) · ρδρ/s² with it."""
-        I1w = warp(I1, v)
-        seen = conditional_mean(I0, I1w, self.bins)
-        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins)))
-        variance = (seen - I0).square().flatten(1).mean(1).clamp(min=SMALLEST_VARIANCE)
+        I0, I1w, w = pair.I0, pair.I1w, pair.weight
+        seen = conditional_mean(I0, I1w, self.bins, w)
+        nmi, joint = (x.to(I0) for x in normalised_mutual_information(joint_histogram(I0, I1w, self.bins, w)))
+        variance = mean((seen - I0).square(), w).clamp(min=SMALLEST_VARIANCE)
         scale = (nmi / joint / variance).sqrt().view(-1, *[1] * (I0.dim() - 1))
         A, b, _ = squares(scale * seen, scale * (seen - I0))
-        return NormalEquations(I0, I1, I1w, A, b, spread(2 - nmi, I0), v, h)
+        return NormalEquations(**vars(pair), A=A, b=b, D=spread(2 - nmi, I0))
 
-    def prox(self, v: Float[Tensor, "b d *s"], lin: NormalEquations, theta: Tensor) -> Float[Tensor, "b d *s"]:
-        return lin.minimize(v, theta)
-
-    def value(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Density:
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
         """The same at every voxel, since it belongs to the images as a whole."""
-        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins))
+        nmi, _ = normalised_mutual_information(joint_histogram(I0, I1w, self.bins, weight))
         return spread(2 - nmi.to(I0), I0)
 
-    def loss(self, I1w: Float[Tensor, "b c *s"], I0: Float[Tensor, "b c *s"]) -> Scalar:
+    def loss(self, I1w: Images, I0: Images) -> Scalar:
         """By a histogram that has a gradient."""
         return (2 - normalised_mutual_information(smooth_joint_histogram(I0, I1w, self.bins))[0]).mean()
 
-    def value_at(self, lin: NormalEquations) -> Density:
-        return lin.D
+
+@dataclass(frozen=True)
+class BothContrastsLNCC(LNCC):
+    """LNCC of two images, each in two contrasts: of channels (E[I1 | I0], I0) and (I1, E[I0 | I1]).
+
+    Each of the two directions counts as far as it is to be trusted."""
+
+    summary = "local correlation of images that show two contrasts"
+
+    def contrasts(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
+        """Both images in both contrasts."""
+        return I0, I1w
+
+    def compare(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
+        """The channels of the warped image and their residuals, so scaled that ½ the mean of their squares is D."""
+        A0, A1w = self.contrasts(I0, I1w, h, weight)
+        share = normalize(trust(A0, A1w, weight), p=1) * 2
+        factors = share.sqrt().repeat(1, len(self.radii)).view(len(I0), -1, *[1] * (I0.dim() - 2))
+        seen = self.channels(A1w, h)
+        return factors * seen, factors * (seen - self.channels(A0, h))
+
+    def expand(self, pair: WarpedPair) -> NormalEquations:
+        A, b, D = squares(*self.compare(pair.I0, pair.I1w, pair.h, pair.weight))
+        return NormalEquations(**vars(pair), A=A, b=b, D=D)
+
+    def value(self, I1w: Images, I0: Images, h: RelativeSpacing, weight: Weight = None) -> Density:
+        return self.compare(I0, I1w, h, weight)[1].square().mean(1) / 2
 
 
-DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI())}
+@dataclass(frozen=True)
+class Remap(BothContrastsLNCC):
+    """LNCC of I1w with E[I1w | I0], and of E[I0 | I1w] with I0: each image remapped to the contrast of the other."""
+
+    name = "Remap"
+    summary = "local correlation once contrasts are remapped (images of any two contrasts)"
+    learns_contrast = True
+
+    def contrasts(self, I0: Images, I1w: Images, h: RelativeSpacing, weight: Weight) -> tuple[Tensor, Tensor]:
+        return learn_curves(I0, I1w, h, weight).apply(I0, I1w)
+
+
+DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}
 """Every data term by its name."""
 
 

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+from vrnet.variational.masks import Weight
+
 SMALLEST_ENTROPY = 1e-6
 """In nats: images of less are constant."""
 
@@ -23,11 +25,21 @@ def shares(I: Float[Tensor, "b 1 *s"], bins: int) -> list[tuple[Integer[Tensor, 
     return [(below, 1 - fraction), (below + 1, fraction)]
 
 
-def joint_histogram(a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b bins bins"]:
-    """How many voxels of each pair of images fall in each pair of bins of equal width."""
+def mean(y: Float[Tensor, "b 1 *s"], weight: Weight = None) -> Float[Tensor, " b"]:
+    """Σ wy / Σ w of each image; 0 where nothing counts."""
+    if weight is None:
+        return y.flatten(1).mean(1)
+    return (weight * y).flatten(1).sum(1) / weight.flatten(1).sum(1).clamp(min=torch.finfo(y.dtype).tiny)
+
+
+def joint_histogram(
+    a: Float[Tensor, "b 1 *s"], b: Float[Tensor, "b 1 *s"], bins: int, weight: Weight = None
+) -> Float[Tensor, "b bins bins"]:
+    """How many voxels of each pair of images fall in each pair of bins of equal width, each counted by its weight."""
     rows, columns = ((I.flatten(1) * bins).long().clamp(0, bins - 1) for I in (a, b))
     counts = torch.zeros(len(a), bins * bins, dtype=torch.float64, device=a.device)
-    return counts.scatter_add_(1, rows * bins + columns, torch.ones_like(rows, dtype=counts.dtype)).view(-1, bins, bins)
+    each = (torch.ones_like(a) if weight is None else weight).flatten(1).to(counts)
+    return counts.scatter_add_(1, rows * bins + columns, each).view(-1, bins, bins)
 
 
 def smooth_joint_histogram(
@@ -55,14 +67,29 @@ def normalised_mutual_information(
     return torch.where(joint > SMALLEST_ENTROPY, nmi, torch.full_like(nmi, 2.0)), joint
 
 
-def conditional_mean(y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int) -> Float[Tensor, "b 1 *s"]:
-    """E[y | x] at every voxel, as a function of x that is linear between the centres of its bins.
+def conditional_curve(
+    y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int, weight: Weight = None
+) -> Float[Tensor, "b bins"]:
+    """E[y | x] at the centres of the bins of x.
 
     Each bin starts with one voxel of the mean of y, so that rare values of x do not decide by themselves."""
-    parts, values = shares(x, bins), y.flatten(1)
+    values = y.flatten(1)
     counts, sums = (torch.zeros(len(y), bins, dtype=torch.float64, device=y.device) for _ in range(2))
-    for index, share in parts:  # in double precision: single cannot count ten million voxels
-        counts = counts.scatter_add(1, index, share.double())
-        sums = sums.scatter_add(1, index, (share * values).double())
-    curve = ((sums + values.mean(1, keepdim=True)) / (counts + 1)).to(y)
-    return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(y.shape)
+    for index, share in shares(x, bins):  # in double precision: single cannot count ten million voxels
+        part = share if weight is None else share * weight.flatten(1)
+        counts = counts.scatter_add(1, index, part.double())
+        sums = sums.scatter_add(1, index, (part * values).double())
+    return ((sums + mean(y, weight)[:, None]) / (counts + 1)).to(y)
+
+
+def apply_curve(curve: Float[Tensor, "b bins"], x: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
+    """A function of x that is linear between the centres of its bins."""
+    parts = shares(x, curve.shape[1])
+    return reduce(torch.add, (share * curve.gather(1, index) for index, share in parts)).view(x.shape)
+
+
+def conditional_mean(
+    y: Float[Tensor, "b 1 *s"], x: Float[Tensor, "b 1 *s"], bins: int, weight: Weight = None
+) -> Float[Tensor, "b 1 *s"]:
+    """E[y | x] at every voxel."""
+    return apply_curve(conditional_curve(y, x, bins, weight), x)

@@ -14,6 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.attributes import cached_property
 from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+from vrnet.variational.masks import Weight
 from vrnet.variational.small_systems import solve_positive
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -21,8 +22,8 @@ REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Linearization:
-    """A pair of images, expanded at the field u^ω.
+class WarpedPair:
+    """Two images, the second of them also as the field u^ω warps it: what a data term is expanded of.
 
     Lengths are in space, where the shortest edge of a voxel counts as 1: |u|² = Σ (h_i u_i)²."""
 
@@ -30,15 +31,20 @@ class Linearization:
     I1: Float[Tensor, "b c *s"]
     I1w: Float[Tensor, "b c *s"]
     """I1(x + u^ω)."""
+    at: Float[Tensor, "b d *s"]
+    """u^ω."""
+    h: RelativeSpacing
+    weight: Weight = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linearization(WarpedPair):
+    """ρ(u) = ρ(u^ω) + ⟨J, u − u^ω⟩."""
+
     residual: Float[Tensor, "b k *s"]
     """ρ(u^ω): the difference of the images, in the channels that are compared."""
     J: Float[Tensor, "b k d *s"]
     """The gradient of each channel of the warped image, per voxel."""
-    at: Float[Tensor, "b d *s"]
-    """u^ω."""
-    h: RelativeSpacing
-    weight: Float[Tensor, "b 1 *s"] | None = None
-    """w(x): how much each voxel counts, where there are masks."""
 
     def rho(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b k *s"]:
         """ρ(u) = ρ(u^ω) + J·(u − u^ω)."""
@@ -60,25 +66,16 @@ class Linearization:
         return add_dot(torch.zeros_like(self.residual), self.J, self.G)
 
 
-@dataclass(frozen=True)
-class NormalEquations:
+@dataclass(frozen=True, kw_only=True)
+class NormalEquations(WarpedPair):
     """½|ρ(u)|² = ½⟨δ, Aδ⟩ + ⟨b, δ⟩ + D with δ = u − u^ω, as the mean over many channels: all that squares need."""
 
-    I0: Float[Tensor, "b c *s"]
-    I1: Float[Tensor, "b c *s"]
-    I1w: Float[Tensor, "b c *s"]
-    """I1(x + u^ω)."""
     A: Float[Tensor, "b d d *s"]
     """JᵀJ, per voxel."""
     b: Float[Tensor, "b d *s"]
     """Jᵀρ(u^ω), per voxel."""
     D: Float[Tensor, "b *s"]
     """½|ρ(u^ω)|²."""
-    at: Float[Tensor, "b d *s"]
-    """u^ω."""
-    h: RelativeSpacing
-    weight: Float[Tensor, "b 1 *s"] | None = None
-    """w(x): how much each voxel counts, where there are masks."""
 
     def minimize(self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]) -> Float[Tensor, "b d *s"]:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
@@ -90,10 +87,21 @@ class NormalEquations:
 
 
 Expansion = Linearization | NormalEquations
-Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing], Expansion]
-"""(I0, I1, u^ω, h) -> the expansion at u^ω."""
+Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]
+"""(I0, I1, u^ω, h, w) -> the expansion at u^ω."""
 Channels = Callable[[Tensor, RelativeSpacing], Tensor]
 """(image, h) -> what is compared of it, (b, k, *s)."""
+
+
+def warp_pair(
+    I0: Float[Tensor, "b c *s"],
+    I1: Float[Tensor, "b c *s"],
+    u: Float[Tensor, "b d *s"],
+    h: RelativeSpacing,
+    weight: Weight = None,
+) -> WarpedPair:
+    """Two images and I1(x + u)."""
+    return WarpedPair(I0, I1, warp(I1, u), u, h, weight)
 
 
 def linearize(
@@ -101,30 +109,27 @@ def linearize(
     I1: Float[Tensor, "b c *s"],
     u: Float[Tensor, "b d *s"],
     h: RelativeSpacing,
-    channels: Callable[[Tensor], Tensor] = lambda I: I,
+    weight: Weight = None,
 ) -> Linearization:
-    """Expand the difference of the channels of two images, plain intensities if not given, at u."""
-    I1w = warp(I1, u)
-    seen = channels(I1w)
+    """Expand the difference of the intensities of two images at u."""
+    return expand_difference(warp_pair(I0, I1, u, h, weight), lambda I: I)
+
+
+def expand_difference(pair: WarpedPair, channels: Callable[[Tensor], Tensor]) -> Linearization:
+    """Expand the difference of the channels of two images."""
+    seen = channels(pair.I1w)
     # J before the residual: autograd adds their gradients up in this order, and sums of floats depend on it
-    return Linearization(I0, I1, I1w, J=gradient(seen), residual=seen - channels(I0), at=u, h=h)
+    return Linearization(**vars(pair), J=gradient(seen), residual=seen - channels(pair.I0))
 
 
-def normal_equations(
-    I0: Float[Tensor, "b c *s"],
-    I1: Float[Tensor, "b c *s"],
-    u: Float[Tensor, "b d *s"],
-    h: RelativeSpacing,
-    channels: Channels,
-) -> NormalEquations:
-    """Expand the mean over channels of half the squared difference of two images at u.
+def expand_squares(pair: WarpedPair, channels: Channels) -> NormalEquations:
+    """Expand the mean over channels of half the squared difference of two images.
 
     The channels of the warped image are made anew. Their gradients are taken one by one, so that no more than one is
     held."""
-    I1w = warp(I1, u)
-    seen, wanted = channels(I1w, h), remember(channels, I0, h)
-    A, b, D = squares(seen, seen - wanted)
-    return NormalEquations(I0, I1, I1w, A, b, D, u, h)
+    seen = channels(pair.I1w, pair.h)
+    A, b, D = squares(seen, seen - remember(channels, pair.I0, pair.h))
+    return NormalEquations(**vars(pair), A=A, b=b, D=D)
 
 
 def squares(

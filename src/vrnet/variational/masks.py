@@ -14,6 +14,8 @@ from vrnet.fields import warp
 
 SMALLEST_WEIGHT = 1e-6
 """Where the weight is less, the data term counts for nothing: θ/w would overflow."""
+Weight = Float[Tensor, "b 1 *s"] | None
+"""w(x): how much each voxel counts; None where all count alike."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,6 @@ class Masks:
         return Masks(change(self.fixed), change(self.moving))
 
 
-def weight_at(u: Float[Tensor, "b d *s"], masks: Masks | None) -> Float[Tensor, "b 1 *s"] | None:
+def weight_at(u: Float[Tensor, "b d *s"], masks: Masks | None) -> Weight:
     """w at the field u; None, where everything counts, without masks."""
     return None if masks is None else masks.weight(u)

@@ -3,9 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import resize, resize_field, zeros
+from vrnet.fields import relative_spacing, resize, resize_field, warp, zeros
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.masks import Masks
+from vrnet.variational.contrast import learn_curves
+from vrnet.variational.masks import Masks, weight_at
 
 SMALLEST_AXIS = 16
 """Voxels that an axis keeps at least."""
@@ -51,3 +52,27 @@ class CoarseToFine(nn.Module):
         h = coarser_spacing(spacing, fine, coarse)
         small = masks and masks.map(lambda w: resize(w, coarse))
         return resize_field(initialize(self.solve, resize(I0, coarse), resize(I1, coarse), h, small), fine)
+
+
+class RelearnContrast(nn.Module):
+    """Rounds of: by the field found so far, learn each contrast from the other, and find the field of both anew.
+
+    `solve` is given images with two channels, (E[I1 | I0], I0) and (I1, E[I0 | I1]). They are remapped at the full
+    resolution, since a remapped mean is not the mean of what was remapped."""
+
+    def __init__(self, solve: Initializer, rounds: int) -> None:
+        super().__init__()
+        self.solve, self.rounds = solve, rounds
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        v, h = zeros(I0), relative_spacing(spacing, I0.dim() - 2)
+        for _ in range(self.rounds):
+            curves = learn_curves(I0, warp(I1, v), h, weight_at(v, masks))
+            v = initialize(self.solve, *curves.apply(I0, I1), spacing, masks)
+        return v

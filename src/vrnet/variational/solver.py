@@ -17,8 +17,8 @@ from vrnet.fields import RelativeSpacing, relative_spacing, warp
 from vrnet.progress import Progress
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.masks import Masks, weight_at
-from vrnet.variational.pyramid import coarser_shape, coarser_spacing
+from vrnet.variational.masks import Masks, Weight, weight_at
+from vrnet.variational.pyramid import RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3
@@ -39,17 +39,17 @@ class Energy:
         I1w: Float[Tensor, "b c *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
-        weight: Float[Tensor, "b 1 *s"] | None = None,
+        weight: Weight = None,
     ) -> Float[Tensor, " b"]:
         """E(u) of each pair in the batch, given I1w = I1(x + u), on voxels with edges h."""
-        return self.of(self.data.value(I1w, I0, h), u, h, weight)
+        return self.of(self.data.value(I1w, I0, h, weight), u, h, weight)
 
     def of(
         self,
         D: Float[Tensor, "b *s"],
         u: Float[Tensor, "b d *s"],
         h: RelativeSpacing,
-        weight: Float[Tensor, "b 1 *s"] | None = None,
+        weight: Weight = None,
     ) -> Float[Tensor, " b"]:
         """E(u), given the data term at every voxel.
 
@@ -91,7 +91,8 @@ class Solver(nn.Module):
                 yield v, self.energy.data.value_at(state.lin)
             moved = True
             del state  # with its linearisation, before the next one is made
-        yield v, self.energy.data.value(warp(I1, v), I0, relative_spacing(spacing, v.shape[1]))
+        h = relative_spacing(spacing, v.shape[1])
+        yield v, self.energy.data.value(warp(I1, v), I0, h, weight_at(v, masks))
 
     def descend(
         self,
@@ -138,20 +139,22 @@ def choose(
 
 @contextmanager
 def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Progress | None) -> Iterator[None]:
-    """While inside, tell `report` the part done. A level counts by its voxels; one that stops early jumps ahead."""
+    """While inside, tell `report` the part done. A step counts by its voxels; a level that stops early jumps ahead."""
     if report is None:
         yield
         return
-    sizes, steps = level_sizes(shape, spacing), sum(len(inner) for inner in solver.cascade.schedule)
-    taken: dict[int, int] = {}
+    parts, steps = list(solver.modules()), sum(len(inner) for inner in solver.cascade.schedule)
+    levels = sum(isinstance(part, Cascade) for part in parts)
+    rounds = next((part.rounds for part in parts if isinstance(part, RelearnContrast)), 1)
+    finest, *coarser = level_sizes(shape, spacing)[:levels]
+    done, total = 0, steps * (finest + rounds * sum(coarser))
 
     def tick(module: nn.Module, args: tuple[State], state: State) -> None:
-        size = prod(state.v.shape[2:])
-        taken[size] = taken.get(size, 0) + 1
-        below = sum(s for s in sizes if s < size)
-        report((below + size * taken[size] / steps) / sum(sizes))
+        nonlocal done
+        done += prod(state.v.shape[2:])
+        report(done / total)
 
-    hooks = [part.register_forward_hook(tick) for part in solver.modules() if isinstance(part, Step)]
+    hooks = [part.register_forward_hook(tick) for part in parts if isinstance(part, Step)]
     try:
         yield
     finally:

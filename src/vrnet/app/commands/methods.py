@@ -64,6 +64,9 @@ def describe_method(name: str) -> None:
         return
     method = parse(name)
     print_line(f"{method}: {method.summary}.")
+    if others := {str(method.resolve(d, None)) for d in method.dimensions} - {str(method)}:
+        print_line(f"What these are: {', '.join(f'`vrnet methods {each}`' for each in sorted(others))}.")
+        return
     screen.print(properties_table(method))
     settable = parameters(method)
     if not settable:

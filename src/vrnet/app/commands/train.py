@@ -47,6 +47,9 @@ class Train:
     ] = "auto"
     """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
     labels train with labels; auto goes by the data."""
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="short-axis|FILE")] = None
+    """Fine-tune: begin with the weights of the model in the box, or of a file, which must be of METHOD. What they were
+    trained with is recorded in the new weights."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
     devices: int = 1
@@ -93,6 +96,7 @@ class Train:
                 val,
                 training,
                 self.out,
+                start_from=self.start_from,
                 device=self.device_options.device,
                 devices=self.devices,
                 nodes=self.nodes,
