@@ -27,7 +27,7 @@ from vrnet.methods.method import Method
 from vrnet.progress import Progress
 from vrnet.registration.chains import LinkStore
 from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
-from vrnet.registration.images import Slices
+from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
 
 CAVITY = 3

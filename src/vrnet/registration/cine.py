@@ -24,7 +24,9 @@ from vrnet.registration.arrays import find_each, spacing_within, unbatch
 from vrnet.registration.chains import Cycle, LinkStore, Smoothing, go_round
 from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
-from vrnet.registration.images import Slices, choose_slice_axis, mirror_field
+from vrnet.registration.images import mirror_field
+from vrnet.registration.options import Slices
+from vrnet.registration.plan import choose_slice_axis
 from vrnet.variational.solver import Solver
 
 Array = NDArray[Any]

@@ -34,7 +34,7 @@ def propagate_labels(
     with torch.inference_mode(), few_threads(whole[0].numel()):
         for t, field in enumerate(fields):
             u, moved = motion_of(field, slice_axis)[shown], torch.zeros_like(whole)
-            box = (..., *box_of_motion(whole[shown], u))
+            box = (slice(None), slice(None), *box_of_motion(whole[shown], u))
             part = torch.zeros_like(whole[shown])
             part[box] = move_labels(whole[shown][box], u[box], len(values))
             moved[shown] = part

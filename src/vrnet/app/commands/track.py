@@ -8,7 +8,7 @@ import tyro
 from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, MethodOptions, Name, OptionalFile
 from vrnet.app.console import print_line, screen, stage_progress, tracking_table
 from vrnet.errors import BadInput
-from vrnet.registration.images import Slices
+from vrnet.registration.options import Slices
 
 if TYPE_CHECKING:
     from vrnet.evaluation.wall import HeartLabels
