@@ -11,11 +11,12 @@ import psutil
 
 from vrnet.app.cohort import RegisterSubject
 from vrnet.cohort.table import read_table
+from vrnet.registration.options import RegistrationOptions
 
 
 def main(folder, count):
-    options = {"affine": "none", "slices": "auto", "match_intensities": False, "folds": "repair", "device": "cpu"}
-    work = RegisterSubject("Gaussian-L2", None, ("levels=1", "warps=2"), options, report=False)
+    options = RegistrationOptions(device="cpu")
+    work = RegisterSubject("Gaussian-L2", (None, ("levels=1", "warps=2"), False), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
     for _ in range(int(count)):
         with TemporaryDirectory() as place:

@@ -59,6 +59,7 @@ def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monk
         "track": (write_tiny_cine(tmp_path / "cine.nii"), "--out", "run", "--method", "identity"),
         "train": ("R-L2-1x1-w2", *data, "--out", "run", "--preset", "phantom"),
         "paper": ("table", "none"),
+        "cohort": ("none.csv", "--out", "out"),
     }
     counts = [word for part in ("steps", "batch") if part != name for word in (f"--{part}", "2")]
     others = counts if command == "train" else []

@@ -1,10 +1,12 @@
 """Dask hands out the work; whatever ends meanwhile, each subject is done or has failed for a reason."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.cohort.works import Count, make_task, results, write_list
 from vrnet import BadInput
-from vrnet.cohort.dask_executor import existing_cluster, local_cluster
+from vrnet.cohort.dask_executor import choose_gpu, existing_cluster, local_cluster
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.table import read_table
 
@@ -40,3 +42,17 @@ def test_a_scheduler_that_is_not_there_is_told(address, words, monkeypatch):
     monkeypatch.setattr("vrnet.cohort.dask_executor.CONNECT_SECONDS", 1.0)
     with pytest.raises(BadInput, match=words), existing_cluster(address):
         pass
+
+
+@pytest.mark.parametrize(("name", "gpus", "expected"), [("3", 2, [1]), ("3", 1, []), ("tcp://x", 2, [])])
+def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch, name, gpus, expected):
+    import distributed
+    import torch
+
+    chosen = []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(distributed, "get_worker", lambda: SimpleNamespace(name=name))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    choose_gpu()
+    assert chosen == expected

@@ -14,13 +14,13 @@ def test_robust_z_is_the_distance_from_the_median_in_normal_deviations():
 
 
 def test_values_that_are_missing_or_all_alike_say_nothing():
-    assert robust_z([1.0] * 20).tolist() == [0.0] * 20
+    assert robust_z([1.0] * 40).tolist() == [0.0] * 40
     assert robust_z([1.0, None, 5.0]).tolist() == [0.0] * 3
-    assert robust_z([*map(float, range(20)), None, "x"])[-2:].tolist() == [0.0, 0.0]
+    assert robust_z([*map(float, range(40)), None, "x"])[-2:].tolist() == [0.0, 0.0]
 
 
 def test_failures_come_before_verdicts_and_these_before_outliers():
-    rows = [{"status": "done", "verdict": "good", "dice": 0.8 + 0.001 * k} for k in range(20)]
+    rows = [{"status": "done", "verdict": "good", "dice": 0.8 + 0.001 * k} for k in range(40)]
     rows += [
         {"status": "failed"},
         {"status": "done", "verdict": "failed", "dice": 0.81},
@@ -29,8 +29,8 @@ def test_failures_come_before_verdicts_and_these_before_outliers():
         {"status": "left"},
     ]
     add_suspicion(rows, ["dice"])
-    order = sorted(range(24), key=lambda k: -rows[k]["suspicion"])
-    assert order[:4] == [20, 21, 22, 23]
-    assert rows[23]["outlier"] == "dice"
-    assert "suspicion" not in rows[24]
-    assert not any("outlier" in row for row in rows[:20])
+    order = sorted(range(44), key=lambda k: -rows[k]["suspicion"])
+    assert order[:4] == [40, 41, 42, 43]
+    assert rows[43]["outlier"] == "dice"
+    assert "suspicion" not in rows[44]
+    assert not any("outlier" in row for row in rows[:40])

@@ -23,6 +23,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.progress import Progress
 from vrnet.provenance import __version__, commit
+from vrnet.registration.options import RegistrationOptions
 from vrnet.report.cohort import INDEX, Links, write_index
 from vrnet.report.thumbnail import THUMBNAIL, write_thumbnail
 from vrnet.threads import use_threads
@@ -44,31 +45,28 @@ class RegisterSubject:
     """Register the pair of a subject, and write what `vrnet register` writes."""
 
     method: str
-    weights: Path | None
-    settings: tuple[str, ...]
-    options: Mapping[str, Any]
-    """Those of `register_pair`."""
-    report: bool
+    asked: tuple[Path | None, tuple[str, ...], bool]
+    """Weights, settings, and whether to average."""
+    options: RegistrationOptions
+    report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
 
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs. The device is not part of it: a run may go on elsewhere."""
-        method = load_once(self.method, self.weights, self.settings)
-        weights = None if self.weights is None else digest(str(self.weights))
-        options = {name: value for name, value in self.options.items() if name != "device"}
+        method, weights = load_once(self.method, *self.asked), self.asked[0]
+        options = {name: value for name, value in self.options.as_json().items() if name != "device"}
         made_by = {"vrnet": __version__, "commit": commit()}
-        return json_ready(
-            {"method": str(method), "weights": weights, **options, "report": self.report, "bids": self.bids, **made_by}
-        )
+        found = {"method": str(method), "weights": None if weights is None else digest(str(weights)), **options}
+        return json_ready({**found, "report": self.report, "bids": self.bids, **made_by})
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         """With one thread, wherever it runs: so a result depends neither on how many jobs there are nor on which."""
-        method = load_once(self.method, self.weights, self.settings)
+        method = load_once(self.method, *self.asked)
         with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
             pair = read_pair(*(subject.path(column) for column in FILES))  # type: ignore[arg-type]
-            result, _ = register_pair(no_stage, pair, method, folder, **self.options, report=self.report)
+            result, _ = register_pair(no_stage, pair, method, folder, self.options, report=self.report)
             write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
         (folder / RECORD).unlink()  # done.json records the files
         if self.bids:
@@ -78,9 +76,9 @@ class RegisterSubject:
 
 
 @cache
-def load_once(name: str, weights: Path | None, settings: tuple[str, ...]) -> Method:
+def load_once(name: str, weights: Path | None, settings: tuple[str, ...], average: bool) -> Method:
     """The method, whose model is read once per process."""
-    return choose(name, weights, settings)
+    return choose(name, weights, settings, average)
 
 
 def no_stage(name: str) -> Progress:

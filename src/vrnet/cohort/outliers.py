@@ -10,7 +10,7 @@ from vrnet.files import Row
 
 MAD_TO_STD = 1.4826
 """Of a normal distribution, the standard deviation in units of the median absolute deviation."""
-MIN_SUBJECTS = 8
+MIN_SUBJECTS = 20
 """With fewer, nothing can be said to be unlike the rest."""
 MAX_Z = 99.0
 OUTLIER_FROM = 3.5

@@ -10,8 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.app import many_registrations
 from tests.app.outputs import RESULTS
 from vrnet import Grid, Image, write_image
 from vrnet.cohort.records import CohortFolder
@@ -19,7 +21,7 @@ from vrnet.phantom import phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
 QUICK = "--method", "Gaussian-L2", "--set", "levels=1", "--set", "warps=2"
-DONE = 0, 3
+SOURCE = Path(__file__).parents[3] / "src"
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +148,7 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
     slow = "--method", "TV-L1", "--set", "warps=1000", "--set", "tolerance=0"
     words = "cohort", pairs, "--out", tmp_path / "out", *slow
     command = [sys.executable, "-m", "vrnet", *map(str, words)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
         while not list((tmp_path / "out").glob(".working/*~*")):
             assert run.poll() is None, run.stderr.read()
@@ -239,6 +241,17 @@ def test_a_folder_that_cannot_be_written_is_told(vrnet, pairs, tmp_path):
     (tmp_path / "file").touch()
     status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "file" / "out", *QUICK)
     assert (status, "cannot write to" in err) == (2, True)
+
+
+@pytest.mark.release
+@pytest.mark.slow
+def test_the_memory_of_a_worker_does_not_grow(small_hearts):
+    """After what is loaded once, a registration leaves less than 10 kB behind."""
+    command = [sys.executable, many_registrations.__file__, str(small_hearts), "500"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    sizes = np.array(json.loads(done.stdout))[100:]
+    assert np.polyfit(np.arange(len(sizes)), sizes, 1)[0] < 10_000
 
 
 def test_neither_a_list_nor_a_folder_is_told(vrnet, tmp_path):

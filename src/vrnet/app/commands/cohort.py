@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.commands.options import DeviceOptions, Folder, Group, MethodOptions, Name, OptionalFolder
+from vrnet.app.commands.options import Folder, Group, MethodOptions, Name, OptionalFolder
 from vrnet.app.console import print_line
 from vrnet.app.endings import FAILED_STATUS
 from vrnet.errors import BadInput
-from vrnet.registration.options import AffineStart, Slices
-from vrnet.repair import Folds
+from vrnet.registration.options import RegistrationOptions
 
 if TYPE_CHECKING:
     from vrnet.app.cohort import RegisterSubject
@@ -74,18 +73,10 @@ class Cohort:
     dataset_description.json."""
     method: Name = "default"
     """Any name that `vrnet methods` lists."""
-    affine: AffineStart = "none"
-    """Align the images of each pair first: by a rotation and a shift (rigid), or with scaling and shear (affine)."""
-    slices: Slices = "auto"
-    """Of a stack, register each slice within itself, or all together as a volume."""
-    match_intensities: bool = False
-    """Give moving the histogram of fixed while registering."""
-    folds: Folds = "repair"
-    """Repair the folds of a field, or keep them."""
+    options: Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png of each subject, too."""
     method_options: Group[MethodOptions]
-    device_options: Group[DeviceOptions]
 
     def run(self) -> None:
         if self.scan is not None:
@@ -146,18 +137,11 @@ class Cohort:
         from vrnet.app.cohort import RegisterSubject
         from vrnet.devices import find_device
 
-        given = self.method_options
         if self.scheduler is None:
-            find_device(self.device_options.device)  # which fails at once where there is none
-        options = {
-            "affine": self.affine,
-            "slices": self.slices,
-            "match_intensities": self.match_intensities,
-            "folds": self.folds,
-            "device": self.device_options.device,
-        }
-        weights = None if given.weights is None else given.weights.absolute()
-        return RegisterSubject(self.method, weights, given.parameters.settings, options, self.report, self.bids)
+            find_device(self.options.device)  # which fails at once where there is none
+        weights, settings, average = self.method_options.asked
+        asked = None if weights is None else weights.absolute(), settings, average
+        return RegisterSubject(self.method, asked, self.options, self.report, self.bids)
 
     def preview(self, plan: "Plan", table: "CohortTable") -> None:
         """Say what a run would do."""
