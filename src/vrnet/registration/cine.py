@@ -155,7 +155,7 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         size = len(I0) if plan.slice_axis is not None else 1
-        parts = zip(I0.split(size), I1.split(size), start.split(size), strict=True)
+        parts = zip(*(torch.split(x, size) for x in (I0, I1, start)), strict=True)
         return torch.cat([solver.starting_from(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
 
     return find
