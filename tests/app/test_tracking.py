@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from vrnet import Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.tracking import Tracking, interpret_labels
 from vrnet.evaluation.wall import HeartLabels
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))

@@ -8,7 +8,7 @@ from vrnet.fields import compose
 from vrnet.folds import smallest_determinant
 from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle
 from vrnet.registration.arrays import register
 from vrnet.registration.cine import plan_tracking, track_frames
 
@@ -37,7 +37,7 @@ def wall_errors_mm(fields, beat):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_both_ways_round_beats_direct_registration_and_composition(beat, method):
-    """Composition everywhere; direct registration where the motion is large, and no worse elsewhere."""
+    """Over all frames; at end-systole it is far better than composition, and no worse than direct registration."""
 
     def between(a, b):
         pair = beat.frames[a].numpy(), beat.frames[b].numpy()
@@ -54,8 +54,8 @@ def test_both_ways_round_beats_direct_registration_and_composition(beat, method)
     assert systole < 0.9
     assert mean < 0.7 * by_composition[0]
     assert systole < by_composition[1]
-    assert systole < directly[1]
-    assert mean < 1.05 * directly[0]
+    assert mean < directly[0]
+    assert systole < 1.05 * directly[1]
     assert (smallest_determinant(torch.from_numpy(found.fields)) > 0).all()
 
 
