@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from vrnet.fields import smooth
-from vrnet.registration.chains import Link, Smoothing, go_round, next_link
+from vrnet.registration.chains import Link, Smoothing, go_round, next_link, start_by_warping
 
 N, SHIFTS = 6, torch.tensor([0.0, 0.5, 1.25, 2.0, 1.5, 0.25])
 SMOOTHING = Smoothing((2.0, 2.0), (0.5, 0.5))
@@ -26,7 +26,7 @@ def find_shift(I0, I1):
 
 
 def test_exact_registrations_give_the_exact_motion_and_close():
-    found = go_round(find_shift, ramps(), SMOOTHING)
+    found = go_round(start_by_warping(find_shift), ramps(), SMOOTHING)
     expected = SHIFTS.view(-1, 1, 1, 1).expand(-1, 2, 32, 10)
     assert_close(found.fields[:, :, 0], expected, atol=1e-4, rtol=0)
     assert_close(found.fields[:, :, 1], torch.zeros_like(expected))
@@ -35,7 +35,7 @@ def test_exact_registrations_give_the_exact_motion_and_close():
 
 def test_each_chain_counts_by_how_near_it_is_to_where_it_began():
     """A finder that adds a voxel at each step: chains are k and n − k voxels off, the blend 2 k (n − k) / n."""
-    found = go_round(lambda I0, I1: torch.ones_like(I0).repeat(1, 2, 1, 1), torch.zeros(N, 1, 1, 9, 9), SMOOTHING)
+    found = go_round(lambda I0, I1, start: start + 1, torch.zeros(N, 1, 1, 9, 9), SMOOTHING)
     k = torch.arange(N)
     assert_close(found.fields[:, 0, 0, 4, 4], 2 * k * (N - k) / N)
     assert_close(found.closing.forward, torch.full((1, 2, 9, 9), float(N)))
@@ -45,9 +45,7 @@ def test_a_start_is_the_field_before_smoothed():
     """A finder that finds nothing leaves it, smoothed a little more."""
     before = Link(*torch.randn(2, 1, 2, 16, 16, generator=torch.Generator().manual_seed(0)))
     blank = torch.zeros(1, 1, 16, 16)
-    link = next_link(
-        lambda I0, I1: torch.zeros(2, 2, 16, 16), blank, blank, blank, before, Smoothing((1.5, 0.5), (0.0, 0.7))
-    )
+    link = next_link(lambda I0, I1, start: start, blank, blank, blank, before, Smoothing((1.5, 0.5), (0.0, 0.7)))
     assert_close(link.forward, smooth(smooth(before.forward, (1.5, 0.5)), (0.0, 0.7)))
 
 
@@ -66,7 +64,7 @@ class Kept(dict):
 
 
 def test_a_chain_that_was_stopped_goes_on_to_the_same_end():
-    whole, calls = go_round(find_shift, ramps(), SMOOTHING), []
+    whole, calls = go_round(start_by_warping(find_shift), ramps(), SMOOTHING), []
 
     def find(I0, I1):
         calls.append(1)
@@ -75,9 +73,9 @@ def test_a_chain_that_was_stopped_goes_on_to_the_same_end():
     kept = Kept()
     kept.stop_after = 4
     with pytest.raises(KeyboardInterrupt):
-        go_round(find, ramps(), SMOOTHING, kept)
+        go_round(start_by_warping(find), ramps(), SMOOTHING, kept)
     kept.stop_after = 99
-    found = go_round(find, ramps(), SMOOTHING, kept)
+    found = go_round(start_by_warping(find), ramps(), SMOOTHING, kept)
     assert len(calls) == N
     assert torch.equal(found.fields, whole.fields)
     assert torch.equal(found.closing.backward, whole.closing.backward)

@@ -1,8 +1,9 @@
 """Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 
-A chain takes the field of the frame before, smoothed, as a start s, and registers the reference with what that leaves:
+A chain takes the field of the frame before, smoothed, as a start s of the registration of the reference with frame k.
+A solver iterates from s. Any other method registers the reference with what s leaves:
 
-    w = find(I_0, I_k ∘ (id + s)),   id + u_k = (id + s) ∘ (id + w), slightly smoothed.
+    w = find(I_0, I_k ∘ (id + s)),   id + u_k = (id + s) ∘ (id + w).
 
 Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
 frame are composed; only what is left of the motion is sought, which is little in fast phases too. Smoothing the start
@@ -28,6 +29,8 @@ RESULT_SMOOTHING_MM = 1.5
 """Likewise of what is found, about a voxel: two motions that are composed are rougher than either."""
 Find = Callable[[Tensor, Tensor], Tensor]
 """(I0, I1) -> the field of a batch of pairs."""
+FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(I0, I1, start) -> the field of a batch of pairs, found from a start."""
 
 
 class Link(NamedTuple):
@@ -72,7 +75,7 @@ class Cycle(NamedTuple):
 
 
 def go_round(
-    find: Find,
+    find: FindFrom,
     frames: Float[Tensor, "t b 1 *s"],
     sigma: Smoothing,
     store: LinkStore | None = None,
@@ -97,9 +100,13 @@ def go_round(
     return Cycle(fields, link)
 
 
-def next_link(find: Find, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:
+def start_by_warping(find: Find) -> FindFrom:
+    """A method that knows of no start, given moving images that are warped by it."""
+    return lambda I0, I1, start: compose(start, find(I0, warp(I1, start)))
+
+
+def next_link(find: FindFrom, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:
     """One step of both chains; their pairs are one batch."""
     start = smooth(torch.cat(before), sigma.start)
-    moving = warp(torch.cat([ahead, behind]), start)
-    found = compose(start, find(torch.cat([reference, reference]), moving))
+    found = find(torch.cat([reference, reference]), torch.cat([ahead, behind]), start)
     return Link(*smooth(found, sigma.result).chunk(2))

@@ -21,7 +21,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.arrays import find_each, spacing_within, unbatch
-from vrnet.registration.chains import Cycle, LinkStore, Smoothing, go_round
+from vrnet.registration.chains import Cycle, FindFrom, LinkStore, Smoothing, go_round, start_by_warping
 from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.images import mirror_field
@@ -137,8 +137,6 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
             progress((done + part) / n)
 
     def find_all(I0: Tensor, I1: Tensor) -> Tensor:
-        if isinstance(find, Solver) and plan.slice_axis is not None:  # which is quicker for all slices at once
-            return find(I0, I1, plan.spacing)
         return find_each(find, I0, I1, plan.spacing, None, in_threads, tell)
 
     def after(step: int) -> None:
@@ -146,7 +144,21 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
         done = step
         tell(0.0)
 
-    return go_round(find_all, frames, Smoothing.on(plan.spacing), store, after)
+    find_from = solve_from(find, plan) if isinstance(find, Solver) else start_by_warping(find_all)
+    return go_round(find_from, frames, Smoothing.on(plan.spacing), store, after)
+
+
+def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
+    """A solver that iterates from a start, so that the whole motion is regular, and not only what is added to it.
+
+    Slices are quicker all at once; of volumes, one at a time is held in memory."""
+
+    def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
+        size = len(I0) if plan.slice_axis is not None else 1
+        parts = zip(*(torch.split(x, size) for x in (I0, I1, start)), strict=True)
+        return torch.cat([solver.starting_from(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
+
+    return find
 
 
 def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
