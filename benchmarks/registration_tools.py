@@ -3,9 +3,10 @@
     python benchmarks/registration_tools.py TOOL PAIR.npz RESULT.npz [--threads 2] [--quick]
 
 TOOL is one of PEERS, or a method of vrnet. PAIR holds `fixed` and `moving`, both in [0, 1] on one grid, and `spacing`
-(mm). RESULT holds `field`, (3, *s) in voxels: the point at x in fixed is at x + field(x) in moving; `seconds` of the
-registration alone; `peak_bytes` of the process; `version` and `settings`. Since memory is measured, a tool imports what
-it needs itself, before the clock starts, and nothing else is imported here.
+(mm). RESULT holds `field`, (3, *s) in voxels: the point at x in fixed is at x + field(x) in moving; `seconds` and
+`cpu_seconds` (of all cores together) of the registration alone; `peak_bytes` of the process; `version` and `settings`.
+Since memory is measured, a tool imports what it needs itself, before the clock starts, and nothing else is imported
+here.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -235,9 +236,10 @@ def peak_bytes():
 def measure(tool, pair, threads):
     """What RESULT holds."""
     import_module(tool.module)
-    start = perf_counter()
+    start, cpu_start = perf_counter(), process_time()
     field = tool.find(pair, threads)
-    measured = {"seconds": perf_counter() - start, "peak_bytes": peak_bytes()}
+    seconds = {"seconds": perf_counter() - start, "cpu_seconds": process_time() - cpu_start}
+    measured = {**seconds, "peak_bytes": peak_bytes()}
     described = {"version": version_of(tool), "settings": settings_of(tool, pair.spacing)}
     return {"field": field.astype(np.float32), **measured, **described}
 

@@ -8,7 +8,8 @@ HIPPOCAMPUS is the root of that data set; BRAINS holds a_t1, a_seg, b_t1, b_seg 
 skull-stripped T1 brains and their labels. Every tool gets the same two volumes in [0, 1] on one grid and has a process
 of its own for each pair; its field, in voxels of fixed, is judged here by the same code. Dice is the mean over labels
 (of brains: those that both have), then over pairs; folds are strict; seconds are those of the registration alone (of
-SyN with the writing of its fields), and memory is the peak of the whole process, Python and libraries included.
+SyN with the writing of its fields): on the clock, and of all cores together, which other work on the machine hardly
+changes. Memory is the peak of the whole process, Python and libraries included.
 
 rows.csv in the folder of --out gets one row per tool and pair as soon as it is measured. What is there is not measured
 again: remove its lines to do so. table.md and table.json are made from it.
@@ -36,7 +37,8 @@ from vrnet.files import read_rows, write_bytes, write_json
 
 OURS = "Gaussian-LNCC", "TV-L1", "default"
 KEY = "data", "pair", "threads", "tool"
-COLUMNS = *KEY, "settings", "version", "dice_before", "dice", "folding_strict_percent", "seconds", "peak_gib"
+MEASURES = "dice_before", "dice", "folding_strict_percent", "seconds", "cpu_seconds", "peak_gib"
+COLUMNS = *KEY, "settings", "version", *MEASURES
 MAX_SHIFT_ERROR = 0.5
 """In voxels. A wrong sign, axis or unit is wrong by 1 at least."""
 
@@ -78,6 +80,7 @@ def measure(tool, pair, threads, quick):
         "dice": mean_dice(pair, found["field"]),
         "folding_strict_percent": folding_strict_percent(torch.from_numpy(found["field"])[None]),
         "seconds": found["seconds"],
+        "cpu_seconds": found["cpu_seconds"],
         "peak_gib": found["peak_bytes"] / 2**30,
     }
 
@@ -139,7 +142,7 @@ def summarise(rows):
     found = []
     for (data, threads, tool), same in groupby(sorted(rows, key=group), key=group):
         part = list(same)
-        values = {key: np.array([float(row[key]) for row in part]) for key in COLUMNS[6:]}
+        values = {key: np.array([float(row[key]) for row in part]) for key in MEASURES}
         found.append({
             "data": data, "threads": int(threads), "tool": tool, "pairs": len(part),
             **{key: "; ".join(dict.fromkeys(row[key] for row in part)) for key in ("settings", "version")},
@@ -159,12 +162,13 @@ def table(summary, failed):
         lines += [
             f"**{data}**, pairs: {rows[0]['pairs']}, threads: {threads}, "
             f"Dice before registration: {rows[0]['dice_before']:.3f}", "",
-            "| tool | settings | pairs | Dice (std) | folded (strict), % | seconds | peak memory, GiB | version |",
+            "| tool | settings | pairs | Dice (std) | folded (strict), % | seconds (CPU) | peak memory, GiB "
+            "| version |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",
         ]  # fmt: skip
         lines += [
             "| {tool} | {settings} | {pairs} | {dice:.3f} ({dice_std:.3f}) | {folding_strict_percent:.2f} "
-            "| {seconds:.1f} | {peak_gib:.2f} | {version} |".format(**row)
+            "| {seconds:.1f} ({cpu_seconds:.1f}) | {peak_gib:.2f} | {version} |".format(**row)
             for row in rows
         ]
         lines.append("")

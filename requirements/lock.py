@@ -105,7 +105,7 @@ def lock():
             words = [root for root in roots if not root.startswith("vrnet")]
             words += [
                 line
-                for extra in ("baselines", "docs", "train")
+                for extra in ("baselines", "cluster", "docs", "train")
                 for line in PROJECT["project"]["optional-dependencies"][extra]
             ]
             constraints = constraints_for(machine, folder)

@@ -96,7 +96,7 @@ def registries():
     """Terms, networks, methods, data sets and commands that a test adds are gone after it."""
     from vrnet.app.cli import COMMANDS
     from vrnet.data.dataset import DATASETS
-    from vrnet.methods.learned import FAMILIES
+    from vrnet.methods.families import FAMILIES
     from vrnet.methods.names import METHODS
     from vrnet.variational.data_terms import DATA_TERMS
     from vrnet.variational.regularizers import REGULARIZERS

@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import SimpleITK as sitk
 from scipy import ndimage
 
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, write_image
+from vrnet.images.io import to_sitk
 from vrnet.phantom import phantom
+from vrnet.phantom.cycle import cycle
 from vrnet.training.fit import fit
 
 SHAPE, SPACING = (32, 32), 8.0
@@ -19,7 +22,7 @@ OBLIQUE = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
 
 
 def write_files(folder):
-    """ed and es, their segmentations, masks around those, points, and ACDC."""
+    """ed and es, their segmentations, masks around those, points, ACDC, and a cine."""
     patient = phantom(7, (48, 48, 6), 4.0)
     grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), OBLIQUE)
     for name, part in NAMES.items():
@@ -31,6 +34,15 @@ def write_files(folder):
     (folder / "ed_points.csv").write_text("x,y,z\n30,-60,200\n")
     (folder / "es_landmarks.csv").write_text("x,y,z\n31,-60,200\n")
     write_patients(folder / "ACDC")
+    write_cine(folder)
+
+
+def write_cine(folder):
+    """A short cine of two slices, and the labels of its first frame."""
+    beat, grid = cycle(3, (48, 48, 2), (3.0, 3.0, 10.0), frames=4), Grid.plain((48, 48, 2), (3.0, 3.0, 10.0))
+    frames = [to_sitk(frame.numpy(), grid) for frame in beat.frames]
+    sitk.WriteImage(sitk.JoinSeries(frames, 0.0, 0.25), str(folder / "cine.nii.gz"))
+    write_image(Image(beat.labels.numpy(), grid), folder / "cine_gt.nii.gz")
 
 
 def write_patients(folder):

@@ -59,7 +59,7 @@ def test_every_snippet_runs(document, registries, reader):
 @pytest.mark.release
 def test_the_presets_are_those_of_the_document():
     text = (ROOT / "docs" / "training.md").read_text()
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
+    rows = re.findall(r"^\| `([\w-]+)` \| ([\d,]+) \| (\d+) \| ([\d.e-]+) \| ([\d.e-]+) \|", text, flags=re.M)
     found = {name: [float(value.replace(",", "")) for value in values] for name, *values in rows}
     assert found == {name: [how.steps, how.batch, how.rate, how.alpha] for name, how in PRESETS.items()}
 
@@ -70,7 +70,7 @@ def test_the_names_of_the_document_are_names():
     text = (ROOT / "docs" / "training.md").read_text()
     table = text[text.index("## Names") :].split("\n\n")[0]
     names = re.findall(r"`([^`]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
-    whole = {"U-…": "U-L1-3x2", "C-…": "C-L1-3x2", "…-L2-…": "R-L2-3x2", "-T1": "R-L1-3x2-T1"}
+    whole = {"U-…": "U-L1-3x2", "C-…": "C-L1-3x2", "D-…": "D-L1-3x2", "…-L2-…": "R-L2-3x2", "-T1": "R-L1-3x2-T1"}
     for name in names:
         assert parse_trainable(whole.get(name, name.replace("…", "R-L1-3x2")))
     assert len(names) > 10

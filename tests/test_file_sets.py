@@ -4,22 +4,24 @@ import errno
 import json
 import os
 from contextlib import suppress
+from pathlib import PurePosixPath
 
 import pytest
 
 from vrnet.errors import BadInput
 from vrnet.file_sets import RECORD, SWAP, check_set, replace_set, sha256
 
-NAMES = ("a.txt", "b.txt", "c.txt")
-OLD = {"a.txt": "old a", "b.txt": "old b"}
-NEW = {"a.txt": "new a", "c.txt": "new c"}
-STEPS = ("symlink", "link", "rename", "replace", "unlink", "mkdir", "chmod")
+NAMES = ("a.txt", "b.txt", "c.txt", "both/x.txt", "both/y.txt", "before/x.txt", "after/all/x.txt")
+OLD = {"a.txt": "old a", "b.txt": "old b", "both/x.txt": "old x", "before/x.txt": "old"}
+NEW = {"a.txt": "new a", "c.txt": "new c", "both/x.txt": "new x", "both/y.txt": "new y", "after/all/x.txt": "new"}
+STEPS = ("symlink", "link", "rename", "replace", "unlink", "mkdir", "rmdir", "chmod")
 """The calls of the system by which a swap is done."""
 
 
 def write_set(folder, texts):
     with replace_set(folder, NAMES) as staged:
         for name, text in texts.items():
+            (staged / name).parent.mkdir(parents=True, exist_ok=True)
             (staged / name).write_text(text)
 
 
@@ -32,10 +34,26 @@ def stop_while_writing(folder):
 def contents(folder):
     """{name: text} of what can be opened there by its name, but for the record."""
     return {
-        path.name: path.read_text()
-        for path in folder.iterdir()
-        if path.exists() and path.is_file() and path.name != RECORD and not path.name.endswith(".lock")
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.exists() and path.is_file() and not path.relative_to(folder).parts[0].startswith(".")
     }
+
+
+def files_of(folder):
+    """{name: bytes} of every file, the record's too."""
+    return {name: (folder / name).read_bytes() for name in names_there(folder) if (folder / name).is_file()}
+
+
+def names_there(folder):
+    """The names of all that a folder and those below it hold."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def with_folders(names):
+    """The names, and those of the folders on the way."""
+    places = (parent.as_posix() for name in names for parent in PurePosixPath(name).parents)
+    return {*names, *places} - {"."}
 
 
 def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
@@ -44,10 +62,28 @@ def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
     assert contents(tmp_path) == OLD | {"mine.txt": "mine"}
     write_set(tmp_path, NEW)
     assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
-    assert {path.name for path in tmp_path.iterdir()} == {*NEW, "mine.txt", RECORD}
-    assert not any(path.is_symlink() for path in tmp_path.iterdir())
+    assert names_there(tmp_path) == {*with_folders(NEW), "mine.txt", RECORD}
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
     recorded = json.loads((tmp_path / RECORD).read_text())["files"]
     assert recorded == {name: sha256(tmp_path / name) for name in NEW}
+
+
+def test_a_folder_that_others_use_too_stays(tmp_path):
+    write_set(tmp_path, OLD)
+    (tmp_path / "before" / "mine.txt").write_text("mine")
+    write_set(tmp_path, NEW)
+    assert contents(tmp_path) == NEW | {"before/mine.txt": "mine"}
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_folder_that_is_none_is_refused_before_the_work(tmp_path, is_link):
+    (tmp_path / "else").mkdir()
+    if is_link:
+        (tmp_path / "both").symlink_to(tmp_path / "else")
+    else:
+        (tmp_path / "both").write_text("a file")
+    with pytest.raises(BadInput, match="is no folder"):
+        check_set(tmp_path, NAMES)
 
 
 @pytest.mark.parametrize(("name", "twin"), [("t.nii.gz", "t.nii"), ("t.nii", "t.nii.gz")])
@@ -68,10 +104,10 @@ def test_a_set_never_lies_beside_what_itk_would_read_for_it(tmp_path, name, twin
 
 def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
     write_set(tmp_path, OLD)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = files_of(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         stop_while_writing(tmp_path)
-    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before == files_of(tmp_path)
 
 
 @pytest.mark.parametrize("spoil", [lambda path: path.write_text("by somebody else"), lambda path: path.mkdir()])
@@ -162,7 +198,7 @@ def test_whenever_a_swap_is_stopped_all_names_are_of_one_set(tmp_path, stop_at, 
         assert found in (before | {"mine.txt": "mine"}, NEW | {"mine.txt": "mine"}), calls
         seen.append("c.txt" in found)
         write_set(folder, OLD)
-        assert {path.name for path in folder.iterdir()} == {*OLD, "mine.txt", RECORD}
+        assert names_there(folder) == {*with_folders(OLD), "mine.txt", RECORD}
         assert contents(folder) == OLD | {"mine.txt": "mine"}
         if is_done:
             break
@@ -179,7 +215,7 @@ def test_where_there_are_no_links_files_are_renamed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", no_links)
     write_set(tmp_path, OLD)
     write_set(tmp_path, NEW)
-    assert {path.name for path in tmp_path.iterdir()} == {*NEW, RECORD}
+    assert names_there(tmp_path) == {*with_folders(NEW), RECORD}
     assert contents(tmp_path) == NEW
 
 

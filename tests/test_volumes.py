@@ -78,7 +78,12 @@ def measured(monkeypatch):
 
     def run_tool(tool, pair, threads, quick=False):
         ran.append((tool, pair.name))
-        found = {"field": np.zeros((3, *pair.fixed.shape), np.float32), "seconds": 2.0, "peak_bytes": 2**30}
+        found = {
+            "field": np.zeros((3, *pair.fixed.shape), np.float32),
+            "seconds": 2.0,
+            "cpu_seconds": 3.0,
+            "peak_bytes": 2**30,
+        }
         return found | {"version": "1", "settings": "none"}
 
     monkeypatch.setattr(volumes, "run_tool", run_tool)
@@ -104,9 +109,16 @@ def test_a_tool_that_is_not_installed_is_said_to_be_so(measured, tmp_path, monke
 
 def test_a_table_has_the_mean_over_pairs_and_the_most_memory():
     row = {"data": "d", "pair": "1", "threads": "2", "tool": "t", "settings": "s", "version": "v", "dice_before": "0.1"}
-    row |= {"dice": "0.5", "folding_strict_percent": "0", "seconds": "1", "peak_gib": "3"}
-    other = row | {"pair": "2", "dice": "0.7", "folding_strict_percent": "1", "seconds": "3", "peak_gib": "1"}
-    assert "| t | s | 2 | 0.600 (0.100) | 0.50 | 2.0 | 3.00 | v |" in table(summarise([row, other]), {})
+    row |= {"dice": "0.5", "folding_strict_percent": "0", "seconds": "1", "cpu_seconds": "2", "peak_gib": "3"}
+    other = row | {
+        "pair": "2",
+        "dice": "0.7",
+        "folding_strict_percent": "1",
+        "seconds": "3",
+        "cpu_seconds": "4",
+        "peak_gib": "1",
+    }
+    assert "| t | s | 2 | 0.600 (0.100) | 0.50 | 2.0 (3.0) | 3.00 | v |" in table(summarise([row, other]), {})
 
 
 def test_a_tool_that_lacks_pairs_is_not_ranked_above_those_that_have_all():

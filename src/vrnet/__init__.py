@@ -9,6 +9,8 @@ result.transform.save("transform.nii.gz")                   # as ITK, ANTs and 3
 result = vrnet.register(fixed, moving, "TV-L1(lam=0.15)")   # any name of vrnet.names(), with other parameters
 vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has, with their values and meanings
 
+tracked = vrnet.track("cine.nii.gz", labels="frame0.nii.gz")  # a beating heart: tracked.transforms, .strain, .volumes
+
 vrnet.judge(fixed, moving, result.field)                    # good, look or failed, why, and what to try
 
 The calculus of fields, on batches of tensors, is in `vrnet.fields`.
@@ -19,9 +21,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vrnet.app.tracking import Tracking, track
     from vrnet.errors import BadInput, InputWarning
     from vrnet.evaluation.verdict import Verdict, judge, judge_images
     from vrnet.images.affine import Affine
+    from vrnet.images.cine import Cine
+    from vrnet.images.cine_files import read_cine
     from vrnet.images.grid import Grid
     from vrnet.images.image import Image
     from vrnet.images.io import read_image, write_image
@@ -37,12 +42,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Affine",
     "BadInput",
+    "Cine",
     "Grid",
     "Image",
     "ImageRegistration",
     "InputWarning",
     "Method",
     "Registration",
+    "Tracking",
     "Trained",
     "Transform",
     "Variational",
@@ -54,16 +61,21 @@ __all__ = [
     "names",
     "parameters",
     "parse",
+    "read_cine",
     "read_image",
     "register",
     "register_images",
+    "track",
     "with_parameters",
     "write_image",
 ]
 PLACES = {
+    "app.tracking": ["Tracking", "track"],
     "errors": ["BadInput", "InputWarning"],
     "evaluation.verdict": ["Verdict", "judge", "judge_images"],
     "images.affine": ["Affine"],
+    "images.cine": ["Cine"],
+    "images.cine_files": ["read_cine"],
     "images.grid": ["Grid"],
     "images.image": ["Image"],
     "images.io": ["read_image", "write_image"],

@@ -12,6 +12,8 @@ Whoever opens the files by their names sees all of one set at any moment, also i
 steps; the next run then puts the files that the links lead to in their places. Where the file system has no links,
 files are renamed one by one.
 
+A name may lead into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
+
 A record in the folder says which files were written so, and their SHA-256. Only those are replaced or removed: what
 was put there by others, or changed since, stays, and a run that would need its name is refused before the work."""
 
@@ -21,7 +23,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from vrnet.errors import BadInput
 from vrnet.files import check_folder, check_no_twin, exists, flush_folder, read_json, write_json
@@ -39,6 +41,9 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
     """BadInput unless these files can be written in the folder without loss of a file that is not of an earlier run."""
     names = tuple(names)
     check_folder(folder, names)
+    for place in {folder / parent for name in names for parent in PurePosixPath(name).parents}:
+        if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()) and place != folder:
+            raise BadInput(f"{place} is no folder, and would have to be one: move it away, or choose another folder")
     if exists(folder / SWAP):
         with writing(folder):
             settle(folder)
@@ -86,7 +91,7 @@ def failing(folder: Path) -> Iterator[None]:
 
 def swap(folder: Path, partial: Path, names: Sequence[str]) -> None:
     """Put the new set of a temporary folder in the place of the old one."""
-    written = sorted(path.name for path in (partial / NEW).iterdir())
+    written = names_in(partial / NEW)
     check_unclaimed(folder, written)
     owned = own_files(folder)
     going = [name for name in owned if name in names]
@@ -107,10 +112,26 @@ def swap(folder: Path, partial: Path, names: Sequence[str]) -> None:
         settle(folder)
 
 
+def names_in(folder: Path) -> list[str]:
+    """The files in a folder and in the folders below it, by their names from there."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not is_real_folder(path))
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether something is a folder itself, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def link_to_swap(name: str) -> Path:
+    """Where the link of a name leads, seen from its own folder."""
+    return Path(*[".."] * (len(PurePosixPath(name).parts) - 1), SWAP, CURRENT, name)
+
+
 def link_old(folder: Path, partial: Path, going: Iterable[str]) -> None:
     """Step 1: hard links to the old files, and `current`, which leads to them."""
     (partial / OLD).mkdir()
     for name in going:
+        (partial / OLD / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / OLD / name).hardlink_to(folder / name)
     (partial / CURRENT).symlink_to(OLD)
     partial.chmod(folder.stat().st_mode)  # whoever may read the results may follow the links through it
@@ -125,11 +146,12 @@ def show_new(folder: Path, partial: Path, going: Iterable[str]) -> None:
     for name in going:
         if not os.path.samestat((folder / name).lstat(), (place / OLD / name).lstat()):
             raise FileExistsError(errno.EEXIST, f"{name} was changed meanwhile")
-        (place / "link").symlink_to(f"{SWAP}/{CURRENT}/{name}")
+        (place / "link").symlink_to(link_to_swap(name))
         (place / "link").replace(folder / name)
-    for path in (place / NEW).iterdir():
-        if path.name not in going:  # fails where somebody has put a file meanwhile
-            (folder / path.name).symlink_to(f"{SWAP}/{CURRENT}/{path.name}")
+    for name in names_in(place / NEW):
+        if name not in going:  # fails where somebody has put a file meanwhile
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(link_to_swap(name))
     flush_folder(folder)
     (place / "link").symlink_to(NEW)
     (place / "link").replace(place / CURRENT)
@@ -141,32 +163,44 @@ def settle(folder: Path) -> None:
     place = folder / SWAP
     if not exists(place):
         return
-    for name in {path.name for side in (OLD, NEW) for path in (place / side).glob("*")}:
+    names = {name for side in (OLD, NEW) for name in names_in(place / side)}
+    for name in names:
         if not is_link_of_swap(folder, name):
             continue
         with suppress(FileNotFoundError):
             (place / CURRENT / name).replace(folder / name)
         if is_link_of_swap(folder, name):
             (folder / name).unlink()
+    remove_empty_folders(folder, names)
     flush_folder(folder)
     shutil.rmtree(place)
+
+
+def remove_empty_folders(folder: Path, names: Iterable[str]) -> None:
+    """Remove the folders of these names, below the folder, that hold nothing any more."""
+    places = {parent for name in names for parent in PurePosixPath(name).parents if parent.parts}
+    for place in sorted(places, key=lambda place: -len(place.parts)):
+        with suppress(OSError):  # which is raised where something is in it
+            (folder / place).rmdir()
 
 
 def is_link_of_swap(folder: Path, name: str) -> bool:
     """Whether a name is a link that a swap has made."""
     try:
-        return (folder / name).readlink() == Path(SWAP, CURRENT, name)
+        return (folder / name).readlink() == link_to_swap(name)
     except OSError:
         return False
 
 
 def rename_one_by_one(folder: Path, partial: Path, going: Iterable[str]) -> None:
     """Replace the old set where there are no links; a process that is killed meanwhile leaves some of both."""
-    new = {path.name for path in (partial / NEW).iterdir()}
-    for name in sorted(new):
+    new = names_in(partial / NEW)
+    for name in new:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (partial / NEW / name).replace(folder / name)
-    for name in set(going) - new:
+    for name in set(going) - set(new):
         (folder / name).unlink()
+    remove_empty_folders(folder, going)
     flush_folder(folder)
 
 
@@ -193,14 +227,22 @@ def own_files(folder: Path) -> dict[str, str]:
 
 
 def is_as_recorded(folder: Path, name: object, digest: object) -> bool:
-    """Whether a file of that very folder has the content that was recorded."""
-    if not isinstance(name, str) or Path(name).name != name:
+    """Whether a file of that very folder, or of one below it, has the content that was recorded."""
+    if not isinstance(name, str) or not is_plain(name):
         return False
     path = folder / name
+    if any((folder / parent).is_symlink() for parent in PurePosixPath(name).parents if parent.parts):
+        return False
     try:
         return path.is_file() and not path.is_symlink() and sha256(path) == digest
     except OSError:
         return False
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name leads into the folder or below it, and nowhere else."""
+    place = PurePosixPath(name)
+    return str(place) == name and not place.is_absolute() and bool(place.parts) and ".." not in place.parts
 
 
 def sha256(path: Path) -> str:

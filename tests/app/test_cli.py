@@ -132,6 +132,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
     monkeypatch.chdir(tmp_path)
     words = {
         "register": ("a.nii", "b.nii", "--out", "out"),
+        "track": ("a.nii", "--out", "out"),
         "demo": ("--method", "none"),
         "apply": ("t.nii", "a.nii", "--reference", "b.nii", "--out", "c.nii"),
         "invert": ("t.nii", "--out", "u.nii"),
@@ -190,6 +191,22 @@ def test_help_and_lists_are_shown_without_the_large_libraries(words):
 )
 def test_arguments_in_a_message_are_shown_as_options(message, expected):
     assert as_options(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "expected"),
+    [
+        ("register", "`affine=affine`, if far away", "--affine affine, if far away"),
+        ("evaluate", "`affine=affine`, if far away", "vrnet register --affine affine, if far away"),
+        ("evaluate", "`folds=repair`", "--folds repair"),
+        ("evaluate", "`method=Gaussian-MIND` or Gaussian-NMI", "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
+        ("evaluate", "`fixed_mask` and `moving_mask`, if", "vrnet register --fixed-mask and --moving-mask, if"),
+        ("evaluate FILE", "`folds=repair`", "vrnet register --folds repair"),
+        ("evaluate FILE", '`method="TV-L1(lam=1)"`', 'vrnet register --method "TV-L1(lam=1)"'),
+    ],
+)
+def test_a_command_without_an_option_names_the_one_that_has_it(command, message, expected):
+    assert as_options(message, command) == expected
 
 
 @pytest.fixture

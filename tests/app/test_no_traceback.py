@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import nibabel
+import numpy as np
 import pytest
 
 from tests.app.numeric_options import ABSURD, OPTIONS
@@ -38,6 +40,13 @@ def assert_one_line(result, words, status=2):
     assert words in line
 
 
+def write_tiny_cine(path):
+    """Three frames of one slice."""
+    array = np.random.default_rng(0).random((8, 8, 1, 3)).astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), path)
+    return path
+
+
 # Numbers
 
 
@@ -47,8 +56,10 @@ def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     given = {
         "demo": ("--method", "identity"),
+        "track": (write_tiny_cine(tmp_path / "cine.nii"), "--out", "run", "--method", "identity"),
         "train": ("R-L2-1x1-w2", *data, "--out", "run", "--preset", "phantom"),
         "paper": ("table", "none"),
+        "cohort": ("none.csv", "--out", "out"),
     }
     counts = [word for part in ("steps", "batch") if part != name for word in (f"--{part}", "2")]
     others = counts if command == "train" else []

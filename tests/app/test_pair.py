@@ -14,11 +14,14 @@ from vrnet import BadInput, Grid, Image, judge_images, load_method, parse, regis
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import landmark_error, measure_transform
-from vrnet.app.pair import find_transform, register_pair, write_pair
+from vrnet.app.pair import find_transform, register_pair, write_pair, write_report_files
 from vrnet.files import write_json
 from vrnet.images.affine import Affine
 from vrnet.images.points import Points
 from vrnet.phantom import phantom
+from vrnet.registration.options import RegistrationOptions
+
+CPU = RegistrationOptions(device="cpu")
 
 
 def quiet(name):
@@ -85,13 +88,14 @@ def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path)
     assert (metrics["method"], metrics["weights"]) == ("short-axis", "short_axis.safetensors")
     assert stages[0] == "registering with short-axis"
     assert "on acdc, train: 40 subjects, 5000 steps, at 1.8 x 1.8 mm" in page
-    assert find_transform(stage, pair, "DEFAULT", device="cpu")[1].method == "short-axis"
+    assert find_transform(stage, pair, "DEFAULT", options=CPU)[1].method == "short-axis"
     assert stages[-1] == "registering with short-axis"
     assert result.metrics["dice"]["after"]["mean"] > 0.9
 
 
 def test_the_page_says_whether_intensities_were_matched(pair, tmp_path):
-    register_pair(quiet, pair, parse("TV-L1"), tmp_path, match_intensities=True, report=True)
+    options = RegistrationOptions(match_intensities=True)
+    register_pair(quiet, pair, parse("TV-L1"), tmp_path, options, report=True)
     assert "moving matched to the histogram of fixed" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -127,13 +131,15 @@ def test_similarity_is_that_of_the_voxels_inside_both_masks_before_and_after(mas
 
 def test_intensities_are_matched_as_they_were_registered_whatever_lies_outside_the_masks(masked):
     """An artefact outside the masks changes neither the matching, nor the similarity, nor the verdict."""
-    pair, result, _ = masked
+    pair = masked[0]
+    options = {"fixed_mask": pair.fixed_mask, "moving_mask": pair.moving_mask, "match_intensities": True}
+    run = register_images(pair.fixed, pair.moving, "TV-L1", **options)
     spoilt = [
         image.with_array(np.where(mask.array > 0, image.array, 50).astype(np.float32))
         for image, mask in ((pair.fixed, pair.fixed_mask), (pair.moving, pair.moving_mask))
     ]
     pairs = pair, replace(pair, fixed=spoilt[0], moving=spoilt[1])
-    found = [measure_transform(each, result.transform, match_intensities=True).metrics for each in pairs]
+    found = [measure_transform(each, run.transform, run).metrics for each in pairs]
     assert found[0]["similarity"] == found[1]["similarity"]
     assert found[0]["verdict"] == found[1]["verdict"]
     assert found[0]["verdict"]["level"] == "good"
@@ -153,6 +159,27 @@ def test_python_judges_a_stack_with_masks_and_an_affine_start_as_metrics_json_do
     assert (verdict.level, [*verdict.reasons]) == (metrics["verdict"]["level"], metrics["verdict"]["reasons"])
 
 
+def test_after_a_far_affine_start_what_is_shown_is_the_deformation_beyond_it(pair, tmp_path):
+    """Moving put 300 mm away: by SciPy, moving as it is shown becomes warped through the motion that is shown."""
+    away = replace(pair.moving.grid, origin=tuple(x + 300.0 for x in pair.moving.grid.origin))
+    labels, moving = Image(pair.moving_labels.array, away), Image(pair.moving.array, away)
+    affine = Affine("rigid", np.eye(2), np.full(2, 300.0), np.zeros(2))
+    run = register_images(pair.fixed, moving, "TV-L1", affine=affine)
+    placed = ImagePair(pair.fixed, moving, pair.fixed_labels, labels)
+    result = measure_transform(placed, run.transform, run)
+    shown = result.on_fixed_grid
+    assert np.abs(run.transform.in_voxels()).min() > 100 > 20 > np.abs(shown.field).max() > 1
+    assert_allclose(shown.moving, pair.moving.array, atol=1e-4)
+    assert_allclose(shown.moving_labels, pair.moving_labels.array)
+    ends = np.indices(shown.grid.shape) + shown.field
+    expected = ndimage.map_coordinates(shown.moving, ends, order=1, mode="nearest")
+    inside = (slice(20, -20),) * 2
+    assert_allclose(shown.warped[inside], expected[inside], atol=1e-3)
+    assert result.metrics["dice"]["before"]["mean"] == 0  # as the headers place them
+    write_report_files(result, tmp_path, [], {})
+    assert "beyond the affine start" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_what_is_written_says_that_there_were_masks(masked):
     _, result, folder = masked
     assert result.metrics["masks"] == {"fixed": "inner.nii.gz", "moving": "outer.nii.gz"}
@@ -163,7 +190,7 @@ def test_what_is_written_says_that_there_were_masks(masked):
 
 def test_labels_of_one_image_alone_are_carried_but_not_measured(pair):
     alone = ImagePair(pair.fixed, pair.moving, moving_labels=pair.moving_labels)
-    transform, found = find_transform(quiet, alone, "identity", device="cpu")
+    transform, found = find_transform(quiet, alone, "identity", options=CPU)
     result = measure_transform(alone, transform, found)
     assert "dice" not in result.metrics
     assert np.array_equal(result.warped_labels.array, pair.moving_labels.array)
@@ -199,7 +226,7 @@ def test_a_run_without_weights_has_none(done):
 
 def test_a_pair_is_evaluated_as_it_is_registered(pair, tmp_path):
     path = saved(tmp_path)
-    transform, found = find_transform(quiet, pair, "c-l2-2x1-w2", path, device="cpu")
+    transform, found = find_transform(quiet, pair, "c-l2-2x1-w2", path, options=CPU)
     expected, _ = register_pair(quiet, pair, load_method(path), tmp_path / "out")
     assert_allclose(transform.displacement, expected.transform.displacement, atol=1e-6)
     assert found.weights == "m.safetensors"

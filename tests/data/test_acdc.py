@@ -30,11 +30,12 @@ def test_to_be_measured_on_a_subject_is_three_slices_at_the_protocol_s_resolutio
     assert set(sample.fixed_labels.unique().tolist()) == {0, 1, 2, 3}
 
 
-def test_to_be_trained_on_a_subject_is_all_its_slices_without_labels(root):
-    sample = ACDC(root).prepare("patient001", "training")
-    assert sample.fixed.shape == sample.moving.shape == (7, 1, 160, 160)
-    assert sample.fixed_labels is None
-    assert sample.moving_labels is None
+def test_to_be_trained_on_a_subject_is_all_its_slices_with_their_labels(root):
+    sample, measured = (ACDC(root).prepare("patient001", purpose) for purpose in ("training", "evaluation"))
+    for part in (sample.fixed, sample.moving, sample.fixed_labels, sample.moving_labels):
+        assert part.shape == (7, 1, 160, 160)
+    assert torch.equal(sample.fixed_labels[[2, 3, 4]], measured.fixed_labels)
+    assert torch.equal(sample.moving_labels[[2, 3, 4]], measured.moving_labels)
 
 
 def test_the_three_slices_are_the_same_to_be_trained_on_and_measured_on(root):
@@ -42,7 +43,7 @@ def test_the_three_slices_are_the_same_to_be_trained_on_and_measured_on(root):
     measured, every = (ACDC(root).prepare("patient001", purpose) for purpose in ("evaluation", "training"))
     assert torch.equal(trained.fixed, measured.fixed)
     assert torch.equal(measured.moving, every.moving[[2, 3, 4]])
-    assert trained.fixed_labels is None
+    assert torch.equal(trained.fixed_labels, measured.fixed_labels)
 
 
 def test_both_phases_share_one_scaling(root):
@@ -118,8 +119,8 @@ def test_a_patient_is_one_volume_at_the_protocol_s_resolution(stacks):
         assert part.shape == (1, 1, 128, 128, 32)
     assert sample.spacing == (1.5, 1.5, 3.15)
     trained = ACDC3D(stacks).prepare("patient001", "training")
-    assert trained.fixed_labels is None
     assert (trained.fixed == sample.fixed).all()
+    assert (trained.moving_labels == sample.moving_labels).all()
 
 
 def test_a_landmark_stays_where_it_is_in_the_world(stacks):

@@ -36,9 +36,19 @@ def test_each_is_paired_with_the_next_of_its_split_and_the_last_with_the_first(r
         assert torch.equal(samples[fixed].moving_labels, samples[moving].fixed_labels)
         files = [f"images/{fixed}", f"images/{moving}", f"labels/{fixed}", f"labels/{moving}"]
         assert data.sources(fixed, "evaluation") == [root / f"{file}.nii.gz" for file in files]
-        assert data.sources(fixed, "training") == data.sources(fixed, "evaluation")[:2]
+        assert data.sources(fixed, "training") == data.sources(fixed, "evaluation")
     with pytest.raises(BadInput, match="alone in the split"):
         data.sources("h4", "training")
+
+
+def test_labels_are_needed_to_be_measured_on_and_not_to_be_trained_on(root):
+    data, labelled = Hippocampus(root), Hippocampus(root).prepare("h3", "training")
+    (root / "labels" / "h1.nii.gz").unlink()
+    assert len(data.sources("h3", "training")) == 2
+    assert len(data.sources("h3", "evaluation")) == 4
+    sample = data.prepare("h3", "training")
+    assert sample.fixed_labels is sample.moving_labels is None
+    assert torch.equal(sample.moving, labelled.moving)
 
 
 def test_every_voxel_is_kept_as_it_is_about_the_centre(root):

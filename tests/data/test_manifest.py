@@ -102,7 +102,7 @@ def test_both_images_share_one_scaling(tmp_path):
     assert (sample.moving / sample.fixed)[bright].median() == pytest.approx(0.5, abs=0.02)
 
 
-def test_labels_come_along_to_be_measured_on_and_name_themselves(tmp_path):
+def test_labels_come_along_and_name_themselves(tmp_path):
     labels = np.zeros((32, 32, 16), int)
     labels[4:12, 4:12, 4:12], labels[20:28, 4:12, 4:12] = 7, 41
     for name in "ab":
@@ -112,15 +112,13 @@ def test_labels_come_along_to_be_measured_on_and_name_themselves(tmp_path):
     data = Manifest.read(
         write_listing(tmp_path, columns, "a.nii.gz,b.nii.gz,a_seg.nii.gz,b_seg.nii.gz", "a.nii.gz,b.nii.gz,,")
     )
-    for _ in range(2):  # found, then recalled
-        assert prepare_split(data, "train", "evaluation", tmp_path / "cache").structures == {"7": 7, "41": 41}
-    assert prepare_split(data, "train", "training", tmp_path / "cache").structures == {}
-    sample = data.prepare("pair001", "evaluation")
-    assert [(sample.fixed_labels == 7).sum(), (sample.moving_labels == 41).sum()] == [512, 512]
-    assert data.prepare("pair001", "training").fixed_labels is None
-    assert data.prepare("pair002", "evaluation").fixed_labels is None
-    assert len(data.sources("pair001", "evaluation")) == 4
-    assert len(data.sources("pair002", "evaluation")) == len(data.sources("pair001", "training")) == 2
+    for purpose in ("evaluation", "training"):
+        for _ in range(2):  # found, then recalled
+            assert prepare_split(data, "train", purpose, tmp_path / "cache").structures == {"7": 7, "41": 41}
+        sample = data.prepare("pair001", purpose)
+        assert [(sample.fixed_labels == 7).sum(), (sample.moving_labels == 41).sum()] == [512, 512]
+        assert data.prepare("pair002", purpose).fixed_labels is None
+        assert [len(data.sources(name, purpose)) for name in ("pair001", "pair002")] == [4, 2]
 
 
 @pytest.mark.parametrize("line", ["a.nii.gz,a.nii.gz,seg.nii.gz,", "a.nii.gz,a.nii.gz,,seg.nii.gz"])

@@ -51,8 +51,11 @@ def test_without_a_cine_end_systole_is_paired_with_end_diastole_and_no_labels_ar
     both, unlabelled = (UKBB(root).prepare(name, "training") for name in ("1000002", "1000003"))
     assert both.fixed.shape == (7, 1, 160, 160)
     assert torch.equal(both.moving, unlabelled.moving)
-    for name in ("1000002", "1000003"):
-        assert [path.name for path in UKBB(root).sources(name, "training")] == ["sa_ED.nii.gz", "sa_ES.nii.gz"]
+    assert both.fixed_labels.shape == both.moving_labels.shape == both.fixed.shape
+    assert unlabelled.fixed_labels is unlabelled.moving_labels is None
+    names = ["sa_ED.nii.gz", "sa_ES.nii.gz", "label_sa_ED.nii.gz", "label_sa_ES.nii.gz"]
+    for name, count in (("1000002", 4), ("1000003", 2)):
+        assert [path.name for path in UKBB(root).sources(name, "training")] == names[:count]
 
 
 def test_labels_with_lv_and_rv_exchanged_are_renumbered(root):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from vrnet import Grid, Image, Transform, Verdict, judge, judge_images, register
+from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.acdc import ACDC
 from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import regularity
@@ -55,6 +55,54 @@ def test_the_true_motion_is_good_and_has_no_reasons(heart):
 def test_the_same_image_is_good_though_nothing_moved(heart):
     fixed, _, field, spacing = heart
     assert judge(fixed, fixed, torch.zeros_like(field), spacing=spacing) == Verdict("good")
+
+
+@pytest.mark.parametrize("moved", [0.05, 0.2, 0.3])
+def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_voxel(heart, moved):
+    """Interpolation takes information from an image that told all of the other."""
+    fixed, _, field, spacing = heart
+    little = torch.zeros_like(field)
+    little[0] = moved * torch.sin(torch.arange(fixed.shape[0]) / 8).view(-1, *[1] * (fixed.dim() - 1))
+    found = evidence(fixed, fixed, little, spacing)
+    assert found.information_before - found.information_after > 0.01
+    assert judge_evidence(found) == Verdict("good")
+
+
+BAD = {
+    "fixed is a list": lambda i, u, t: judge([[1.0]], i.array, u),
+    "moving contains NaN": lambda i, u, t: judge(i.array, np.full(i.array.shape, np.nan), u),
+    "fixed is .* and moving": lambda i, u, t: judge(i.array, i.array[1:], u),
+    "the field is a Transform: give": lambda i, u, t: judge(i.array, i.array, t),
+    r"the field is \(8, 8\): give one of shape \(2, 8, 8\)": lambda i, u, t: judge(i.array, i.array, u[0]),
+    r"the spacing is 1.5: give 2 numbers .* \(1.0, 1.0\)": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
+    "fixed is a ndarray: give a vrnet Image": lambda i, u, t: judge_images(i.array, i, t),
+    "moving is a str: give a vrnet Image": lambda i, u, t: judge_images(i, "moving.nii.gz", t),
+    "transform is a ndarray: give a vrnet Transform": lambda i, u, t: judge_images(i, i, u),
+    "affine is a str: give a vrnet Affine": lambda i, u, t: judge_images(i, i, t, affine="rigid"),
+    "moving_mask is a ndarray": lambda i, u, t: judge_images(i, i, t, moving_mask=i.array),
+    "fixed_labels is not on the grid of fixed": lambda i, u, t: judge_images(i, i, t, coarser(i), coarser(i)),
+    r"the spacing is 1.5: give 2 numbers": lambda i, u, t: register(i.array, i.array, spacing=1.5),
+    "slice_axis is z .*: give 0, 1 or 2": lambda i, u, t: register(i.array, i.array, slice_axis="z"),
+    "fixed is a Image": lambda i, u, t: register(i, i),
+    "fixed is an array: give an Image or a file": lambda i, u, t: register_images(i.array, i.array),
+    "moving is a NoneType: give an Image": lambda i, u, t: register_images(i, None),
+    "method is a int": lambda i, u, t: register_images(i, i, 7),
+    "slices is None: give 'auto', 'each' or 'together'": lambda i, u, t: register_images(i, i, slices=None),
+    "match_intensities is 'no': give True or False": lambda i, u, t: register_images(i, i, match_intensities="no"),
+    "fixed_mask is an array: give an Image or a file": lambda i, u, t: register_images(i, i, fixed_mask=i.array),
+}
+
+
+def coarser(image):
+    return Image(image.array, Grid.plain(image.grid.shape, (2.0, 2.0)))
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_arguments_of_another_kind_are_bad_input_that_says_what_to_give(words):
+    array = np.random.default_rng(0).random((8, 8), dtype=np.float32)
+    image, u = Image(array, Grid.plain((8, 8), (1.0, 1.0))), np.zeros((2, 8, 8), np.float32)
+    with pytest.raises(BadInput, match=words):
+        BAD[words](image, u, Transform.from_voxels(u, image.grid))
 
 
 def test_the_true_motion_backwards_is_less_alike(heart):

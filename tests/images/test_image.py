@@ -67,3 +67,14 @@ def test_truth_values_and_whole_floats_become_the_integers_they_are(values, dtyp
 def test_other_values_are_no_label_map(value):
     with pytest.raises(BadInput, match=r"map\.nii\.gz holds values that are not whole numbers"):
         as_labels(labels([0.0, value], np.float32))
+
+
+def test_a_label_map_has_at_most_a_thousand_labels_however_large_these_are():
+    """The intensities of an image, by their number; the labels of FreeSurfer, as large as they are, are few."""
+    grid = Grid.plain((40, 50), (1.0, 1.0))
+    for array, count in ((np.arange(2000), "2,000"), (3000 * np.arange(2000) - 10**6, "2,000")):
+        for dtype in (np.int32, np.float64):
+            with pytest.raises(BadInput, match=f"holds {count} different numbers: it is an image"):
+                as_labels(Image(array.astype(dtype).reshape(40, 50), grid))
+    few = (np.arange(2000) % 1000 * 2035).astype(np.int32).reshape(40, 50)
+    assert as_labels(Image(few, grid)).array is few

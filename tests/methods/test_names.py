@@ -7,7 +7,7 @@ import pytest
 
 from vrnet.errors import BadInput
 from vrnet.methods.default import Default, short_axis
-from vrnet.methods.learned import FAMILIES, PAPER, parse_learned
+from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.names import (
     SHORT_AXIS,
     all_methods,
@@ -22,6 +22,7 @@ from vrnet.methods.names import (
 )
 from vrnet.methods.parameters import Each
 from vrnet.methods.variational import PRESETS
+from vrnet.methods.vrnet import PAPER
 from vrnet.variational.solver import Solver
 
 
@@ -40,7 +41,15 @@ def test_every_name_can_be_listed_parsed_and_printed():
         assert parse(name.lower()) == parse(name.upper()) == parse(name)
 
 
-LEARNED = ["R-L1-3x2", "C-L2-3x1-w32", "U-L1-12x3-zeros-Θ1-released", "VoxelMorph-w32", "Siamese", "4xRC-Net"]
+LEARNED = [
+    "R-L1-3x2",
+    "C-L2-3x1-w32",
+    "D-L2-3x1-zeros-Θ1-w16",
+    "U-L1-12x3-zeros-Θ1-released",
+    "VoxelMorph-w32",
+    "Siamese",
+    "4xRC-Net",
+]
 
 
 @pytest.mark.parametrize("name", [*LEARNED, *map(str, PAPER)])
@@ -55,7 +64,12 @@ def test_every_method_is_built_for_a_dimension(d, method):
 
 
 def test_a_family_has_members_of_its_own():
-    members = {"R|U|C-L1|L2-NxM": "R-L1-3x2", "VoxelMorph": "VoxelMorph", "Siamese": "Siamese", "NxRC-Net": "3xRC-Net"}
+    members = {
+        "R|U|C|D-L1|L2-NxM": "R-L1-3x2",
+        "VoxelMorph": "VoxelMorph",
+        "Siamese": "Siamese",
+        "NxRC-Net": "3xRC-Net",
+    }
     assert set(FAMILIES) == set(members)
     for family, member in members.items():
         assert FAMILIES[family].summary.startswith("learned: ")

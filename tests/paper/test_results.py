@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ from vrnet.methods.names import parse
 from vrnet.methods.outside import Demons
 from vrnet.methods.parameters import Each
 from vrnet.paper.results import Entry, file_name
+from vrnet.training.settings import Training
 
 
 @pytest.mark.parametrize("method", [parse("TV-L1(lam=0.15)"), parse("R-L2-6x1-Θ1"), Demons(sigma=Each(1.5, 3.0))])
@@ -21,6 +23,13 @@ def test_changed_parameters_are_in_the_name_of_the_folder():
     assert Entry(parse("TV-L1(lam=0.15)")).folder_name == "TV-L1(lam=0.15)"
     methods = [Demons(sigma=Each(*sigmas)) for sigmas in product((1.0, 2.0), repeat=2)]
     assert len({Entry(method).folder_name for method in methods}) == 4
+
+
+def test_what_was_trained_with_labels_has_a_folder_of_its_own():
+    method, without = parse("VoxelMorph-w2"), Training(alpha=0.1)
+    labelled = replace(without, labels_weight=1.0)
+    assert Entry(method, without).folder_name == "VoxelMorph-w2_alpha0.1_seed0"
+    assert Entry(method, labelled).folder_name == "VoxelMorph-w2_alpha0.1_seed0_labels"
 
 
 def test_the_quick_budgets_methods_say_their_parameters_in_folder_and_config(study):

@@ -1,5 +1,6 @@
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,15 @@ def test_notes_tell_steps_seeds_hardware_and_versions(known):
     assert computed == "Computed on a machine (torch 2.11); another machine (torch 2.11); vrnet 0.1.0."
 
 
+def test_notes_tell_of_labels_in_training(study, steps):
+    quick = steps(2)
+    labelled = {name: replace(how, labels_weight=1.0) for name, how in quick.training.items()}
+    made = study(replace(quick, training=labelled))
+    for name in NAMES:
+        write_result(made.results, made.results.entry(name), SCORES[name])
+    assert build_table("initialisation", made).notes[1].endswith("1 seed (mean over seeds); labels in training.")
+
+
 def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     made = study()
     monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
@@ -95,7 +105,7 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
     assert sum("published" in name for name in table.header) == 10
     assert "Wilcoxon" in table.notes[-1]
-    assert "α 0.0001, 0.05" in table.notes[1]
+    assert "α 0.05, 1.5" in table.notes[1]
     changed = "FFD(spacing=40.0,levels=1,iterations=5), Demons(iterations=(5,)), SyN(iterations=(5,))"
     assert table.notes[2] == f"Parameters other than the tuned ones: {changed}."
 

@@ -9,7 +9,7 @@ def draw_heart(seed):
 
 
 def test_the_frame_of_the_heart_is_that_of_the_picture_turned_and_shifted():
-    p, q = voxel_positions((12, 10, 8), 9.0, level=0.0), torch.randn(3, 12, 10, 8)
+    p, q = voxel_positions((12, 10, 8), (9.0,) * 3, level=0.0), torch.randn(3, 12, 10, 8)
     for seed in range(3):
         heart = draw_heart(seed)
         torch.testing.assert_close(heart.to_picture(heart.to_heart(p)), p, atol=1e-4, rtol=0)

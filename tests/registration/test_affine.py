@@ -137,5 +137,5 @@ def test_too_few_slices_to_turn_are_bad_input():
 
 
 def test_an_unknown_kind_is_bad_input(d, as_users_run):
-    with pytest.raises(BadInput, match='none, rigid or affine, not "similarity"'):
+    with pytest.raises(BadInput, match="affine is 'similarity': give 'none', 'rigid' or 'affine'"):
         register_images(heart(d), heart(d), affine="similarity")

@@ -7,9 +7,11 @@ from numpy.testing import assert_allclose
 from scipy import ndimage
 
 import vrnet
+from tests.registration.test_images import reorient
 from tests.tetrahedra import relative_volumes
 from vrnet import BadInput, Grid, Image, fields, parse
 from vrnet.images.intensity import rescale_jointly
+from vrnet.registration.folds import Repair
 
 SIZES = {2: (40, 36), 3: (20, 18, 16)}
 SPACING = (1.0, 1.5, 2.0)
@@ -61,7 +63,24 @@ def test_the_repair_says_how_much_it_moved(d):
     assert_allclose((told.mean_move_voxels, told.max_move_voxels), (voxels.mean(), voxels.max()))
     assert_allclose((told.mean_move_mm, told.max_move_mm), (mm.mean(), mm.max()))
     assert 0 < told.folded_percent < 100
-    assert "mm" in str(told)
+    assert told.farthest_voxel == tuple(np.argwhere(changed)[mm.argmax()])
+    place = ", ".join(map(str, told.farthest_voxel))
+    assert "% of the voxels were folded" in str(told)
+    assert f"{mm.mean():.2g} mm on average and {mm.max():.2g} mm at most, at voxel ({place})" in str(told)
+
+
+@pytest.mark.parametrize(("order", "flips"), [([1, 0, 2], (False,) * 3), ([2, 0, 1], (True, False, True))])
+def test_the_voxel_that_was_moved_most_is_one_of_the_image_as_it_is_stored(order, flips):
+    grid = Grid.plain(SIZES[3], SPACING)
+    images = [reorient(Image(array, grid), order, flips) for array in unlike(3)]
+    kept, found = (vrnet.register_images(*images, METHOD, folds=folds) for folds in ("keep", "repair"))
+    move = np.linalg.norm(found.transform.displacement - kept.transform.displacement, axis=0)
+    assert found.repair.farthest_voxel == np.unravel_index(move.argmax(), move.shape)
+
+
+def test_what_was_squeezed_alone_is_not_called_folded():
+    told = Repair(0.0, 1.3, 0.4, 2.0, 0.55, 2.2, (3, 4, 5))
+    assert str(told).startswith("No voxel was folded, but some were squeezed to less than 2 % of their size: 1.3 % of")
 
 
 def test_without_a_spacing_moves_are_told_in_voxels_alone():
@@ -114,5 +133,5 @@ def test_the_saved_transform_of_a_repaired_registration_does_not_fold(d, tmp_pat
 
 
 def test_folds_are_repaired_or_kept_and_nothing_else(d, as_users_run):
-    with pytest.raises(BadInput, match='not "mend"'):
+    with pytest.raises(BadInput, match="folds is 'mend': give 'repair' or 'keep'"):
         vrnet.register(*unlike(d), METHOD, folds="mend")

@@ -75,6 +75,14 @@ def test_the_overview_is_a_picture_of_ten_panels_or_eight_without_labels(pair, t
     assert [path.name for path in tmp_path.iterdir()] == ["overview.png"]
 
 
+def test_the_overview_says_where_moving_is_aligned(pair):
+    titles = {aligned: [ax.get_title() for ax in find_panels(overview(replace(pair, is_aligned=aligned), ""))]
+              for aligned in (False, True)}  # fmt: skip
+    assert (titles[False][1], titles[True][1]) == ("moving", "moving, aligned")
+    assert any("aligned" in title for title in titles[True][5:])
+    assert not any("aligned" in title for title in titles[False])
+
+
 def test_the_overview_of_a_volume_shows_the_slice_with_the_most_labels(pair, flat):
     for ax, image in zip(find_panels(overview(pair, "")), (flat.fixed, flat.moving, flat.warped), strict=False):
         assert_array_equal(image_pixels(ax), image)

@@ -51,6 +51,11 @@ def test_every_measure_has_a_row_and_nothing_else_has():
     assert next(iter(rows)) == "Dice"
 
 
+def test_the_names_of_masks_are_no_measures():
+    for masks in ({"fixed": "a.nii.gz", "moving": None}, {"fixed": None, "moving": "b.nii.gz"}):
+        assert summary({"masks": masks, "folding_percent": 0.5}) == summary({"folding_percent": 0.5})
+
+
 def test_a_structure_that_is_absent_has_dashes():
     (block,) = by_structure(METRICS)
     assert block.name == "Dice"

@@ -67,7 +67,7 @@ def test_the_verdict_is_in_the_header_by_word_and_colour(open_page):
     header = find_element(open_page("volume"), "header")
     assert header.find_element("css selector", ".verdict h2").text.endswith("Look at it")
     assert "The motion is <large>." in header.text
-    assert "Try: --affine affine; a mask." in header.text
+    assert "Try:\n--affine affine\na mask" in header.text
     colours = {
         name: open_page("volume", color_scheme=name).execute_script(
             "return getComputedStyle(document.querySelector('.verdict h2')).color"

@@ -1,6 +1,7 @@
 """Small splits of phantoms, short trainings, and ways to stop them."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,17 @@ from vrnet.training.augmentation import Augmentation
 from vrnet.training.settings import Training
 
 QUICK = Training(steps=6, batch=2, rate=1e-3, validate_every=3, augmentation=Augmentation(tilt=5.0))
+EVERYTHING = replace(
+    QUICK,
+    warm_up=3,
+    clip=0.5,
+    similarity="0.5*L1+0.05*LNCC(radii=4)",
+    smoothness="0.1*Diffusion+Bending",
+    consistency=0.1,
+    labels_weight=1.0,
+    augmentation=Augmentation(tilt=5.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0),
+)
+"""All that a training can have."""
 NAMES = {2: "C-L2-1x1-w4", 3: "R-L1-1x1-w2"}
 """A small network of each dimension."""
 SHAPES = {2: ((48, 48), 5.0), 3: ((16, 16, 16), 9.0)}

@@ -5,9 +5,10 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.training.augmentation import Augmentation, RandomTransform, augment
+from vrnet.training.augmentation import ELASTIC_POINTS, Augmentation, RandomTransform, augment, augment_labels
 
-NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=False)
+NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=0.0)
+JITTERED = Augmentation(tilt=20.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0)
 SHAPES = {2: (21, 17), 3: (15, 13, 11)}
 
 
@@ -72,10 +73,11 @@ def test_gamma_is_a_power_of_the_intensities(smooth_image):
     torch.testing.assert_close(J0[2], I0[2].square(), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("allowed", [Augmentation(), JITTERED])
 @pytest.mark.parametrize("rows", [slice(0, None, 2), slice(1, None, 2)])
-def test_parts_of_a_draw_make_the_whole(rows, smooth_image):
+def test_parts_of_a_draw_make_the_whole(rows, allowed, smooth_image):
     I0, I1 = pair(2, smooth_image)
-    transform = Augmentation().draw(3, SHAPES[2], (1.0, 1.0))
+    transform = allowed.draw(3, SHAPES[2], (1.0, 1.0))
     whole = augment(I0, I1, transform)
     part = augment(I0[rows], I1[rows], transform.select(rows, torch.device("cpu")))
     assert torch.equal(part[0], whole[0][rows])
@@ -83,7 +85,7 @@ def test_parts_of_a_draw_make_the_whole(rows, smooth_image):
 
 
 def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
-    allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=True)
+    allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=0.5)
     transform = allowed.draw(2000, SHAPES[d], (1.0,) * d)
     t, g = transform.affine[..., -1], transform.gamma.log()
     for found, largest in ((t, 0.2), (g, 0.5)):
@@ -92,3 +94,72 @@ def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
     assert 0.45 < transform.swap.float().mean() < 0.55
     mirrored = transform.affine[..., :-1].diagonal(dim1=1, dim2=2) < 0
     assert ((0.45 < mirrored.float().mean(0)) & (mirrored.float().mean(0) < 0.55)).all()
+
+
+def test_what_is_allowed_besides_changes_nothing_else_that_is_drawn(d):
+    torch.manual_seed(3)
+    plain = Augmentation(tilt=20.0, swap=0.3).draw(5, SHAPES[d], (1.0,) * d)
+    torch.manual_seed(3)
+    assert all(torch.equal(a, b) for a, b in zip(plain[:3], JITTERED.draw(5, SHAPES[d], (1.0,) * d)[:3], strict=True))
+    assert plain[3:] == (None,) * len(plain[3:])
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.3, 1.0])
+def test_pairs_are_exchanged_as_often_as_is_said(chance):
+    swapped = Augmentation(swap=chance).draw(4000, (8, 8), (1.0, 1.0)).swap.float().mean().item()
+    assert swapped == pytest.approx(chance, abs=0.03 if 0 < chance < 1 else 0)
+
+
+def b_spline(points, shape):
+    """Cubic B-splines of control points by SciPy: the first lies one cell before the grid, the last one after it."""
+    places = [1 + np.linspace(0, ELASTIC_POINTS - 3, n) for n in shape]
+    at = np.stack(np.meshgrid(*places, indexing="ij"))
+    return np.stack([ndimage.map_coordinates(part, at, order=3, prefilter=False) for part in points])
+
+
+def test_the_elastic_map_is_scipy_s_b_spline_and_labels_follow_it(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    L0, L1 = ((10 * I).clamp(0, 9).to(torch.uint8) for I in (I0, I1))
+    transform = replace(NONE, elastic=3.0, translation=0.1).draw(3, SHAPES[d], (1.0,) * d)
+    (J0, J1), (M0, M1) = augment(I0, I1, transform), augment_labels((L0, L1), transform)
+    half = (np.array(SHAPES[d]) - 1) / 2
+    for k in range(3):
+        moved = b_spline(transform.elastic[k].double().numpy(), SHAPES[d])
+        assert 0.5 < np.abs(moved).max() < 3.0
+        shift = half * transform.affine[k, :, -1].double().numpy()
+        at = np.indices(SHAPES[d]) + moved + shift.reshape(-1, *[1] * d)
+        for image, found in ((I0, J0), (I1, J1)):
+            expected = ndimage.map_coordinates(image[k, 0].double().numpy(), at, order=1, mode="nearest")
+            np.testing.assert_allclose(found[k, 0].numpy(), expected.clip(1e-6), atol=1e-4)
+        for labels, found in ((L0, M0), (L1, M1)):
+            expected = ndimage.map_coordinates(labels[k, 0].numpy(), at, order=0, mode="nearest")
+            assert (found[k, 0].numpy() == expected).mean() > 0.995  # but for points half-way between two voxels
+
+
+def test_labels_are_exchanged_with_their_images():
+    L0, L1 = (torch.full((3, 1, 9, 9), value, dtype=torch.uint8) for value in (1, 2))
+    affine = NONE.draw(3, (9, 9), (1.0, 1.0)).affine
+    transform = RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True]))
+    for found, expected in zip(augment_labels((L0, L1), transform), ([2, 1, 2], [1, 2, 1]), strict=True):
+        assert found[:, 0, 4, 4].tolist() == expected
+        assert found.dtype == torch.uint8
+
+
+def test_contrast_and_brightness_are_those_of_the_formula_and_alike_in_both_images(smooth_image):
+    I0, I1 = pair(2, smooth_image)
+    bright, sharp = torch.tensor([0.1, -0.05, 0.0]), torch.tensor([1.0, 1.2, 0.8])
+    transform = NONE.draw(3, SHAPES[2], (1.0, 1.0))._replace(contrast=sharp, brightness=bright)
+    for image, found in zip((I0, I1), augment(I0, I1, transform), strict=True):
+        expected = 0.5 + sharp.view(3, 1, 1, 1) * (image.clamp(min=1e-6) - 0.5) + bright.view(3, 1, 1, 1)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+def test_noise_is_another_in_each_image_and_as_strong_as_is_said():
+    flat = torch.full((2, 1, 100, 100), 0.5)
+    transform = replace(NONE, noise=0.1).draw(2, (100, 100), (1.0, 1.0))
+    transform = transform._replace(noise=torch.tensor([0.05, 0.1]))
+    J0, J1 = (J - 0.5 for J in augment(flat, flat, transform))
+    for noise in (J0, J1):
+        assert noise.flatten(1).std(1).tolist() == pytest.approx([0.05, 0.1], rel=0.05)
+    pairs = torch.stack([J0[0], J1[0], J0[1], J1[1]]).flatten(1)
+    assert (torch.corrcoef(pairs) - torch.eye(4)).abs().max() < 0.05

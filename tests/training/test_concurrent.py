@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.training.conftest import EVERYTHING
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
 from vrnet.training.augmentation import Augmentation
@@ -140,3 +141,14 @@ def test_a_run_that_diverges_stops_no_other_of_its_method(split, tmp_path, monke
     with pytest.raises(BadInput, match=rf"{bad.folder.name}: the loss is nan"):
         fit_concurrently([bad, good], *split, device="cpu")
     assert (good.folder / "weights.safetensors").is_file()
+
+
+def test_runs_with_labels_and_without_are_trained_together_as_alone(split, tmp_path):
+    plain = jobs(tmp_path / "together", 0, names=NAMES[:1])[0]
+    settings = replace(EVERYTHING, steps=4, validate_every=2, augmentation=QUICK.augmentation)
+    labelled = TrainingJob(plain.method, settings, tmp_path / "together" / "labelled")
+    found = fit_concurrently([plain, labelled], *split, device="cpu")
+    for job, result in zip((plain, labelled), found, strict=True):
+        folder = tmp_path / "alone" / job.folder.name
+        assert fit(job.method, *split, job.settings, folder, device="cpu") == result
+        assert are_alike(job.folder, folder)

@@ -5,9 +5,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.conftest import NAMES, QUICK
+from tests.training.conftest import EVERYTHING, NAMES, QUICK
+from vrnet.data.prepared import PreparedSplit
+from vrnet.data.sample import Sample
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
+from vrnet.methods.trained import load_method
 from vrnet.methods.weights import load_weights, read_card
 from vrnet.provenance import provenance
 from vrnet.training.fit import TrainingJob, fit, make_card
@@ -45,10 +48,11 @@ def test_the_same_seed_gives_the_same_run_and_another_another(hearts, tmp_path):
     assert not same(weights_of(tmp_path / "a"), weights_of(tmp_path / "c"))
 
 
-def test_recomputing_changes_nothing_but_memory(hearts, tmp_path):
+@pytest.mark.parametrize("how", [QUICK, EVERYTHING])
+def test_recomputing_changes_nothing_but_memory(how, hearts, tmp_path):
     one, method = hearts(2, [0]), parse_trainable("R-L1-2x1-w4")
     for name, recompute in (("plain", False), ("again", True)):
-        fit(method, one, one, replace(QUICK, steps=2, recompute=recompute), tmp_path / name, device="cpu")
+        fit(method, one, one, replace(how, steps=2, recompute=recompute), tmp_path / name, device="cpu")
     a, b = weights_of(tmp_path / "plain"), weights_of(tmp_path / "again")
     for key in a:
         torch.testing.assert_close(a[key], b[key])
@@ -126,3 +130,36 @@ def test_a_term_that_is_unknown_is_refused_before_anything_is_written(hearts, tm
     with pytest.raises(BadInput, match='there is no term "L3"'):
         fit(parse_trainable(NAMES[2]), one, one, replace(QUICK, similarity="L3"), tmp_path / "run", device="cpu")
     assert not list(tmp_path.iterdir())
+
+
+def test_labels_in_training_are_on_the_card_and_in_the_configuration(hearts, tmp_path):
+    one, method = hearts(2, [0]), parse_trainable(NAMES[2])
+    for weight in (0.0, 0.5):
+        folder = tmp_path / str(weight)
+        fit(method, one, one, replace(QUICK, steps=1, labels_weight=weight), folder, device="cpu")
+        assert json.loads((folder / "config.json").read_text())["training"]["labels_weight"] == weight
+        assert read_card(folder / "weights.safetensors").labels_in_training is (weight > 0)
+        shown = load_method(folder / "weights.safetensors").details["labels in training"]
+        assert shown == ("yes" if weight else "no")
+
+
+def test_labels_that_are_not_there_are_missed_before_anything_is_written(hearts, tmp_path):
+    train, val = hearts(2, [0], labels=False), hearts(2, [5])
+    with pytest.raises(BadInput, match="patient0, in train of phantom, has no labels to train on"):
+        fit(parse_trainable(NAMES[2]), train, val, EVERYTHING, tmp_path / "run", device="cpu")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_users_run")
+def test_labels_teach_what_images_do_not_show(tmp_path):
+    """A square whose label moves and whose image does not: only a network that sees labels in training moves it."""
+    image, L0, L1 = torch.rand(1, 1, 32, 32), *(torch.zeros(1, 1, 32, 32, dtype=torch.uint8) for _ in range(2))
+    L0[..., 10:20, 10:20], L1[..., 13:23, 10:20] = 1, 1
+    split = PreparedSplit("squares", "train", (Sample("one", image, image, (1.0, 1.0), L0, L1),), {"square": 1}, False)
+    dice = {}
+    for weight in (0.0, 10.0):
+        how = Training(60, 1, 5e-3, alpha=1e-3, augmentation=None, labels_weight=weight, validate_every=60)
+        folder = tmp_path / str(weight)
+        dice[weight] = fit(parse_trainable("VoxelMorph-w4"), split, split, how, folder, device="cpu").best["val_dice"]
+    assert dice[10.0] > 0.9 > 0.75 > dice[0.0]

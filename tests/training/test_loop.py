@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.conftest import NAMES, QUICK
+from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
 from vrnet.training.fit import fit
@@ -20,13 +20,16 @@ def same(a, b):
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize(("d", "stop"), [(2, 2), (2, 3), (2, 4), (3, 4)])
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, hearts, tmp_path, eager, stop_at):
+@pytest.mark.parametrize(
+    ("d", "stop", "how"),
+    [(2, 2, QUICK), (2, 3, QUICK), (2, 4, QUICK), (3, 4, QUICK), (2, 2, EVERYTHING), (3, 4, EVERYTHING)],
+)
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, hearts, tmp_path, eager, stop_at):
     train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
-    whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
-    half = fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(stop))
+    whole = fit(method, train, val, how, tmp_path / "whole", device="cpu")
+    half = fit(method, train, val, how, tmp_path / "parts", device="cpu", watch=stop_at(stop))
     assert (half.step, half.is_finished) == (stop, False)
-    rest = fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", resume=True)
+    rest = fit(method, train, val, how, tmp_path / "parts", device="cpu", resume=True)
     assert rest == whole
     assert rest.is_finished
     for name in ("checkpoint.safetensors", "weights.safetensors"):

@@ -1,13 +1,23 @@
+import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 from tests.conftest import SHAPES
 from vrnet.errors import BadInput
-from vrnet.fields import warp
+from vrnet.fields import compose, warp
 from vrnet.methods.names import parse_trainable
-from vrnet.training.loss import Loss, make_loss
-from vrnet.variational.data_terms import L1, L2
-from vrnet.variational.regularizers import Bending, Diffusion, Huber
+from vrnet.training.loss import (
+    Loss,
+    WeightedSum,
+    in_both_directions,
+    inverse_consistency,
+    make_loss,
+    parse_sum,
+    soft_dice_loss,
+)
+from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC
+from vrnet.variational.regularizers import REGULARIZERS, Bending, Diffusion, Huber
 
 
 def test_the_loss_is_the_paper_s(d, random):
@@ -21,7 +31,7 @@ def test_the_loss_is_the_paper_s(d, random):
 def test_the_siamese_loss_is_squares_and_huber(d, random):
     I0, I1, u = (random(2, n, *SHAPES[d]).float() for n in (1, 1, d))
     terms = parse_trainable("Siamese").loss
-    expected = (warp(I1, u) - I0).square().mean() + 1e-4 * Huber().loss(u)
+    expected = (warp(I1, u) - I0).square().mean() + 1.5 * Huber().loss(u)
     torch.testing.assert_close(make_loss(terms, terms.alpha)(I0, I1, u), expected)
 
 
@@ -57,3 +67,115 @@ def test_every_penalty_has_a_gradient_where_nothing_moves(d, random, smoothness)
     before = loss(u)
     before.backward()
     assert loss(u.detach() - 1e-2 * u.grad) < before
+
+
+def test_terms_are_added_and_weighed(d, random):
+    I0, I1 = (random(2, 1, *SHAPES[d]).float() for _ in range(2))
+    total = parse_sum("0.5*L1+2e-1*LNCC(radii=(2,3),epsilon=0.1)+L2", DATA_TERMS)
+    terms = (0.5, L1()), (0.2, LNCC((2.0, 3.0), 0.1)), (1.0, L2())
+    assert total == WeightedSum(terms)
+    torch.testing.assert_close(total.loss(I1, I0), sum(weight * term.loss(I1, I0) for weight, term in terms))
+    assert parse_sum(" L1 ", DATA_TERMS) == parse_sum("1*L1", DATA_TERMS) == L1()
+    assert parse_sum("0.1*Diffusion + 0.5*Bending", REGULARIZERS).parts == ((0.1, Diffusion()), (0.5, Bending()))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("L1+", 'there is no term ""'),
+        ("0.5*L3", 'there is no term "L3"'),
+        ("half*L1", '"half" in "half\\*L1" is no weight'),
+        ("-1*L1", "must be a number above 0"),
+        ("0*L1+L2", "must be a number above 0"),
+        ("nan*L1", "must be a number above 0"),
+        ("LNCC(radius=4)", 'no parameter "radius"'),
+        ("LNCC(radii=4", "closing bracket"),
+    ],
+)
+def test_a_sum_that_is_not_one_is_refused(text, answer):
+    with pytest.raises(BadInput, match=answer):
+        parse_sum(text, DATA_TERMS)
+
+
+def test_local_correlation_is_that_of_direct_loops(random):
+    """1/2 (n(I1) − n(I0))², n = (I − μ)/√(σ² + ε²) over the 9x9 voxels about each, the border repeated."""
+    images = random(2, 1, 13, 11).float()
+    normal = []
+    for image in images[:, 0].double().numpy():
+        padded, found = np.pad(image, 4, mode="edge"), np.empty_like(image)
+        for x in range(13):
+            for y in range(11):
+                box = padded[x : x + 9, y : y + 9]
+                found[x, y] = (image[x, y] - box.mean()) / np.sqrt(box.var() + 0.05**2)
+        normal.append(found)
+    expected = ((normal[1] - normal[0]) ** 2).mean() / 2
+    term = parse_sum("LNCC(radii=4,epsilon=0.05)", DATA_TERMS)
+    assert term.loss(images[1:], images[:1]).item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_soft_dice_is_that_of_numpy(d, random):
+    """Every pair by itself: labels of neither image do not count, those of one image alone do, 0 never does."""
+    generator, shape = np.random.default_rng(0), SHAPES[d]
+    L0, L1 = (generator.choice([0, 1, 2, 7], (3, *shape)).astype(np.uint8) for _ in range(2))
+    L0[0][L0[0] == 7], L1[0][L1[0] == 7], L1[1][L1[1] == 2] = 0, 0, 1
+    L0[2], L1[2] = 0, 0
+    u = 2 * random(3, d, *shape).float()
+    places = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij")) + u.double().numpy()
+    found = []
+    for a, b, at in zip(L0, L1, places, strict=True):
+        dice = []
+        for label in {*np.unique(a).tolist(), *np.unique(b).tolist()} - {0}:
+            p, q = (a == label).astype(float), ndimage.map_coordinates((b == label) * 1.0, at, order=1, mode="nearest")
+            dice.append(2 * (p * q).sum() / (p.sum() + q.sum()))
+        found.append(1 - np.mean(dice) if dice else 0.0)
+    tensors = (torch.from_numpy(L)[:, None] for L in (L0, L1))
+    assert soft_dice_loss(*tensors, u, (1, 2, 7)).item() == pytest.approx(np.mean(found), rel=1e-4)
+
+
+def test_labels_that_meet_cost_nothing_and_pull_together_where_they_do_not():
+    L0 = torch.zeros(1, 1, 16, 16, dtype=torch.uint8)
+    L1 = L0.clone()
+    L0[..., 4:9, 4:9], L1[..., 6:11, 4:9] = 3, 3
+    u = torch.zeros(1, 2, 16, 16)
+    u[:, 0] = 2.0
+    assert soft_dice_loss(L0, L1, u, (3,)) == 0
+    still = torch.zeros(1, 2, 16, 16, requires_grad=True)
+    soft_dice_loss(L0, L1, still, (3,)).backward()
+    assert still.grad[:, 0].sum() < 0  # the way to lower it is along the first axis, forward
+    assert (still.grad[:, 0] <= 0).all()
+
+
+def permutation(shape):
+    """A field that sends the voxels of a grid to each other, each to another, and its exact inverse."""
+    order = torch.randperm(int(np.prod(shape)))
+    voxels = torch.stack(torch.meshgrid(*map(torch.arange, shape), indexing="ij")).flatten(1).float()
+    return tuple((voxels[:, to] - voxels).view(1, len(shape), *shape) for to in (order, order.argsort()))
+
+
+def test_fields_that_undo_each_other_are_consistent(d):
+    u, inverse = permutation(SHAPES[d])
+    assert u.abs().max() > 3
+    assert inverse_consistency(torch.cat([u, inverse])) == 0
+    assert inverse_consistency(torch.cat([u, u])) > 1
+
+
+def test_inconsistency_is_the_roughness_of_what_is_left_after_both(d, random):
+    a, b, c, e = (random(1, d, *SHAPES[d]).float() for _ in range(4))
+    left = [Diffusion().loss(compose(*two)) for two in ((a, c), (c, a), (b, e), (e, b))]
+    torch.testing.assert_close(inverse_consistency(torch.cat([a, b, c, e])), torch.stack(left).mean())
+
+
+def test_the_loss_is_the_sum_of_its_parts_and_the_mean_of_both_directions(d, random):
+    I0, I1 = (random(2, 1, *SHAPES[d]).float() for _ in range(2))
+    L0, L1 = (torch.randint(3, (2, 1, *SHAPES[d]), dtype=torch.uint8) for _ in range(2))
+    forth, back = (random(2, d, *SHAPES[d]).float() for _ in range(2))
+    whole = Loss(0.3, L2(), Bending(), 0.2, 0.7, (1, 2))
+    J0, J1, *labels = whole.arrange(I0, I1, L0, L1)
+    assert torch.equal(J0, torch.cat([I0, I1]))
+    assert torch.equal(labels[1], torch.cat([L1, L0]))
+    part = Loss(0.3, L2(), Bending(), 0.0, 0.7, (1, 2))
+    both = (part(I0, I1, forth, L0, L1) + part(I1, I0, back, L1, L0)) / 2
+    u = torch.cat([forth, back])
+    torch.testing.assert_close(whole(J0, J1, u, *labels), both + 0.2 * inverse_consistency(u))
+    assert part.arrange(I0, I1) == (I0, I1)
+    assert len(in_both_directions(I0, I1)) == 2

@@ -49,6 +49,38 @@ def test_between_subjects_every_image_goes_with_every_other(hearts):
     assert sorted(map(tuple, pairs.index.tolist())) == [(i, j) for i in range(4) for j in range(4) if i != j]
 
 
+@pytest.mark.parametrize("pairs_across_subjects", [False, True])
+def test_labels_go_with_their_images(d, pairs_across_subjects, hearts):
+    prepared = hearts(d, [0, 1, 2], pairs_across_subjects=pairs_across_subjects)
+    pairs, chosen = Pairs.from_split(prepared, with_labels=True), torch.tensor([2, 0, 1])
+    (I0, I1), (L0, L1) = pairs.batch(chosen), pairs.batch_labels(chosen)
+    samples = prepared.samples
+    known = [(s.fixed, s.fixed_labels) for s in samples] + [(s.moving, s.moving_labels) for s in samples]
+    for image, labels in ((I0, L0), (I1, L1)):
+        for k in range(3):
+            (own,) = [L[0] for I, L in known if torch.equal(I[0], image[k])]
+            assert torch.equal(labels[k], own)
+    assert pairs.structures == (3, 2, 1)
+    assert Pairs.from_split(prepared).labels is None
+
+
+def test_one_image_with_two_maps_of_labels_is_two(hearts):
+    one = hearts(2, [0]).samples[0]
+    other = replace(one, fixed_labels=torch.zeros_like(one.fixed_labels))
+    split = replace(hearts(2, [0]), samples=(one, other, one))
+    assert len(Pairs.from_split(split).images) == 1 + 3
+    pairs = Pairs.from_split(split, with_labels=True)
+    assert len(pairs.images) == len(pairs.labels) == 2 + 3
+    L0, _ = pairs.batch_labels(torch.arange(3))
+    assert torch.equal(L0, torch.cat([one.fixed_labels, other.fixed_labels, one.fixed_labels]))
+
+
+def test_subjects_without_labels_are_refused_where_these_are_to_be_trained_on(hearts):
+    split = replace(hearts(2, [0]), samples=(*hearts(2, [0]).samples, *hearts(2, [4], labels=False).samples))
+    with pytest.raises(BadInput, match="patient4, in train of phantom, has no labels to train on: "):
+        Pairs.from_split(split, with_labels=True)
+
+
 def test_images_of_different_grids_are_refused(hearts):
     mixed = hearts(2, [0])
     other = hearts(3, [1])

@@ -1,11 +1,15 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import get_args
 
 import pytest
 
+from vrnet.app.commands.train import Train
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
+from vrnet.training.augmentation import Augmentation
 from vrnet.training.options import TrainingOptions
-from vrnet.training.settings import PRESETS, Training, settings
+from vrnet.training.settings import PRESETS, Training, fill_settings, settings
+from vrnet.training.trainer import loss_of
 
 
 @pytest.mark.parametrize(
@@ -29,6 +33,36 @@ def test_the_rate_falls_to_nothing():
     assert Training(steps=100, hold=0.0).rate_at(25) == pytest.approx(0.75e-4)
 
 
+def test_the_rate_rises_while_warming_up():
+    slow = Training(steps=100, warm_up=10)
+    assert [slow.rate_at(step) for step in (0, 4, 9, 10)] == pytest.approx([1e-5, 5e-5, 1e-4, 1e-4])
+    assert [slow.rate_at(step) for step in range(9, 101)] == [
+        Training(steps=100).rate_at(step) for step in range(9, 101)
+    ]
+
+
+@pytest.mark.parametrize("name", ["labels", "hippocampus-labels"])
+def test_presets_with_labels_have_them_in_the_loss_and_others_have_not(name):
+    assert PRESETS[name].labels_weight > 0
+    assert sum(preset.labels_weight > 0 for preset in PRESETS.values()) == 2
+
+
+def test_every_preset_has_a_loss_that_can_be_made():
+    for preset in PRESETS.values():
+        assert loss_of(parse_trainable("VoxelMorph"), preset, (1, 2)).alpha == preset.alpha
+
+
+def test_the_command_knows_every_preset():
+    assert set(get_args(Train.__annotations__["preset"])) == {"auto", *PRESETS}
+
+
+def test_a_setting_that_a_file_does_not_know_is_at_its_default():
+    known = {"steps": 7, "augmentation": {"swap": 0.2}}
+    assert fill_settings(known)["augmentation"] == asdict(Augmentation(swap=0.2))
+    assert fill_settings(known)["clip"] is None
+    assert fill_settings({"steps": 7, "augmentation": None}) == asdict(Training(steps=7, augmentation=None))
+
+
 NAN, INF = float("nan"), float("inf")
 
 
@@ -45,6 +79,11 @@ NAN, INF = float("nan"), float("inf")
         {"validate_every": 0},
         {"seed": -1},
         {"seed": 2**31},
+        {"warm_up": -1},
+        {"clip": 0.0},
+        {"clip": NAN},
+        {"consistency": -0.1},
+        {"labels_weight": INF},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
@@ -76,5 +115,5 @@ def test_recomputing_can_be_switched_off(hearts):
 
 def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
     one = hearts(2, [0])
-    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1e-4
+    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1.5
     assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.training.conftest import QUICK
+from tests.training.conftest import EVERYTHING, QUICK
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
@@ -24,15 +24,18 @@ def one_of(rank, devices):
 
 
 def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
-    how = replace(QUICK, **{"batch": 4, **settings})
-    return Trainer(one_of(rank, devices), parse_trainable(name), Pairs.from_split(hearts(d, [0, 1, 2])), how)
+    how = replace(settings.pop("base", QUICK), **{"batch": 4, **settings})
+    pairs = Pairs.from_split(hearts(d, [0, 1, 2]), how.labels_weight > 0)
+    return Trainer(one_of(rank, devices), parse_trainable(name), pairs, how)
 
 
+@pytest.mark.parametrize("base", [QUICK, EVERYTHING])
 @pytest.mark.parametrize("devices", [2, 4])
-def test_what_devices_draw_are_the_parts_of_one_draw(d, devices, hearts):
-    whole = trainer(hearts, d).draw(5)
+def test_what_devices_draw_are_the_parts_of_one_draw(d, devices, base, hearts):
+    whole = trainer(hearts, d, base=base).draw(5)
+    assert len(whole) == (4 if base.labels_weight else 2)
     for rank in range(devices):
-        part = trainer(hearts, d, rank, devices).draw(5)
+        part = trainer(hearts, d, rank, devices, base=base).draw(5)
         assert all(torch.equal(mine, all_[rank::devices]) for mine, all_ in zip(part, whole, strict=True))
         assert len(part[0]) == 4 // devices
 
@@ -72,11 +75,12 @@ def test_the_loss_of_a_step_is_that_of_its_pairs_before_it(hearts):
     assert one.step(2) == Loss(QUICK.alpha)(I0, I1, again.model(I0, I1, again.pairs.spacing))
 
 
-def test_a_step_is_the_mean_of_the_devices_parts(hearts):
+@pytest.mark.parametrize("base", [QUICK, replace(EVERYTHING, clip=None)])
+def test_a_step_is_the_mean_of_the_devices_parts(base, hearts):
     """The gradient of the whole batch is the mean of those of its parts, which Lightning takes."""
     gradients = []
     for rank, devices in ((0, 1), (0, 2), (1, 2)):
-        one = trainer(hearts, rank=rank, devices=devices)
+        one = trainer(hearts, rank=rank, devices=devices, base=base)
         one.step(0)
         gradients.append([parameter.grad for parameter in one.model.parameters()])
     for whole, *parts in zip(*gradients, strict=True):
@@ -90,3 +94,26 @@ def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_term
     for name in ("R-L1-3x2", "R-L2-3x2", "VoxelMorph", "3xRC-Net"):
         assert loss_of(parse_trainable(name), QUICK) == Loss(QUICK.alpha)
         assert loss_of(parse_trainable(name), replace(QUICK, similarity="L2")).similarity == L2()
+
+
+def test_labels_of_a_step_lie_on_their_images(hearts):
+    """Each is drawn with its image: without augmentation, from the same sample."""
+    I0, I1, L0, L1 = trainer(hearts, augmentation=None, labels_weight=1.0).draw(0)
+    samples = hearts(2, [0, 1, 2]).samples
+    for k in range(4):
+        (own,) = [s for s in samples if torch.equal(s.fixed[0], I0[k]) and torch.equal(s.moving[0], I1[k])]
+        assert torch.equal(own.fixed_labels[0], L0[k])
+        assert torch.equal(own.moving_labels[0], L1[k])
+
+
+def test_long_gradients_are_shortened_and_short_ones_stay(hearts):
+    lengths, directions = {}, {}
+    for clip in (None, 1e-3, 1e3):
+        one = trainer(hearts, clip=clip)
+        one.step(0)
+        gradient = torch.cat([parameter.grad.flatten() for parameter in one.model.parameters()])
+        lengths[clip], directions[clip] = gradient.norm().item(), gradient / gradient.norm()
+    assert 1e-3 < lengths[None] < 1e3
+    assert lengths[1e3] == lengths[None]
+    assert lengths[1e-3] == pytest.approx(1e-3, rel=1e-2)
+    torch.testing.assert_close(directions[1e-3], directions[None])

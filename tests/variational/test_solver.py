@@ -53,6 +53,16 @@ def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-4)
 
 
+def test_a_solver_that_starts_from_the_motion_stays_there_and_needs_no_pyramid(d, smooth_image):
+    """From afar, at full resolution alone, it would not be found: shifts are of up to twelve voxels."""
+    I1 = smooth_image((64,) * d, sigma=2, seed=3, dtype=torch.float32)
+    u = torch.tensor([12.0, -9.0, 5.0])[:d].view(1, d, *[1] * d).expand(1, d, *I1.shape[2:]).contiguous()
+    with torch.no_grad():
+        found = parse("TV-L1").build(d).starting_from(u)(warp(I1, u), I1)
+    inside = (..., *[slice(16, -16)] * d)
+    assert (found - u)[inside].abs().max() < 0.2
+
+
 def test_a_large_tolerance_stops_early(smooth_image):
     I0, I1 = shifted(smooth_image, 2)
     eager, patient = (replace(parse("TV-L1"), tolerance=t).build(2) for t in (10.0, 0.0))

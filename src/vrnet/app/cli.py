@@ -8,12 +8,14 @@ import sys
 import unicodedata
 from collections.abc import Callable
 
+from vrnet.app.commands.cohort import Cohort
 from vrnet.app.commands.demo import Demo
 from vrnet.app.commands.evaluate import Evaluate
 from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
+from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
@@ -24,7 +26,9 @@ from vrnet.provenance import __version__
 
 COMMANDS: dict[str, Callable[..., Command]] = {
     "register": Register,
+    "track": Track,
     "demo": Demo,
+    "cohort": Cohort,
     "apply": Apply,
     "invert": Invert,
     "points": Points,
@@ -47,7 +51,7 @@ def main() -> None:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
-        message, status = describe(error)
+        message, status = describe(error, "".join(sys.argv[1:2]))
         show(message)
     if status := close_streams(status):
         sys.exit(status)

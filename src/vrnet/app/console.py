@@ -17,6 +17,7 @@ from vrnet.progress import Stage
 from vrnet.report.measures import Row, by_structure, number, summary
 
 if TYPE_CHECKING:
+    from vrnet.app.tracking import Tracking
     from vrnet.paper import table as paper
     from vrnet.training.loop import TrainingStatus
 
@@ -204,6 +205,23 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
         table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
+    return table
+
+
+def tracking_table(tracking: "Tracking") -> Table:
+    """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
+    by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
+    table = numbers_table(f"{tracking.found.method}, {len(tracking.cine)} frames{by_slice}", "value")
+    if (found := tracking.volumes) is not None:
+        table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent))
+    for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
+        peak = tracking.strain and tracking.strain.peak(measure)
+        if peak:
+            table.add_row(f"Peak {measure.replace('_', ' ')} strain, %", f"{number(peak.percent)} (frame {peak.frame})")
+    for way, length in tracking.closure_mm.items():
+        table.add_row(f"Closure error {way}, mm", number(length))
+    table.add_row("Folded voxels (strict), %", number(tracking.folding_strict_percent))
+    table.add_row("Seconds", number(tracking.found.seconds))
     return table
 
 

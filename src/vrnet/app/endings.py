@@ -27,15 +27,27 @@ NO_MEMORY_WORDS = (
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
 MIN_COLUMNS = 40
+REGISTER = "vrnet register --{name} {value}"
+FORMS = {
+    "evaluate": {
+        "method": "vrnet evaluate {value}",
+        **dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
+    },
+    "evaluate FILE": dict.fromkeys(
+        ("method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"), REGISTER
+    ),
+    "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
+}
+"""How commands that lack options of a registration say its arguments; `evaluate FILE` measures a transform."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
-def describe(error: BaseException) -> tuple[str, int]:
-    """The line and the status that an error ends with."""
+def describe(error: BaseException, command: str = "") -> tuple[str, int]:
+    """The line and the status that an error of a command ends with."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; nothing is half-written", 130
     if isinstance(error, BadInput):
-        return as_options(str(error)), 2
+        return as_options(str(error), command), 2
     if is_lack_of_memory(error):
         return TOO_LITTLE_MEMORY, 2
     if isinstance(error, OSError):
@@ -50,13 +62,18 @@ def end_if_failed(verdict: Mapping[str, Any]) -> None:
         sys.exit(FAILED_STATUS)
 
 
-def as_options(message: str) -> str:
-    """A message of BadInput with its arguments as options: `slices=each` is --slices each."""
+def as_options(message: str, command: str = "") -> str:
+    """A message with its arguments as options of a command: `slices=each` is --slices each.
+
+    An argument that the command does not have is told as an option of `vrnet register`, which has all of them."""
 
     def option(found: re.Match[str]) -> str:
-        return f"--{found[1].replace('_', '-')} {found[2] or ''}".rstrip()
+        name, value = found[1], found[2] or ""
+        form = FORMS.get(command, {}).get(name, "--{name} {value}")
+        return form.format(name=name.replace("_", "-"), value=value).rstrip()
 
-    return re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
+    words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
+    return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -19,15 +19,13 @@ from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.image import Image, segment_count
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
 from vrnet.images.transform import Transform
 from vrnet.provenance import provenance, versions
 from vrnet.registration.folds import Repair
-from vrnet.registration.images import (
-    ImageRegistration,
-)
+from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
 FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
@@ -44,7 +42,7 @@ class MeasuredTransform:
     affine: Affine | None
     """The affine start of a registration that had one."""
     on_fixed_grid: Pair
-    """Both images, the warped one and the field, as the report shows them."""
+    """Both images, the warped one and the field, as the report shows them: after an affine start, what is beyond it."""
     metrics: dict[str, Any]
     """What metrics.json holds."""
 
@@ -54,20 +52,22 @@ def measure_transform(
     transform: Transform,
     registration: ImageRegistration | None = None,
     name: str = "",
-    match_intensities: bool = False,
+    command: str = "register",
 ) -> MeasuredTransform:
     """Apply a transform to moving and measure the result; without a registration, the transform is that of a file.
 
-    With `match_intensities`, images are compared and shown with moving in the histogram of fixed."""
+    Where intensities were matched, images are compared and shown with moving in the histogram of fixed. What to try is
+    said in the options of a command."""
     grid, labels = pair.fixed.grid, pair.moving_labels
+    is_matched = registration is not None and registration.options.match_intensities
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
     masks, start = pair.masks, registration.affine if registration else None
-    moving = matched(pair) if match_intensities else pair.moving
+    moving = matched(pair) if is_matched else pair.moving
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
-    on_fixed_grid = Pair(
+    placed = Pair(
         fixed=pair.fixed.array.astype(np.float32),
         moving=place_image(moving, grid).array,
-        warped=transform.apply(moving, grid).array if match_intensities else warped.array,
+        warped=transform.apply(moving, grid).array if is_matched else warped.array,
         field=transform.on(grid).in_voxels(),
         grid=grid,
         fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
@@ -75,13 +75,24 @@ def measure_transform(
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
-    registered = on_grid_of_fixed(on_fixed_grid, pair.moving.grid, start, compared)
-    about = run_metrics(registration, name) | {"intensities_matched": match_intensities}
-    metrics = about | quality_metrics(on_fixed_grid, registered)
+    registered = on_grid_of_fixed(placed, pair.moving.grid, start, compared)
+    metrics = run_metrics(registration, name) | quality_metrics(placed, registered)
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
-    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics)).as_json()
-    return MeasuredTransform(transform, warped, warped_labels, start, on_fixed_grid, metrics)
+    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
+    shown = seen_through(start, placed, moving, labels, registered.deformation) if start else placed
+    return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
+
+
+def seen_through(affine: Affine, pair: Pair, moving: Image, labels: Image | None, deformation: NDArray[Any]) -> Pair:
+    """A pair as the deformation was sought: moving through the affine start, and what moves beyond that."""
+    return replace(
+        pair,
+        moving=place_image(moving, pair.grid, affine).array,
+        moving_labels=None if labels is None else place_labels(labels, pair.grid, affine).array,
+        field=deformation,
+        is_aligned=True,
+    )
 
 
 def on_grid_of_fixed(pair: Pair, moving: Grid, affine: Affine | None, compared: NDArray[Any] | None) -> RegisteredPair:
@@ -99,7 +110,7 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
         unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair"))
-        return {"method": name, **unknown, "provenance": {**versions(), "device": None}}
+        return {"method": name, **unknown, "intensities_matched": False, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
         "weights": registration.weights,
@@ -108,6 +119,7 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "affine": registration.affine.summary() if registration.affine else None,
         "slice_by_slice": registration.slice_axis is not None,
         "repair": None if registration.repair is None else asdict(registration.repair),
+        "intensities_matched": registration.options.match_intensities,
         "provenance": provenance(torch.device(registration.device)),
     }
 
@@ -132,12 +144,12 @@ def quality_metrics(pair: Pair, registered: RegisteredPair) -> dict[str, Any]:
     return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
 
 
-def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run) -> Verdict:
-    """What a registration is worth, given its measures and how it was run; what to try is said in options."""
+def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, command: str) -> Verdict:
+    """What a registration is worth, given its measures and how it was run; what to try, in options of a command."""
     dice = metrics.get("dice")
     evidence = registered.evidence((dice["before"]["mean"], dice["after"]["mean"]) if dice else None)
     verdict = judge_evidence(evidence, run)
-    return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_))
+    return replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
 
 
 def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
@@ -148,9 +160,9 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -
         method=registration.method,
         dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
         has_affine=registration.affine is not None and registration.affine.kind == "affine",
-        is_matched=metrics["intensities_matched"],
+        is_matched=registration.options.match_intensities,
         has_masks="masks" in metrics,
-        is_repaired=registration.repair is not None,
+        is_repaired=registration.options.folds == "repair",
     )
 
 
@@ -169,10 +181,17 @@ def notes_on(pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None 
     if covered < FULL_COVERAGE_PERCENT:
         advice = " If that is the headers' fault, add --affine rigid." if covered < HALF_COVERAGE_PERCENT else ""
         notes.append(
-            f"{pair.moving.name} covers {covered:.0f} % of {pair.fixed.name}: elsewhere nothing was registered.{advice}"
+            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was "
+            f"registered.{advice}"
         )
     if metrics["repair"] is not None:
-        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves them.)")
+        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves the field as it was.)")
+    for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):
+        if count := segment_count(image):
+            notes.append(
+                f"{name_of(image)} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, "
+                "and register the image that they were drawn on."
+            )
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
     return notes

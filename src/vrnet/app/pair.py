@@ -1,14 +1,12 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 
+from vrnet.app.console import VERDICTS
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
@@ -16,21 +14,15 @@ from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.io import write_image
 from vrnet.images.transform import Transform, write_itk
+from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import versions
-from vrnet.registration.images import (
-    AffineStart,
-    ImageRegistration,
-    Slices,
-    align_images,
-    check_pair,
-    register_images,
-    resolve_on_grid,
-)
-from vrnet.repair import Folds
+from vrnet.registration.images import ImageRegistration, register_image_pair
+from vrnet.registration.options import RegistrationOptions
+from vrnet.registration.plan import check_pair, resolve_on_grid
 from vrnet.report.figures import overview, save
 from vrnet.report.page import write_report
 
@@ -38,6 +30,7 @@ WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warpe
 AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
+DEFAULTS = RegistrationOptions()
 
 
 def register_pair(
@@ -45,12 +38,8 @@ def register_pair(
     pair: ImagePair,
     method: Method,
     folder: Path,
+    options: RegistrationOptions = DEFAULTS,
     *,
-    affine: AffineStart = "none",
-    slices: Slices = "auto",
-    match_intensities: bool = False,
-    folds: Folds = "repair",
-    device: str = "auto",
     report: bool = False,
     images: bool = False,
     inputs: Sequence[Path | None] = (),
@@ -60,47 +49,25 @@ def register_pair(
     All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
     name. `inputs` are the files that are read, and never written."""
     check_not_input((folder / name for name in OUTPUTS), inputs)
-    check_set(folder, names := planned_outputs(pair, affine, report, images))
-    resolved = resolve_on_grid(method, pair.fixed.grid, slices)
-    options = {"slices": slices, "match_intensities": match_intensities, "folds": folds, "device": device}
-    registration = run_method(stage, pair, resolved, affine, **options)
+    check_set(folder, names := planned_outputs(pair, options, report, images))
+    resolved = resolve_on_grid(method, pair.fixed.grid, options.slices)
+    registration = register_image_pair(pair.fixed, pair.moving, pair.masks, resolved, options, stage)
     stage("measuring")
-    result = measure_transform(pair, registration.transform, registration, match_intensities=match_intensities)
+    result = measure_transform(pair, registration.transform, registration)
     stage("writing")
     with replace_set(folder, (*OUTPUTS, *names)) as staged:
         write_results(result, staged)
         if images:
             write_pair(pair, staged)
         if report:
-            description = describe_run(pair, resolved, registration, match_intensities)
+            description = describe_run(pair, resolved, registration)
             write_report_files(result, staged, registration.energies.tolist(), description)
     return result, [folder / name for name in names]
 
 
-def run_method(
-    stage: Stage, pair: ImagePair, method: Method, affine: AffineStart = "none", **options: Any
-) -> ImageRegistration:
-    """Find the affine start, if asked for, then the deformation, inside the masks; options: `register_images`."""
-    start, aligned = perf_counter(), None
-    if affine != "none":
-        fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
-        aligned = align_images(fixed, moving, affine, stage("aligning"))
-    found = register_images(
-        pair.fixed,
-        pair.moving,
-        method,
-        affine=aligned or "none",
-        fixed_mask=pair.fixed_mask,
-        moving_mask=pair.moving_mask,
-        progress=stage(f"registering with {method}"),
-        **options,
-    )
-    return replace(found, seconds=perf_counter() - start)
-
-
-def planned_outputs(pair: ImagePair, affine: AffineStart, report: bool, images: bool) -> list[str]:
+def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool, images: bool) -> list[str]:
     """The names of the files that a registration is to write."""
-    start = [] if affine == "none" else [AFFINE]
+    start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     pages = [REPORT, OVERVIEW] if report else []
     given = [image.name for image in vars(pair).values() if image is not None] if images else []
@@ -113,19 +80,17 @@ def find_transform(
     name: str,
     weights: Path | None = None,
     settings: Iterable[str] = (),
-    *,
-    slices: Slices = "auto",
-    folds: Folds = "repair",
-    device: str = "auto",
+    average: bool = False,
+    options: RegistrationOptions = DEFAULTS,
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
-    if Path(name).suffix not in ("", SUFFIX) and not name.endswith(")"):
-        if weights is not None or any(settings):
-            raise BadInput(f"{name} is a transform: leave out --weights and --set, or name a method")
+    if Path(name).suffix not in ("", SUFFIX) and not name.endswith((")", AVERAGED)):
+        if weights is not None or any(settings) or average:
+            raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
         check_pair(pair.fixed, pair.moving, must_overlap=False)
         return Transform.load(name, pair.fixed.grid), None
-    method = resolve_on_grid(choose(name, weights, settings), pair.fixed.grid, slices)
-    registration = run_method(stage, pair, method, slices=slices, folds=folds, device=device)
+    method = choose(name, weights, settings, average)
+    registration = register_image_pair(pair.fixed, pair.moving, pair.masks, method, options, stage)
     return registration.transform, registration
 
 
@@ -154,12 +119,12 @@ def write_report_files(
     write_report(folder / REPORT, result.on_fixed_grid, result.metrics, energies, description)
     dice = result.metrics.get("dice")
     gain = f": mean Dice {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
-    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}"), folder / OVERVIEW)
+    level = result.metrics["verdict"]["level"]
+    worth = "" if level == "good" else f"; verdict: {VERDICTS[level][0]}"
+    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}{worth}"), folder / OVERVIEW)
 
 
-def describe_run(
-    pair: ImagePair, method: Method, registration: ImageRegistration, match_intensities: bool
-) -> dict[str, str]:
+def describe_run(pair: ImagePair, method: Method, registration: ImageRegistration) -> dict[str, str]:
     """What was run and by which code, for the page: {heading: text}."""
     description = {name.replace("_", " "): image.name for name, image in vars(pair).items() if image is not None}
     description |= {"method": registration.method, **method.details}
@@ -169,7 +134,7 @@ def describe_run(
         description["affine start"] = registration.affine.kind
     if registration.repair is not None:
         description["folds"] = f"repaired: {registration.repair}"
-    if match_intensities:
+    if registration.options.match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
     code = {**versions(), "numpy": np.__version__}
     return description | {

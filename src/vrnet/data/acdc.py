@@ -58,9 +58,8 @@ class ACDC(PatientFolder):
         images, masks = self.read(subject)
         plane = Plane(self.spacing, self.size)
         if purpose == "training" and self.slices == "all":
-            return all_slices(subject, images, plane)
-        chosen = three_slices(subject, images, masks, plane)
-        return chosen if purpose == "evaluation" else Sample(subject, chosen.fixed, chosen.moving, chosen.spacing)
+            return all_slices(subject, images, plane, masks)
+        return three_slices(subject, images, masks, plane)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class ACDC3D(PatientFolder):
         images, masks = self.read(subject)
         own = images[0].grid
         grid = centred_grid(own, self.shape, self.spacing, own.forward_axes)
-        return volume_pair(subject, images, masks if purpose == "evaluation" else [], grid)
+        return volume_pair(subject, images, masks, grid)
 
 
 def frame_numbers(folder: Path) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from vrnet.attributes import cached_property
 from vrnet.data.grids import centred_grid, snap_to_voxels
 from vrnet.data.protocols import labels_on, volume_on
-from vrnet.data.reading import read_labels, read_volume
+from vrnet.data.reading import labels_for, read_labels, read_volume
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
@@ -32,10 +32,10 @@ class Hippocampus(SubjectFolder):
     pairs_across_subjects = True
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The image of the subject and that of the next; to be measured on, their labels too."""
-        folders = ("images", "labels") if purpose == "evaluation" else ("images",)
+        """The images of the subject and of the next, and their labels; to be trained on, these if they are there."""
         pair = subject, self.partner(subject)
-        return [self.root / folder / f"{name}.nii.gz" for folder in folders for name in pair]
+        images, labels = ([self.root / folder / f"{name}.nii.gz" for name in pair] for folder in ("images", "labels"))
+        return images + labels_for(purpose, labels)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One pair: read, scale each, bring both to one grid."""

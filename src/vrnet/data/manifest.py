@@ -95,11 +95,11 @@ class Manifest:
         return choose_split(self.splits, split, self.root)
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The images of a pair; to be measured on, their labels too if both images have them."""
+        """The images of a pair, and their labels if both images have them."""
         pair = Pair.split(self.pairs[subject])
         if lacking := [part for part in IMAGES if not getattr(pair, part)]:
             raise BadInput(f"its {lacking[0]} image is not named in {self.root.name}")
-        labelled = purpose == "evaluation" and pair.fixed_labels and pair.moving_labels
+        labelled = pair.fixed_labels and pair.moving_labels
         return [self.root.parent / path for path in (pair if labelled else pair[:2])]
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:

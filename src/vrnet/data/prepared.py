@@ -147,11 +147,7 @@ class SampleCache:
         return made
 
     def structures(self, subjects: Iterable[str]) -> dict[str, int]:
-        """{"7": 7, ...}: every label but 0 that any of the samples has; no image is read to know them.
-
-        Samples to be trained on have none."""
-        if self.purpose == "training":
-            return {}
+        """{"7": 7, ...}: every label but 0 that any of the samples has; no image is read to know them."""
         values = sorted(set().union(*map(self.labels, subjects)) - {0})
         return {str(value): value for value in values}
 

@@ -51,14 +51,22 @@ def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], pla
     return Sample(name, fixed, moving, (plane.spacing,) * 2, fixed_labels, moving_labels)
 
 
-def all_slices(name: str, images: Sequence[Image], plane: Plane) -> Sample:
-    """Every later frame to the first, in all slices that are not constant in either."""
-    first, *later = image_slices(images, plane.grid(images[0].grid))
-    fixed, moving = first.repeat(len(later), 1, 1, 1), torch.cat(later)
+def all_slices(name: str, images: Sequence[Image], plane: Plane, masks: Sequence[Image] = ()) -> Sample:
+    """Every later frame to the first, in all slices that are not constant in either; with the masks of all frames, or
+    without labels."""
+    grid = plane.grid(images[0].grid)
+    fixed, moving = later_to_first(image_slices(images, grid))
     shown = not_constant(fixed) & not_constant(moving)
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
-    return Sample(name, fixed[shown], moving[shown], (plane.spacing,) * 2)
+    labels = [part[shown] for part in later_to_first(label_slices(masks, grid))] if masks else []
+    return Sample(name, fixed[shown], moving[shown], (plane.spacing,) * 2, *labels)
+
+
+def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The slices of the first frame, again for each later one, and those of the later ones."""
+    first, *later = frames
+    return first.repeat(len(later), 1, 1, 1), torch.cat(later)
 
 
 def image_slices(images: Sequence[Image], grid: Grid) -> list[Float[Tensor, "n 1 h w"]]:

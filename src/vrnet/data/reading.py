@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.data.grids import slices_last
+from vrnet.data.sample import Purpose
 from vrnet.errors import BadInput
+from vrnet.files import exists
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import grid_of, read_image, read_sitk
 
@@ -66,6 +68,11 @@ def read_frames(path: Path) -> list[Image]:
     if images[0].array.min() == images[0].array.max():
         raise BadInput(f"{path} is constant in its first frame: there is nothing to register")
     return images
+
+
+def labels_for(purpose: Purpose, paths: list[Path]) -> list[Path]:
+    """The label maps of a subject: all of them to be measured on; to be trained on, all or none, as they are there."""
+    return paths if purpose == "evaluation" or all(map(exists, paths)) else []
 
 
 def read_labels(path: Path, image: Image) -> Image:

@@ -7,7 +7,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 Purpose = Literal["training", "evaluation"]
-"""What a subject is prepared for: training sees more slices and frames, evaluation sees labels."""
+"""What a subject is prepared for: training sees more slices and frames, and may do without labels."""
 
 
 @dataclass(frozen=True, eq=False)

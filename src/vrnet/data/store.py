@@ -25,7 +25,7 @@ from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder
 from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
 
-FORMAT = 4
+FORMAT = 5
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}

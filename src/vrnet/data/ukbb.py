@@ -1,7 +1,8 @@
 """Cardiac MR in the UK Biobank's folders, one per subject: end-systole (moving) to end-diastole (fixed).
 
 sa_ED, sa_ES, label_sa_ED and label_sa_ES (.nii.gz) to be measured on; training needs no labels. In 2D it takes every
-frame of sa.nii.gz to the first, which is end-diastole, or without that file end-systole to end-diastole.
+frame of sa.nii.gz to the first, which is end-diastole, or without that file end-systole to end-diastole; only the
+latter has labels.
 Labels are 1 RV, 2 Myo, 3 LV; those with LV and RV exchanged (1 LV, 2 Myo, 3 RV) are recognised and renumbered.
 """
 
@@ -15,7 +16,7 @@ from numpy import ndarray
 
 from vrnet.data.grids import centred_grid, snap_to_voxels
 from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
-from vrnet.data.reading import LARGEST_LABEL, read_frames, read_labels, read_phases
+from vrnet.data.reading import LARGEST_LABEL, labels_for, read_frames, read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
@@ -26,21 +27,21 @@ PHASES = "ED", "ES"
 
 @dataclass(frozen=True)
 class PhaseFolder(SubjectFolder):
-    """One folder per subject: the images of both phases and, to be measured on, their labels."""
+    """One folder per subject: the images of both phases and their labels; to be trained on, these may be missing."""
 
     structures = STRUCTURES
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The images of both phases; to be measured on, their labels too."""
-        kinds = ("sa", "label_sa") if purpose == "evaluation" else ("sa",)
-        return [self.root / subject / f"{kind}_{phase}.nii.gz" for kind in kinds for phase in PHASES]
+        """The images of both phases, and their labels; to be trained on, these if they are there."""
+        folder = self.root / subject
+        images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in PHASES] for kind in ("sa", "label_sa"))
+        return images + labels_for(purpose, labels)
 
-    def read(self, subject: str) -> tuple[list[Image], list[Image]]:
-        """The images of both phases, and their labels, numbered as STRUCTURES says."""
-        files = self.sources(subject, "evaluation")
+    def read(self, files: Sequence[Path]) -> tuple[list[Image], list[Image]]:
+        """The images of both phases, and their labels where there are any, numbered as STRUCTURES says."""
         images = read_phases(files[:2])
-        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=True)]
-        return images, [exchange_lv_rv(mask) for mask in masks] if has_lv_rv_exchanged(masks) else masks
+        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        return images, [exchange_lv_rv(mask) for mask in masks] if masks and has_lv_rv_exchanged(masks) else masks
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,18 @@ class UKBB(PhaseFolder):
     name = "ukbb"
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
-        """The cine to be trained on, where there is one; else both phases, with labels to be measured on."""
+        """The cine to be trained on, where there is one; else both phases with their labels."""
         cine = self.root / subject / "sa.nii.gz"
         return [cine] if purpose == "training" and exists(cine) else super().sources(subject, purpose)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One subject: read, resample, choose slices, scale."""
         plane = Plane(self.spacing, self.size)
-        if purpose == "evaluation":
-            return three_slices(subject, *self.read(subject), plane)
         files = self.sources(subject, purpose)
-        return all_slices(subject, read_frames(files[0]) if len(files) == 1 else read_phases(files), plane)
+        images, masks = (read_frames(files[0]), []) if len(files) == 1 else self.read(files)
+        if purpose == "evaluation":
+            return three_slices(subject, images, masks, plane)
+        return all_slices(subject, images, plane, masks)
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,7 @@ class CMR3D(PhaseFolder):
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One subject: read, scale, resample."""
-        labelled = purpose == "evaluation"
-        images, masks = self.read(subject) if labelled else (read_phases(self.sources(subject, purpose)), [])
+        images, masks = self.read(self.sources(subject, purpose))
         own = images[0].grid
         grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
         return volume_pair(subject, images, masks, grid)

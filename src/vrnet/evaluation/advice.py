@@ -46,8 +46,20 @@ def other_contrast(run: Run) -> str:
     return f"`method=Gaussian-{left[0]}`{''.join(f' or Gaussian-{name}' for name in left[1:])}, {words}, not brightness"
 
 
+def other_brightness(run: Run) -> str | None:
+    """The method that compares structure of one contrast, unless it, or one that minds still less, was run."""
+    if compares_structure(run):
+        return None
+    return "`method=Gaussian-LNCC`, which compares structure, not brightness"
+
+
 def match(run: Run) -> str | None:
-    return None if run.is_matched else "`match_intensities`"
+    return None if run.is_matched or compares_structure(run) else "`match_intensities`"
+
+
+def compares_structure(run: Run) -> bool:
+    """Whether the method that was run does not mind that one image is brighter."""
+    return any(name in run.method for name in ("LNCC", "MIND", "NMI"))
 
 
 def affine(run: Run) -> str | None:

@@ -21,12 +21,12 @@ from vrnet.evaluation.likeness import (
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.fields import determinant, jacobian, scale, squared_norm
+from vrnet.images.affine import fit_affine
+from vrnet.images.grid import STACK_SPACING_RATIO, Grid
 from vrnet.images.inpainting import inpaint
 
 MAX_VOXELS = 150_000
 """Larger images are averaged over blocks first, so that the evidence on a brain takes a fraction of a second."""
-STACKED_FROM = 2.5
-"""Slices this many times as far apart as the voxels within them are compared each by itself."""
 RADIUS = {1: 4, 2: 4, 3: 2}
 """Of the windows that are compared, in voxels, by the number of axes that they have."""
 REACH = 3
@@ -173,7 +173,7 @@ def overlap_of(before: Tensor, after: Tensor) -> dict[str, float]:
 
 def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The radius of a window along each axis, in voxels: none across slices that are far apart."""
-    inside = [h < STACKED_FROM * min(spacing) for h in spacing]
+    inside = [h < STACK_SPACING_RATIO * min(spacing) for h in spacing]
     return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)
 
 
@@ -233,8 +233,8 @@ def deformation(u: Float[Tensor, "1 d *s"]) -> dict[str, float]:
 
 
 def nearest_affine(u: Float[Tensor, "1 d *s"]) -> Float[Tensor, "1 d *s"]:
-    """The field A x + b nearest to u in the least-squares sense."""
-    place = block_centres(u.shape[2:], (1,) * u.shape[1])
-    X = torch.cat([torch.ones_like(u[:, :1]), place], dim=1)[0].flatten(1).double()
-    fitted = torch.linalg.lstsq(X @ X.T, X @ u[0].flatten(1).double().T, driver="gelsd").solution
-    return (fitted.T @ X).float().view_as(u)
+    """The field A x + b, in voxels, nearest to u in the least-squares sense."""
+    grid = Grid.plain(tuple(u.shape[2:]), (1.0,) * u.shape[1])
+    places = np.indices(grid.shape).reshape(u.shape[1], -1).T.astype(np.float64)
+    moved = fit_affine(u[0].double().numpy(), grid).points(places) - places
+    return torch.from_numpy(moved.T.reshape(u.shape)).float()

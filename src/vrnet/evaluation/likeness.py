@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vrnet.images.intensity import PERCENTILES
+from vrnet.variational.histogram import entropy
 
 Image = Float[Tensor, "1 1 *s"]
 BINS = 32
@@ -109,17 +110,13 @@ def mutual_information(a: Image, b: Image, where: Bool[Tensor, "1 1 *s"]) -> flo
     """I(a; b) / √(H(a) H(b)) of a joint histogram: 0 for independent images, 1 where each tells the other.
 
     The bias of a histogram of few voxels is taken off (Miller and Madow)."""
+    if not where.any():
+        return 0.0
     x, y = ((image[where] * (BINS - 1e-3)).long() for image in (a, b))
     counts = torch.bincount(x * BINS + y, minlength=BINS**2).view(BINS, BINS).double()
     joint, first, second = counts, counts.sum(1), counts.sum(0)
     filled = [int((part > 0).sum()) for part in (joint, first, second)]
-    h_joint, h_first, h_second = (entropy(part) for part in (joint, first, second))
-    bias = (filled[0] - filled[1] - filled[2] + 1) / (2 * max(float(counts.sum()), 1.0))
+    h_joint, h_first, h_second = (float(entropy(part[None])) for part in (joint, first, second))
+    bias = (filled[0] - filled[1] - filled[2] + 1) / (2 * float(counts.sum()))
     product_ = h_first * h_second
     return max((h_first + h_second - h_joint - bias) / product_**0.5, 0.0) if product_ > 0 else 0.0
-
-
-def entropy(counts: Float[Tensor, "..."]) -> float:
-    """−Σ p log p of a histogram."""
-    p = counts[counts > 0] / counts.sum()
-    return float(-(p * p.log()).sum())

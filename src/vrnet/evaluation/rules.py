@@ -12,9 +12,12 @@ from vrnet.evaluation import advice
 from vrnet.evaluation.evidence import Evidence
 
 Level = Literal["good", "look", "failed"]
-LEAST_GAIN = 0.1
+LEAST_GAIN = 0.2
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
+MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
+"""The local correlation and the information that count as before: those of an image with itself moved by a third of a
+voxel. One scan given twice has more, which any interpolation loses."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ FINDINGS = (
     ),
     Rule(
         "less alike, locally",
-        lambda e: e.local_before - e.local_after,
+        lambda e: min(e.local_before, MOST_ALIKE) - e.local_after,
         0.01,
         0.05,
         lambda e: (
@@ -57,7 +60,7 @@ FINDINGS = (
     ),
     Rule(
         "less alike, by mutual information",
-        lambda e: e.information_before - e.information_after,
+        lambda e: min(e.information_before, MOST_INFORMATION) - e.information_after,
         0.01,
         0.05,
         lambda e: (
@@ -85,7 +88,7 @@ FINDINGS = (
     Rule(
         "little information",
         lambda e: -e.information_after,
-        -0.17,
+        -0.20,
         -0.05,
         lambda e: f"The result tells little of fixed: mutual information {e.information_after:.2f}.",
         (advice.same_patient, advice.other_contrast),
@@ -160,7 +163,7 @@ CAUSES = (
             f"The contrast is opposite: bright in one image is dark in the other (correlation "
             f"{e.correlation_before:.2f})."
         ),
-        (advice.other_contrast,),
+        (advice.other_contrast, advice.same_patient),
     ),
     Rule(
         "unrelated images",
@@ -181,10 +184,10 @@ CAUSES = (
             f"The intensities lie far apart: one range is {e.range_ratio:.1f} times the other, their middles "
             f"{e.offset:.1f} ranges apart."
         ),
-        (advice.match, advice.other_contrast),
+        (advice.other_brightness, advice.match, advice.affine),
     ),
 )
-"""What may be behind it."""
+"""What may be behind it, the likeliest first: what to try is then about the first of them."""
 
 
 def percent(part: float) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.metrics import mean_dice_before_and_after
@@ -15,6 +15,7 @@ from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
+from vrnet.images.arrays import as_tensors, check_spacing, field_tensor
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -50,7 +51,8 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     found.sort(key=lambda rule: rule.level(evidence) != "failed")
     causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
     rules = [*causes, *found][:MAX_REASONS]
-    advice = unique(words for rule in rules for advice in rule.to_try if (words := advice(run)) is not None)
+    blamed = causes[:1] or rules
+    advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
 
@@ -65,7 +67,10 @@ def judge(
 
     Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
     `spacing` is the distance between voxels along each axis; without it voxels are cubes."""
-    I0, I1, u = (torch.as_tensor(array).detach().cpu().float() for array in (fixed, moving, field))
+    images = as_tensors(fixed, moving)
+    check_spacing(spacing, images[0].dim())
+    u = field_tensor(field, tuple(images[0].shape)).detach().cpu()
+    I0, I1 = (image.detach().cpu().float() for image in images)
     I1w, grid = warp(I1[None, None], u[None])[0, 0], Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
     return judge_evidence(RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid).evidence())
 
@@ -85,6 +90,11 @@ def judge_images(
 
     With the labels of both, the structures count too. Images are compared inside the masks, if there are any. Motion
     and folds are those beyond the `affine` start that the transform holds: that of `ImageRegistration.affine`."""
+    check_type("transform", transform, Transform, "as that of register_images")
+    check_images(fixed, "fixed", fixed_labels=fixed_labels, fixed_mask=fixed_mask)
+    check_images(moving, "moving", moving_labels=moving_labels, moving_mask=moving_mask)
+    if affine is not None:
+        check_type("affine", affine, Affine, "as that of register_images")
     grid, field = fixed.grid, transform.on(fixed.grid).in_voxels()
     images = fixed.array, place_image(moving, grid).array, transform.apply(moving, grid).array
     compared, dice = compared_voxels(fixed_mask, moving_mask, grid, transform), None
@@ -92,6 +102,22 @@ def judge_images(
         maps = fixed_labels, place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
         dice = mean_dice_before_and_after(*(labels.array for labels in maps))
     return judge_evidence(RegisteredPair(*images, field, grid, moving.grid, affine, compared).evidence(dice))
+
+
+def check_images(image: Image, name: str, **others: Image | None) -> None:
+    """BadInput unless this is an image, and the others, its labels and its mask, are images on its grid."""
+    check_type(name, image, Image, "as by vrnet.read_image")
+    for other, given in others.items():
+        if given is not None:
+            check_type(other, given, Image, "as by vrnet.read_image")
+            if not given.grid.matches(image.grid):
+                raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+
+
+def check_type(name: str, given: object, kind: type, example: str) -> None:
+    """BadInput unless what is given is of a kind."""
+    if not isinstance(given, kind):
+        raise BadInput(f"{name} is a {type(given).__name__}: give a vrnet {kind.__name__}, {example}")
 
 
 def unique(words: Iterable[str]) -> tuple[str, ...]:

@@ -13,6 +13,10 @@ from vrnet.images.grid import Grid
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
+MAX_LABELS = 1000
+"""More different numbers are the intensities of an image, not the labels of a map."""
+SAMPLED_VOXELS = 100_000
+"""So many are looked at first, since to sort all voxels of a large image takes long."""
 MAX_WHOLE_FLOAT = 2.0**53
 """Below this, every whole number is a float64 of its own."""
 
@@ -52,6 +56,8 @@ class Image:
 def segment_count(image: Image) -> int | None:
     """How many values an image has that is evidently a segmentation: whole numbers, few, in patches; otherwise None."""
     array: ndarray[Any, Any] = image.array
+    if len(np.unique(array.flat[:: 1 + array.size // SAMPLED_VOXELS])) > MAX_SEGMENTS:
+        return None
     if array.dtype.kind not in "iu" and not (array == np.round(array)).all():
         return None
     count = len(np.unique(array))
@@ -69,13 +75,21 @@ def edge_share(array: Shaped[ndarray, "*s"]) -> float:
 def as_labels(image: Image) -> Image:
     """The image as a label map: whole numbers, in an integer type; or BadInput."""
     array: ndarray[Any, Any] = image.array
-    if array.dtype.kind in "iu":
-        return image
-    wide = array.astype(np.float64)
-    is_whole = (np.abs(wide) < MAX_WHOLE_FLOAT).all() and (wide == np.round(wide)).all()
-    if not is_whole:
-        raise BadInput(f"{image.name} holds values that are not whole numbers: it is not a label map")
-    return image.with_array(array.astype(np.int64))
+    if array.dtype.kind not in "iu":
+        wide = array.astype(np.float64)
+        is_whole = (np.abs(wide) < MAX_WHOLE_FLOAT).all() and (wide == np.round(wide)).all()
+        if not is_whole:
+            raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map")
+        image = image.with_array(array.astype(np.int64))
+    if (count := label_count(image.array)) > MAX_LABELS:
+        raise BadInput(f"{image.name} holds {count:,} different numbers: it is an image, not a label map")
+    return image
+
+
+def label_count(labels: Shaped[ndarray, "*s"]) -> int:
+    """How many different numbers a map of integers holds; of a narrow range of numbers, at most how many."""
+    span = int(labels.max()) - int(labels.min()) + 1 if labels.size else 0
+    return span if span <= MAX_LABELS else len(np.unique(labels))
 
 
 def as_mask(image: Image) -> Image:

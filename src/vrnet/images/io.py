@@ -49,7 +49,10 @@ def read_image(path: str | Path) -> Image:
     if image.GetDimension() == 4 and image.GetSize()[3] == 1:
         image = image[..., 0]
     if image.GetDimension() not in (2, 3):
-        raise BadInput(f"{path} has {image.GetDimension()} dimensions: give one 2D or 3D image, such as one time frame")
+        raise BadInput(
+            f"{path} has {image.GetDimension()} dimensions: give one 2D or 3D image, such as one time frame; a whole "
+            "cine is for `vrnet track`"
+        )
     import SimpleITK as sitk
 
     array = sitk.GetArrayFromImage(image).T

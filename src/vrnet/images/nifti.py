@@ -32,6 +32,8 @@ NUMBER_TYPES = {
 }  # fmt: skip
 UNITS_MM = {1: 1e3, 2: 1.0, 3: 1e-3}
 """Metres, millimetres and micrometres."""
+UNITS_MS = {8: 1e3, 16: 1.0, 24: 1e-3}
+"""Seconds, milliseconds and microseconds."""
 HEADER_BYTES, NIFTI_2_BYTES = 348, 540
 FIRST_VOXEL_AT = 352
 SCALE_TOLERANCE = 1e-5
@@ -55,6 +57,8 @@ class Header(NamedTuple):
     rows: tuple[float, ...]
     has_rotation: bool
     has_rows: bool
+    frame_ms: float | None
+    """From one frame to the next, if there are frames and the unit is known."""
 
 
 def is_nifti(head: bytes) -> bool:
@@ -132,6 +136,7 @@ def parse_header(head: bytes, path: Path) -> Header:
     if len(head) < HEADER_BYTES or head[344:347] not in (b"n+1", b"ni1") or not 1 <= field("h", 40)[0] <= 7:
         raise unreadable(path, NOT_NIFTI)
     (d, *shape), (qform, sform) = field("8h", 40), field("2h", 252)
+    unit_ms = UNITS_MS.get(field("b", 123)[0] & 56) if d > 3 else None
     return Header(
         is_pair=head[344:347] == b"ni1",
         order=order,
@@ -145,6 +150,7 @@ def parse_header(head: bytes, path: Path) -> Header:
         rows=field("12f", 280),
         has_rotation=qform > 0,
         has_rows=sform > 0,
+        frame_ms=None if unit_ms is None else field("f", 92)[0] * unit_ms,
     )
 
 

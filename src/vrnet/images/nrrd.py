@@ -81,6 +81,13 @@ def nrrd_place(path: Path) -> Grid:
         return nrrd_grid(read_fields(file, path), path)[1]
 
 
+def counts_frames(path: Path) -> bool:
+    """Whether the first axis of an NRRD file counts images, as that of a sequence of 3D Slicer does."""
+    with path.open("rb") as file:
+        kinds = read_fields(file, path).get("kinds", "").split()
+    return kinds[:1] in (["list"], ["time"])
+
+
 def read_fields(file: BinaryIO, path: Path) -> dict[str, str]:
     """The fields of a header, up to an empty line (or, where the voxels are in another file, to the end)."""
     fields: dict[str, str] = {}

@@ -45,16 +45,17 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
     return Image(resample(source, grid, transform, sitk.sitkLinear, outside=None), grid, image.name)
 
 
-def place_image(image: Image, grid: Grid) -> Image:
-    """The image on another grid, by its header alone, as float32: exactly what a transform that moves nothing gives.
+def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image:
+    """The image on another grid, by its header, or through an affine map, as float32: what that transform gives.
 
     Outside the image it has the image's least value."""
     import SimpleITK as sitk
 
-    if image.grid.matches(grid):
+    if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     source, outside = to_sitk(image.array.astype(np.float32), image.grid), float(image.array.min())
-    return Image(resample(source, grid, identity_transform(grid), sitk.sitkLinear, outside), grid, image.name)
+    transform = affine.itk if affine else identity_transform(grid)
+    return Image(resample(source, grid, transform, sitk.sitkLinear, outside), grid, image.name)
 
 
 def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:

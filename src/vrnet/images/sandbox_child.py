@@ -132,6 +132,20 @@ def list_series(folder: str, tags: list[str]) -> Found:
     return {"series": 1, "names": names, "tags": values, "bytes": 0}, []
 
 
+def read_headers(names: list[str], tags: list[str]) -> Found:
+    """For each file, the size of its image and the values of some tags; None for a file that holds no image."""
+    found: list[dict[str, Any] | None] = []
+    for name in names:
+        try:
+            reader = read_information(name, "GDCMImageIO")
+        except RuntimeError:
+            found.append(None)
+            continue
+        values = [reader.GetMetaData(tag) if reader.HasMetaDataKey(tag) else None for tag in tags]
+        found.append({"size": reader.GetSize(), "tags": values})
+    return {"headers": found, "bytes": 0}, []
+
+
 def read_transform(name: str) -> Found:
     """The transforms of an HDF5 file: each one's kind and fixed parameters; the parameters follow as float64."""
     import numpy as np
@@ -165,6 +179,7 @@ def read_transform(name: str) -> Found:
 ACTIONS: dict[str, Callable[..., Found]] = {
     "image": read_image,
     "series": list_series,
+    "headers": read_headers,
     "transform": read_transform,
 }
 

@@ -48,6 +48,11 @@ class Method(Protocol):
         return "jointly"
 
     @property
+    def own_spacing(self) -> Spacing:
+        """The spacing in mm that it takes images to have where none is given; None: voxels are cubes."""
+        return None
+
+    @property
     def masks(self) -> str:
         """What it makes of masks, in words; it sees only images that are in-painted outside them."""
         return "images in-painted outside them"

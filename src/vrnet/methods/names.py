@@ -8,17 +8,21 @@ from typing import cast
 
 from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
+from vrnet.methods.averaged import AVERAGED, averaged
 from vrnet.methods.default import SHORT_AXIS, Default, short_axis
+from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.identity import Identity
-from vrnet.methods.learned import FAMILIES, PAPER, RCNet, Siamese, VoxelMorph, parse_learned
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.parameters import Parameter
+from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
 from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
+from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import SUFFIX
 
-EXAMPLES = (*PAPER, *(replace(method, denoiser="C") for method in PAPER), VoxelMorph(), Siamese(), RCNet())
+IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
+EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
@@ -41,8 +45,16 @@ def parse(name: str) -> Method:
     """The method of that name, with its tuned parameters but for those that follow in brackets.
 
     A learned one has no weights yet, but for that in the box."""
+    alone = without_average(name)
+    if alone != name:
+        return averaged(parse(alone))
     base, given = by_name.split_name(name)
     return with_parameters(parse_base(base), given)
+
+
+def without_average(name: str) -> str:
+    """The name of a method without the word that it is averaged."""
+    return name[: -len(AVERAGED)] if name.casefold().endswith(AVERAGED) else name
 
 
 def parse_base(name: str) -> Method:
@@ -75,11 +87,14 @@ def with_parameters(method: Method, given: dict[str, object]) -> Method:
     return by_name.with_parameters(method, given, method.fixed_parameters)
 
 
-def choose(name: str, weights: Path | None = None, settings: Iterable[str] = ()) -> Method:
+def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False) -> Method:
     """The method that a command asks for, ready to register.
 
     It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
     Settings are texts such as lam=0.15."""
+    alone = without_average(name)
+    if average or alone != name:
+        return averaged(choose(alone, weights, settings))
     given = read_settings(settings)
     if given and weights is None and name.casefold() == "default":
         raise BadInput("parameters are those of a method: name it too, such as `method=TV-L1`")
@@ -96,8 +111,8 @@ def read_settings(settings: Iterable[str]) -> dict[str, object]:
     return {key: value for text in settings for key, value in by_name.assignments(text).items()}
 
 
-def ready(method: object) -> Method:
-    """The method of a name, or the method itself; BadInput if it cannot register."""
+def ready(method: object, average: bool = False) -> Method:
+    """The method of a name, or the method itself, averaged if asked for; BadInput if it cannot register."""
     found = parse(method) if isinstance(method, str) else method
     if not hasattr(found, "build") or not hasattr(found, "is_trainable"):
         raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
@@ -106,7 +121,7 @@ def ready(method: object) -> Method:
             f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
             "command line --weights FILE. The model that comes with vrnet is called short-axis"
         )
-    return found  # type: ignore[return-value]
+    return averaged(found) if average else found  # type: ignore[arg-type, return-value]
 
 
 def missing_package(method: Method) -> str | None:
@@ -116,6 +131,8 @@ def missing_package(method: Method) -> str | None:
 
 def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
+    if without_average(name) != name:
+        raise BadInput(f"networks are averaged in use, not in training: train {without_average(name)}")
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Real
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.docstrings import field_docstrings
 from vrnet.errors import BadInput
@@ -121,11 +121,16 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
             others = f"it has {', '.join(sorted(known))}" if known else "it has none"
             raise BadInput(f'{method} has no parameter "{name}": {others}')
         try:
-            values[name] = convert(value, hints[name])
+            values[name] = convert(as_several(value, hints[name]), hints[name])
         except (TypeError, ValueError, OverflowError) as error:
             needed = describe_type(hints[name])
             raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give {needed}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
+
+
+def as_several(value: Any, hint: Any) -> Any:
+    """A single number where there may be several is one of them: radii=4 is radii=(4,)."""
+    return (value,) if get_origin(hint) is tuple and isinstance(value, Real) else value
 
 
 def check_positive(values: Mapping[str, int | float]) -> None:

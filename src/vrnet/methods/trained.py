@@ -65,6 +65,10 @@ class Trained(Method):
         return self.card.normalisation
 
     @property
+    def own_spacing(self) -> Spacing:
+        return self.card.spacing_mm
+
+    @property
     def masks(self) -> str:
         return MASKS_OF_NETWORKS
 
@@ -83,7 +87,9 @@ class Trained(Method):
     @property
     def details(self) -> dict[str, str]:
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        return {"weights": self.file, "trained": trained}
+        labels = "yes" if self.card.labels_in_training else "no"
+        start = {"started from": self.card.started_from} if self.card.started_from else {}
+        return {"weights": self.file, "trained": trained, **start, "labels in training": labels}
 
     @property
     def summary(self) -> str:

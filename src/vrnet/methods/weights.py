@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 from vrnet.errors import BadInput
 from vrnet.files import check_file, exists, is_folder
 from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
-from vrnet.methods.learned import Learned, parse_learned
+from vrnet.methods.families import parse_learned
+from vrnet.methods.learned import Learned
 from vrnet.methods.method import Scaling
 from vrnet.tensor_files import TensorFile, open_tensors, write_tensors
 
@@ -42,6 +43,10 @@ class Card:
     """The version of torch, where it is known."""
     device: str = ""
     """What it was trained on, where it is known."""
+    labels_in_training: bool = False
+    """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
+    started_from: str = ""
+    """The weights that its training began with, and what these were trained on; empty where it began with none."""
 
     def __post_init__(self) -> None:
         h = self.spacing_mm

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.fields import compose, warp
+from vrnet.fields import compose, scale, warp
 from vrnet.variational.cascade import Spacing, State
 from vrnet.variational.masks import Masks
 
@@ -19,7 +19,7 @@ FIELD_SCALE = 10.0
 
 
 class Predict(nn.Module):
-    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese.
+    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph.
 
     Outside its mask each image is shown as the other is."""
 
@@ -36,6 +36,26 @@ class Predict(nn.Module):
     ) -> Float[Tensor, "b d *s"]:
         I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
+
+
+class PredictInside(nn.Module):
+    """u = n/2 tanh(net(I0, I1)), where n are the sides of the images: nothing moves farther than half a side. Siamese.
+
+    Outside its mask each image is shown as the other is."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
+        return scale(apply_padded(self.net, torch.cat([I0, I1], dim=1)).tanh(), tuple(n / 2 for n in I0.shape[2:]))
 
 
 class Plain(nn.Module):
@@ -61,19 +81,14 @@ class Residual(nn.Module):
 
 
 class Recurse(nn.Module):
-    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net.
-
-    Where the images are not to be compared, they are shown as equal."""
+    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, state: State) -> State:
-        lin, u = state.lin, state.v
-        I1w = lin.I1w if state.is_fresh else warp(lin.I1, u)
-        I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
-        return state.move_to(compose(u, FIELD_SCALE * apply_padded(self.net, torch.cat([lin.I0, I1w], dim=1))))
+        return state.move_to(compose(state.v, FIELD_SCALE * apply_padded(self.net, compared_images(state))))
 
 
 class Noise(nn.Module):
@@ -93,6 +108,14 @@ class Noise(nn.Module):
             return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
         one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
         return one.to(I0).expand(b, -1, *s)
+
+
+def compared_images(state: State) -> Float[Tensor, "b 2 *s"]:
+    """I0 and I1(x + u), side by side; where they are not to be compared, they are shown as equal."""
+    lin = state.lin
+    I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
+    I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
+    return torch.cat([lin.I0, I1w], dim=1)
 
 
 def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:

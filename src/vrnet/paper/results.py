@@ -1,7 +1,8 @@
 """Results on disk: what was measured of each method on one data set.
 
-OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS holds metrics.csv (one row per
-subject), summary.json and config.json (what the numbers depend on); the training itself is in the folder `run` there.
+OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained
+with them) holds metrics.csv (one row per subject), summary.json and config.json (what the numbers depend on); the
+training itself is in the folder `run` there.
 """
 
 import re
@@ -23,7 +24,7 @@ from vrnet.paper.budget import DIMENSIONS, Budget
 from vrnet.schema import convert, convert_record
 from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Setting, ValidationRow
 from vrnet.training.run import Row as Validation
-from vrnet.training.settings import Training
+from vrnet.training.settings import Training, fill_settings
 
 RUN = "run"
 
@@ -37,10 +38,11 @@ class Entry:
 
     @property
     def folder_name(self) -> str:
-        """The full name of the method; of a learned one also α and seed."""
+        """The full name of the method; of a learned one also α, seed, and whether it was trained with labels."""
         if self.training is None:
             return file_name(self.method)
-        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}"
+        labels = "_labels" if self.training.labels_weight else ""
+        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}"
 
 
 def file_name(method: Method) -> str:
@@ -175,6 +177,7 @@ class Results:
         for folder in (self.folder(entry), self.run_folder(entry)):
             with self._reading(entry):
                 kept = convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
+                kept = fill_settings(kept)
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
                 raise BadInput(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vrnet.methods.learned import PAPER
+from vrnet.methods.vrnet import PAPER
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
 VRNETS_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")

@@ -97,11 +97,12 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
     if not settings:
         return []
     first, alphas = settings[0], sorted({training.alpha for training in settings})
-    seeds = sorted({len(group) for group in learned})
+    seeds, labels = sorted({len(group) for group in learned}), any(training.labels_weight for training in settings)
     return [
         f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {first.batch} pairs, '
         f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "
-        f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)."
+        f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
+        f"{'; labels in training' if labels else ''}."
     ]
 
 

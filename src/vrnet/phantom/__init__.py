@@ -1,5 +1,6 @@
 """Hearts whose motion is known: made on the spot, in 2D and 3D."""
 
+from vrnet.phantom.cycle import Cycle, cycle
 from vrnet.phantom.pair import Phantom, phantom
 
-__all__ = ["Phantom", "phantom"]
+__all__ = ["Cycle", "Phantom", "cycle", "phantom"]

@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.errors import BadInput
 from vrnet.fields import smooth
 
 BACKGROUND, RV, MYO, LV = 0, 1, 2, 3
@@ -29,6 +30,13 @@ class RandomSource:
     """The numbers that a patient is made of, drawn in a fixed order: one seed is one patient."""
 
     generator: torch.Generator
+
+    @classmethod
+    def seeded(cls, seed: int) -> "RandomSource":
+        """The numbers of the patient with this seed."""
+        if not 0 <= seed < 2**63:
+            raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
+        return cls(torch.Generator().manual_seed(seed))
 
     def uniform(self, low: float, high: float) -> float:
         """A number between two limits."""

@@ -5,13 +5,16 @@ search along a line.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.phantom.anatomy import Heart, RandomSource, norm
+
+Contractility = Callable[[Tensor, Tensor], Tensor]
+"""How well the wall contracts, from 0 to 1, in the direction (2, *s) from the LV axis and at the level z (*s) in mm."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Motion:
     twist: tuple[float, float]  # angle at z = 0, and its change from base to apex
     shift: tuple[float, float]  # of the LV along a and b
     descent: float  # of the valves towards the apex
+    inner: float = 1.0  # blood from here on, as a share of the radius of the cavity, moves as the wall does
+    contractility: Contractility | None = None  # the same everywhere if None
 
     @classmethod
     def draw(cls, heart: Heart, random: RandomSource) -> "Motion":
@@ -35,6 +40,17 @@ class Motion:
             twist=(random.uniform(-0.03, 0.06), random.uniform(0.1, 0.25)),
             shift=(random.uniform(-1.5, 1.5), random.uniform(-1.5, 1.5)),
             descent=random.uniform(8.0, 12.0),
+        )
+
+    def part_way(self, contraction: float, torsion: float) -> "Motion":
+        """The motion of a heart that has contracted and turned by these shares of the whole."""
+        return replace(
+            self,
+            ejection=contraction * self.ejection,
+            rv_ejection=contraction * self.rv_ejection,
+            twist=(torsion * self.twist[0], torsion * self.twist[1]),
+            shift=(contraction * self.shift[0], contraction * self.shift[1]),
+            descent=contraction * self.descent,
         )
 
     def forward(self, p: Float[Tensor, "3 *s"]) -> Float[Tensor, "3 *s"]:
@@ -61,20 +77,21 @@ class Motion:
     def contraction(self, p: Float[Tensor, "3 *s"]) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Direction from the LV axis to p, the distance r, and the map r ↦ r' along that direction.
 
-        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r², ρ²), ρ, R the radii of endo- and epicardium at the level of p and
-        λ the shortening along the axis: the cavity loses a share ε of its volume, the wall nothing. Beyond the
-        wall, towards the RV, r' falls short by a share of the way from the wall."""
+        r'² = r² + (1/λ - 1) min(r², R²) - ε/λ min(r²/i², ρ²), ρ, R the radii of endo- and epicardium at the level of p,
+        λ the shortening along the axis and i the inner share: the cavity loses a share ε of its volume, the wall
+        nothing. Beyond the wall, towards the RV, r' falls short by a share of the way from the wall."""
         heart, z, r = self.heart, p[2], norm(p[0], p[1])
         direction = p[:2] / r.clamp(min=1e-6)
         endo, epi = heart.radii(direction[0])
-        rho2 = endo.square() * heart.narrowing(z, heart.length)
+        rho2 = self.inner**2 * endo.square() * heart.narrowing(z, heart.length)
         R2 = epi.square() * heart.narrowing(z, heart.length + heart.wall)
         stretch = 1 / self.shortening(z)
+        ejection = self.ejection / self.inner**2 * (self.contractility(direction, z) if self.contractility else 1.0)
         squeeze = self.rv_ejection * (direction[0] - 1).exp() * heart.narrowing(z, heart.length)
 
         def contract(r: Tensor) -> Tensor:
             weight, r2 = self.heart_weight(torch.cat([direction * r, z[None]])), r.square()
-            change = (stretch - 1) * smooth_minimum(r2, R2) - self.ejection * stretch * smooth_minimum(r2, rho2)
+            change = (stretch - 1) * smooth_minimum(r2, R2) - ejection * stretch * smooth_minimum(r2, rho2)
             past = (r - R2.sqrt()).clamp(min=0)
             return (r2 + weight * change).sqrt() - weight * squeeze * past.square() / (past + 4)
 

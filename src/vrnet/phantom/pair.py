@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from vrnet.errors import BadInput
 from vrnet.images.intensity import rescale_jointly
 from vrnet.phantom.anatomy import Chest, RandomSource
 from vrnet.phantom.motion import Motion
@@ -35,14 +34,12 @@ class Phantom:
 
 def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8) -> Phantom:
     """The patient of this seed, on a grid of any shape and spacing in mm; a third axis runs from base to apex."""
-    if not 0 <= seed < 2**63:
-        raise BadInput(f"there is no patient {seed}: a seed is a whole number from 0 to 2^63 - 1")
-    random, d = RandomSource(torch.Generator().manual_seed(seed)), len(shape)
+    random, d = RandomSource.seeded(seed), len(shape)
     chest = Chest.draw(random)
     heart, motion = chest.heart, Motion.draw(chest.heart, random)
     if d == 2:  # tissue would leave the plane
         motion = replace(motion, descent=0.0)
-    x = voxel_positions(shape, spacing, level=heart.belly + random.uniform(-8.0, 16.0))
+    x = voxel_positions(shape, (spacing,) * d, level=heart.belly + random.uniform(-8.0, 16.0))
     origin = heart.to_picture(motion.inverse(heart.to_heart(x)))
     scanner = Scanner.draw(random)
     I0, I1 = (scanner.image(chest.brightness(p), x) for p in (x, origin))
@@ -57,8 +54,8 @@ def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8
     )
 
 
-def voxel_positions(shape: tuple[int, ...], spacing: float, level: float) -> Float[Tensor, "3 *s"]:
+def voxel_positions(shape: tuple[int, ...], spacing: tuple[float, ...], level: float) -> Float[Tensor, "3 *s"]:
     """Position of each voxel in mm from the middle of the grid; a 2D grid lies across the long axis at a level."""
-    axes = [(torch.arange(n, dtype=torch.float32) - (n - 1) / 2) * spacing for n in shape]
+    axes = [(torch.arange(n, dtype=torch.float32) - (n - 1) / 2) * h for n, h in zip(shape, spacing, strict=True)]
     p = torch.stack(torch.meshgrid(*axes, indexing="ij"))
     return torch.cat([p, p.new_full((3 - len(shape), *shape), level)])

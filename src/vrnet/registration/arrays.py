@@ -12,13 +12,15 @@ from torch import Tensor
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
+from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
-from vrnet.registration.checks import as_tensor, as_tensors, check_axes, check_spacing
-from vrnet.registration.folds import Repair, check_folds, repair_folds
+from vrnet.registration.checks import check_axes
+from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
+from vrnet.registration.options import check_choice
 from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -95,6 +97,7 @@ def register(
     fixed_mask: Array | None = None,
     moving_mask: Array | None = None,
     folds: Folds = "repair",
+    average: bool = False,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Registration[Array]:
@@ -108,18 +111,17 @@ def register(
     itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
     and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
     voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
-    found it. The work is done in float32, on the device of the images unless one is named (auto, cpu, cuda). `progress`
-    is called with the part done, from 0 to 1.
+    found it. With `average` it is the mean over flips and quarter turns of the pair. The work is done in float32, on
+    the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, from 0 to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_spacing(spacing, I0.dim())
     check_axes(tuple(I0.shape), slice_axis)
-    check_folds(folds)
-    home, within = I0.device, spacing_within(spacing, slice_axis)
-    chosen = ready(method).resolve(I0.dim() - (slice_axis is not None), within)
-    there = find_device(device) if device else home
+    check_choice("folds", folds, Folds)
+    there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
+    chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)

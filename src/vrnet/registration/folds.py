@@ -1,15 +1,14 @@
 """The repair of a registration's folds, and what is said of it."""
 
-from dataclasses import dataclass
-from typing import get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.devices import few_threads
-from vrnet.errors import BadInput
-from vrnet.repair import Folds, unfold
+from vrnet.repair import MARGIN, unfold
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,33 @@ class Repair:
     """None where no spacing is known."""
     max_move_mm: float | None
 
+    farthest_voxel: tuple[int, ...]
+    """The voxel of fixed whose end was moved the most."""
+
     def __str__(self) -> str:
         unit = "voxels" if self.mean_move_mm is None else "mm"
         mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
-        folded, changed = f"{self.folded_percent:.2g} %", f"{self.changed_percent:.2g} %"
-        moves = f"by {mean:.2g} {unit} on average, {most:.2g} at most"
-        return f"{folded} of the voxels were folded; {changed} were moved to undo that, {moves}"
+        place = ", ".join(map(str, self.farthest_voxel))
+        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
+        return f"{self.cause}: {self.changed_percent:.2g} % of the voxels were moved to mend that, by {moves}"
 
+    @property
+    def cause(self) -> str:
+        """What was wrong with the field."""
+        if self.folded_percent:
+            return f"{self.folded_percent:.2g} % of the voxels were folded, which no tissue does"
+        return f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
 
-def check_folds(folds: str) -> None:
-    """BadInput unless folds are to be repaired or kept."""
-    if folds not in get_args(Folds):
-        raise BadInput(f'folds are either repaired ("repair") or kept ("keep"), not "{folds}"')
+    def mirrored(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Repair":
+        """The repair of images that are mirrored along these axes."""
+        place = (
+            n - 1 - i if axis in axes else i for axis, (i, n) in enumerate(zip(self.farthest_voxel, shape, strict=True))
+        )
+        return replace(self, farthest_voxel=tuple(place))
+
+    def reordered(self, order: Sequence[int]) -> "Repair":
+        """The repair of images that have axis order[i] as axis i."""
+        return replace(self, farthest_voxel=tuple(self.farthest_voxel[axis] for axis in order))
 
 
 @torch.inference_mode()
@@ -59,17 +73,24 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
     """What a repair did, from how it moved the ends of the displacements, in voxels."""
     changed = move.abs().amax(0) > 0
     lengths = move[:, changed].double()
-    mm = None if spacing is None else lengths * lengths.new_tensor(spacing)[:, None]
-    return Repair(percent(folded), percent(changed), *mean_and_max(lengths), *mean_and_max(mm))
+    edges = lengths.new_tensor(spacing or (1.0,) * len(move))
+    mm = lengths * edges[:, None]
+    farthest = torch.linalg.vector_norm(mm, dim=0).argmax()
+    return Repair(
+        percent(folded),
+        percent(changed),
+        *mean_and_max(lengths),
+        mean_move_mm=None if spacing is None else mean_and_max(mm)[0],
+        max_move_mm=None if spacing is None else mean_and_max(mm)[1],
+        farthest_voxel=tuple(changed.nonzero()[farthest].tolist()),
+    )
 
 
 def percent(mask: Tensor) -> float:
     return 100 * mask.double().mean().item()
 
 
-def mean_and_max(vectors: Float[Tensor, "d n"] | None) -> tuple[float, float] | tuple[None, None]:
+def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:
     """The mean and the greatest of the lengths of n vectors."""
-    if vectors is None:
-        return None, None
     lengths = torch.linalg.vector_norm(vectors, dim=0)
     return lengths.mean().item(), lengths.max().item()

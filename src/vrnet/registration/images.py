@@ -3,33 +3,29 @@
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from vrnet.devices import find_device
-from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
-from vrnet.images.io import read_image
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
-from vrnet.progress import Progress
+from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import register, spacing_within
-from vrnet.registration.checks import check_axes, check_values
+from vrnet.registration.arrays import register
 from vrnet.registration.folds import Repair
-from vrnet.registration.masks import ImageMasks
+from vrnet.registration.masks import ImageMasks, given_image
+from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
+from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
 
-Slices = Literal["auto", "each", "together"]
-AffineStart = Literal["none", "rigid", "affine"]
+DEFAULTS = RegistrationOptions()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -54,6 +50,8 @@ class ImageRegistration:
     seconds: float
     repair: Repair | None = None
     """What was changed to free the field of folds: None where nothing was."""
+    options: RegistrationOptions = DEFAULTS
+    """What was asked for."""
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
@@ -68,13 +66,14 @@ def register_images(
     moving: Image | str | Path,
     method: str | Method = "default",
     *,
-    affine: AffineStart | Affine = "none",
-    slices: Slices = "auto",
-    match_intensities: bool = False,
+    affine: AffineStart | Affine = DEFAULTS.affine,
+    slices: Slices = DEFAULTS.slices,
+    match_intensities: bool = DEFAULTS.match_intensities,
     fixed_mask: Image | str | Path | None = None,
     moving_mask: Image | str | Path | None = None,
-    folds: Folds = "repair",
-    device: str = "auto",
+    folds: Folds = DEFAULTS.folds,
+    average: bool = False,
+    device: DeviceChoice = DEFAULTS.device,
     progress: Progress | None = None,
 ) -> ImageRegistration:
     """Find the transform from fixed to moving, images or files, each on its own grid in the world.
@@ -87,51 +86,82 @@ def register_images(
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence; so where moving has no voxels. `folds` are repaired or kept as by `register`."""
-    start = perf_counter()
-    fixed, moving = (image if isinstance(image, Image) else read_image(image) for image in (fixed, moving))
-    I0, I1 = (image.reordered(image.grid.order) for image in (fixed, moving))
-    chosen = resolve_on_grid(ready(method), I0.grid, slices)
-    place, axis = plan(I0, I1, chosen, slices, device, must_overlap=affine == "none")
-    masks = ImageMasks.read(fixed_mask, moving_mask, fixed, moving).reordered(fixed.grid.order, moving.grid.order)
+    what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
+    known = affine if isinstance(affine, Affine) else None
+    options = RegistrationOptions(
+        affine="none" if isinstance(affine, Affine) else affine,
+        slices=slices,
+        match_intensities=match_intensities,
+        folds=folds,
+        device=device,
+    )
+    I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
+    masks = ImageMasks.read(fixed_mask, moving_mask, I0, I1)
+    return register_image_pair(I0, I1, masks, ready(method, average), options, deformation_stage(progress), known)
+
+
+def register_image_pair(
+    fixed: Image,
+    moving: Image,
+    masks: ImageMasks,
+    method: Method,
+    options: RegistrationOptions,
+    stage: Stage,
+    affine: Affine | None = None,
+) -> ImageRegistration:
+    """Find the transform from fixed to moving, inside their masks; `stage` is told what is done.
+
+    A start that is known is given as `affine`; otherwise the options say whether one is sought."""
+    start, order = perf_counter(), fixed.grid.order
+    I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
+    plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
+    masks = masks.reordered(order, moving.grid.order)
     I0, I1 = masks.inpaint(I0, I1)
-    aligned = affine if isinstance(affine, Affine) else align_images(I0, I1, affine)
-    source = match_histogram(I1, I0) if match_intensities else I1
-    field, energies, repair = find_field(I0, source, masks, chosen, axis, folds, place, progress, aligned)
-    found = Transform.from_voxels(field, I0.grid).reordered(np.argsort(fixed.grid.order).tolist())
-    transform = found.followed_by(aligned) if aligned else found
-    run = str(chosen), chosen.weights, place.type, None if axis is None else fixed.grid.order[axis]
-    parts = transform, transform.apply(moving), energies, *run, aligned
-    return ImageRegistration(*parts, perf_counter() - start, repair)
+    if options.affine != "none":
+        affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
+    source = match_histogram(I1, I0) if options.match_intensities else I1
+    done = stage(f"registering with {plan.method}")
+    field, energies, repair = find_field(I0, source, masks, plan, affine, done)
+    stored = np.argsort(order).tolist()
+    transform = Transform.from_voxels(field, I0.grid).reordered(stored)
+    transform = transform.followed_by(affine) if affine else transform
+    return ImageRegistration(
+        transform=transform,
+        warped=transform.apply(moving),
+        energies=energies,
+        method=str(plan.method),
+        weights=plan.method.weights,
+        device=plan.device.type,
+        slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
+        affine=affine,
+        seconds=perf_counter() - start,
+        repair=repair and repair.reordered(stored),
+        options=options,
+    )
 
 
-def align_images(fixed: Image, moving: Image, affine: AffineStart, progress: Progress | None = None) -> Affine | None:
-    """The map of this kind from fixed to moving that brings them nearest to each other; None for "none"."""
-    if affine not in get_args(AffineStart):
-        raise BadInput(f'the affine start is none, rigid or affine, not "{affine}"')
-    if affine == "none":
-        return None
-    check_pair(fixed, moving, must_overlap=False)
-    I0, I1 = (image.in_world_order() for image in (fixed, moving))
-    return find_affine(I0, I1, affine, progress)
+def deformation_stage(progress: Progress | None) -> Stage:
+    """The stages of a registration, of which `progress` hears of the last: of the deformation that is sought."""
+    return lambda name: progress if progress and name.startswith("registering") else ignore
+
+
+def ignore(done: float) -> None:
+    """Nobody asked for the progress."""
 
 
 def find_field(
     fixed: Image,
     moving: Image,
     masks: ImageMasks,
-    method: Method,
-    slice_axis: int | None,
-    folds: Folds,
-    device: torch.device,
-    progress: Progress | None,
-    affine: Affine | None = None,
+    plan: Plan,
+    affine: Affine | None,
+    progress: Progress,
 ) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
     """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run.
 
     Moving is seen through the affine map, if there is one."""
     fixed_mask, moving_mask = masks.on(fixed.grid, moving, affine)
-    if method.scaling == "each":  # before the border of moving is repeated
+    if plan.method.scaling == "each":  # before the border of moving is repeated
         fixed, moving = (
             rescale_images_jointly(image, masks=[mask])[0]
             for image, mask in ((fixed, masks.fixed), (moving, masks.moving))
@@ -141,35 +171,17 @@ def find_field(
     found = register(
         np.flip(I0, backward),
         np.flip(I1, backward),
-        method,
+        plan.method,
         fixed_mask=None if fixed_mask is None else np.flip(fixed_mask, backward),
         moving_mask=None if moving_mask is None else np.flip(moving_mask, backward),
         spacing=fixed.grid.spacing,
-        slice_axis=slice_axis,
-        folds=folds,
-        device=device.type,
+        slice_axis=plan.slice_axis,
+        folds=plan.folds,
+        device=plan.device.type,
         progress=progress,
     )
-    return mirror_field(found.field, backward), found.energies, found.repair
-
-
-def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
-    """The method itself; of a choice such as `default`, what it comes to for images on this grid."""
-    grid = grid.reordered(grid.order)
-    axis = choose_slice_axis(grid, slices, method.dimensions)
-    return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
-
-
-def plan(
-    fixed: Image, moving: Image, method: Method, slices: Slices, device: str, must_overlap: bool
-) -> tuple[torch.device, int | None]:
-    """The device, and the axis across which slices are registered one by one; BadInput if anything is in the way."""
-    check_pair(fixed, moving, must_overlap)
-    place, axis = find_device(device, method.devices), choose_slice_axis(fixed.grid, slices, method.dimensions)
-    check_axes(fixed.grid.shape, axis)
-    d = len(fixed.grid.shape) - (axis is not None)
-    method.build(d, place)  # BadInput where a package is missing, or the model has another dimension
-    return place, axis
+    repair = found.repair and found.repair.mirrored(fixed.grid.shape, backward)
+    return mirror_field(found.field, backward), found.energies, repair
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
@@ -177,31 +189,3 @@ def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
     out = np.flip(u, [1 + axis for axis in axes]).copy()
     out[list(axes)] *= -1
     return out
-
-
-def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
-    """BadInput if one of the images shows nothing, or they have no dimension or, if they must, no place in common."""
-    if len(fixed.grid.shape) != len(moving.grid.shape):
-        d = [len(image.grid.shape) for image in (fixed, moving)]
-        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
-    for image in (fixed, moving):
-        if image.array.dtype.kind not in "iufb":
-            raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
-        check_values(image.name, image.array)
-    if must_overlap and not fixed.grid.overlaps(moving.grid):
-        raise BadInput(
-            f"{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine=rigid`"
-        )
-
-
-def choose_slice_axis(grid: Grid, slices: str, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
-    """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
-    if len(grid.shape) == 2:
-        if slices == "each":
-            raise BadInput("a 2D image has no slices to register each: leave `slices` out")
-        return None
-    if slices not in ("auto", "each", "together"):
-        raise BadInput(f'slices are registered auto, each or together, not "{slices}"')
-    if slices == "auto" and len(dimensions) > 1:
-        return grid.stacked_across
-    return grid.across if slices == "each" or (slices == "auto" and dimensions == (2,)) else None

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
+from vrnet.images.arrays import as_tensor
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_mask
 from vrnet.images.inpainting import inpaint
 from vrnet.images.io import read_image
 from vrnet.images.resample import coverage, place_labels
-from vrnet.registration.checks import as_tensor
 from vrnet.variational.cascade import Spacing
 
 Mask = Bool[Tensor, "*s"] | None
@@ -96,7 +96,7 @@ class ImageMasks:
         moving: Image,
     ) -> "ImageMasks":
         """The masks of these images, given as images or files; BadInput if one is not for its image."""
-        return cls(read_mask(fixed_mask, fixed), read_mask(moving_mask, moving))
+        return cls(read_mask("fixed_mask", fixed_mask, fixed), read_mask("moving_mask", moving_mask, moving))
 
     def reordered(self, fixed: Sequence[int], moving: Sequence[int]) -> "ImageMasks":
         """The masks with axis order[i] as axis i, by the order of either."""
@@ -118,16 +118,25 @@ class ImageMasks:
         return None if self.fixed is None else self.fixed.array, None if covered.all() else covered
 
 
-def read_mask(given: Image | str | Path | None, image: Image) -> Image | None:
+def read_mask(name: str, given: Image | str | Path | None, image: Image) -> Image | None:
     """The mask of an image, True inside, or BadInput."""
     if given is None:
         return None
-    mask = as_mask(given if isinstance(given, Image) else read_image(given))
+    mask = as_mask(given_image(name, given))
     if not mask.grid.matches(image.grid):
         raise BadInput(f"{mask.name} is not on the grid of {image.name}: a mask must match its image")
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
     return mask
+
+
+def given_image(name: str, given: object) -> Image:
+    """The image that was given, itself or by its file."""
+    if isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"{name} is an array: give an Image or a file, or register arrays by vrnet.register")
+    if not isinstance(given, (Image, str, Path)):
+        raise BadInput(f"{name} is a {type(given).__name__}: give an Image (vrnet.read_image) or a file")
+    return given if isinstance(given, Image) else read_image(given)
 
 
 def without_outside(image: Image, mask: Image | None) -> Image:

@@ -18,6 +18,7 @@ from vrnet.report.colours import (
     label_colours,
     motion_colours,
 )
+from vrnet.report.greys import Window, grey_windows, window_of
 from vrnet.report.pair import Deformation, Pair, deformation, orient_for_viewing
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 GRID_LINES = 40
 """Lines of the deformed grid along the longer side of a picture."""
 MAX_LEGEND_LABELS = 8
-WHITE_PERCENTILE = 99.5
+WINDOW_PERCENTILES = (0.0, 99.5)
+"""The percentiles of the intensities that are black and white."""
 
 
 def overview(pair: Pair, title: str) -> "Figure":
@@ -40,7 +42,9 @@ def overview(pair: Pair, title: str) -> "Figure":
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
     figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
-    figure.suptitle(f"{title}; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else title)
+    start = "; after the affine start" if pair.is_aligned else ""
+    shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
+    figure.suptitle(f"{title}{start}{shown}")
     axes = figure.subplots(2, 5 if is_labelled else 4)
     show_images(list(axes[0]), flat)
     show_changes(list(axes[1]), flat, deformation(whole.field, k))
@@ -52,21 +56,27 @@ def overview(pair: Pair, title: str) -> "Figure":
 
 def show_images(axes: list["Axes"], pair: Pair) -> None:
     """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
-    low, high = grey_scale(pair)
-    for ax, name in zip(axes, ("fixed", "moving", "warped"), strict=False):
-        show_image(ax, getattr(pair, name), name, low, high)
+    greys = image_greys(pair)
+    for ax, name in zip(axes, greys, strict=False):
+        show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
     if pair.fixed_labels is None:
         return show_motion(axes[3], pair.field, pair.grid.spacing)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
-        show_image(ax, getattr(pair, name), f"outlines: fixed —, {name} - -", low, high)
+        show_image(ax, getattr(pair, name), f"outlines: fixed —, {title_of(pair, name)} - -", *greys[name])
         show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"))
     return None
 
 
+def title_of(pair: Pair, name: str) -> str:
+    """The name of an image of the pair, as a title: moving may be aligned."""
+    return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
+
+
 def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
     """Differences before and after, grid, motion if there is room, and Jacobian determinant."""
-    low, high = grey_scale(pair)
-    show_difference(axes[0], pair.fixed, pair.moving, "|moving − fixed|, before", high - low)
+    low, high = window_of([pair.fixed, pair.moving], WINDOW_PERCENTILES)
+    when = "aligned" if pair.is_aligned else "before"
+    show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low)
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
     show_grid(axes[2], pair.field)
     for ax in axes[3:-1]:
@@ -74,10 +84,9 @@ def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
     show_jacobian(axes[-1], deformed)
 
 
-def grey_scale(pair: Pair) -> tuple[float, float]:
-    """The intensities of black and of white, the same for all images."""
-    high = float(np.percentile(np.stack([pair.fixed, pair.moving]), WHITE_PERCENTILE))
-    return min(float(pair.fixed.min()), float(pair.moving.min())), high
+def image_greys(pair: Pair) -> dict[str, Window]:
+    """The intensities of black and of white of each image."""
+    return grey_windows({name: getattr(pair, name) for name in ("fixed", "moving", "warped")}, WINDOW_PERCENTILES)
 
 
 def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float, high: float) -> None:

@@ -68,7 +68,7 @@ def is_before_after(value: Any) -> bool:
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
     """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
-    hidden = "seconds", "provenance", "repair", "verdict"
+    hidden = "seconds", "provenance", "repair", "verdict", "masks"
     measured = {key: value for key, value in metrics.items() if key not in hidden}
     rows = [row for key, value in measured.items() for row in rows_of(key, value)]
     order = [*NAMES.values()]

@@ -43,6 +43,7 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
         run=run,
         colours=page_colours(),
         data=data,
+        is_aligned=pair.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )
 

@@ -15,6 +15,7 @@ from vrnet.report.colours import (
     colour_stops,
     label_colours,
 )
+from vrnet.report.greys import Window, grey_windows
 from vrnet.report.pair import Pair, world_axes
 from vrnet.report.sheets import encode_sheet, find_labels, quantise, quantise_motion, rank_labels, sheet_columns
 from vrnet.report.slices import PageSlices, slice_pair
@@ -35,14 +36,14 @@ BOX_MARGIN = 0.25
 def page_data(pair: Pair) -> dict[str, Any]:
     """What the page holds of a pair, which is oriented for viewing."""
     slices = slice_pair(pair)
-    window = grey_window(slices)
+    windows = grey_windows(slices.images, WINDOW_PERCENTILES)
     labels = find_labels(slices.labels.values()) if slices.labels else []
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
     return {
         "tiles": tile_layout(slices),
         "spacing": slices.spacing,
         "factors": slices.factors,
-        "window": window,
+        "windows": windows,
         "largest": largest,
         "scale": motion_scale(slices),
         "slices": [k + 1 for k in slices.numbers],
@@ -52,7 +53,7 @@ def page_data(pair: Pair) -> dict[str, Any]:
         "labels": [{"value": value, "colour": colour} for value, colour in label_colours(labels).items()],
         "box": structure_box(slices),
         "sheets": {
-            name: encode_sheet(array) for name, array in quantise_slices(slices, window, largest, labels).items()
+            name: encode_sheet(array) for name, array in quantise_slices(slices, windows, largest, labels).items()
         },
     }
 
@@ -69,10 +70,10 @@ def page_colours() -> dict[str, Any]:
 
 
 def quantise_slices(
-    slices: PageSlices, window: tuple[float, float], largest: list[float], labels: list[int]
+    slices: PageSlices, windows: dict[str, Window], largest: list[float], labels: list[int]
 ) -> dict[str, UInt8[ndarray, "w h n"]]:
-    """Each array in 8 bits: images over the window, motion by its root, labels by their rank."""
-    images = {name: quantise(image, *window) for name, image in slices.images.items()}
+    """Each array in 8 bits: images over their windows, motion by its root, labels by their rank."""
+    images = {name: quantise(image, *windows[name]) for name, image in slices.images.items()}
     motion = {f"u{i}": quantise_motion(u, m) for i, (u, m) in enumerate(zip(slices.motion, largest, strict=True))}
     maps = {name: rank_labels(map_, labels) for name, map_ in slices.labels.items()}
     return {**images, **motion, **maps, "det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded}
@@ -82,13 +83,6 @@ def tile_layout(slices: PageSlices) -> dict[str, int]:
     """The size of a slice in a sheet, in pixels, and how many slices stand side by side."""
     width, height, n = slices.det.shape
     return {"width": width, "height": height, "columns": sheet_columns(n)}
-
-
-def grey_window(slices: PageSlices) -> tuple[float, float]:
-    """The intensities of black and of white, the same for all images."""
-    both = np.stack([slices.images["fixed"], slices.images["moving"]])
-    low, high = np.percentile(both, WINDOW_PERCENTILES).tolist()
-    return (low, high) if high > low else (low, low + 1)
 
 
 def motion_scale(slices: PageSlices) -> float:

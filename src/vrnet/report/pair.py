@@ -24,7 +24,8 @@ STILL_VOXELS = 1e-3
 class Pair:
     """A registered pair on the fixed grid, ready to be shown: images in the intensities of the files, field in voxels.
 
-    `moving` is the moving image resampled to the fixed grid by its header alone: as it was before the registration."""
+    `moving` is the moving image resampled to the fixed grid by its header alone: as it was before the registration; or,
+    where it is aligned, through the affine start, and the field is what moves beyond that."""
 
     fixed: Float[ndarray, "*s"]
     moving: Float[ndarray, "*s"]
@@ -34,6 +35,8 @@ class Pair:
     fixed_labels: Integer[ndarray, "*s"] | None = None
     moving_labels: Integer[ndarray, "*s"] | None = None
     warped_labels: Integer[ndarray, "*s"] | None = None
+    is_aligned: bool = False
+    """Whether moving is seen through an affine start."""
 
     def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
         """The pair with its last d axes changed: those of the images, the labels and each component of the field."""

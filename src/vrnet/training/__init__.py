@@ -1,1 +1,1 @@
-"""Training without labels."""
+"""Training, without labels or with them."""

@@ -1,6 +1,8 @@
-"""More pairs than there are: one random affine map and one gamma for both images of a pair, which may change places.
+"""More pairs than there are: one random map and one change of brightness for both images of a pair, which may change
+places.
 
-Drawing and applying are apart, so that several devices can each apply their part of one draw.
+Drawing and applying are apart, so that several devices can each apply their part of one draw. What was added later is
+drawn last, and only where it is allowed: settings without it draw what they always did.
 """
 
 from dataclasses import dataclass
@@ -9,13 +11,17 @@ from math import radians
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 from torch.nn import functional
 
+ELASTIC_POINTS = 8
+"""Control points along each axis of an elastic map: smooth over about a fifth of the image."""
+MAX_SEED = 2**31 - 1
+
 
 class RandomTransform(NamedTuple):
-    """What was drawn for each pair of a batch."""
+    """What was drawn for each pair of a batch; None of what is not allowed."""
 
     affine: Float[Tensor, "b d e"]
     """A and t: the new image at x is the old one at A x + t; x runs from -1 to 1 along each axis."""
@@ -23,10 +29,21 @@ class RandomTransform(NamedTuple):
     """The exponent of intensities in [0, 1]."""
     swap: Bool[Tensor, "b"]
     """Whether fixed and moving are exchanged."""
+    contrast: Float[Tensor, "b"] | None = None
+    """What the distance of intensities from 1/2 is multiplied by."""
+    brightness: Float[Tensor, "b"] | None = None
+    """What is added to intensities."""
+    noise: Float[Tensor, "b"] | None = None
+    """The standard deviation of what is added to every voxel of either image by itself."""
+    noise_seed: Int64[Tensor, "b"] | None = None
+    """What that is drawn from, on whatever device applies it."""
+    elastic: Float[Tensor, "b d *k"] | None = None
+    """Displacements of control points, added to A x + t, in voxels."""
 
     def select(self, rows: slice, device: torch.device) -> "RandomTransform":
-        """The part for some of the pairs, on a device."""
-        return RandomTransform(*(tensor[rows].to(device) for tensor in self))
+        """The part for some of the pairs, on a device; seeds stay on the CPU, where they are read."""
+        parts = {name: tensor[rows] for name, tensor in self._asdict().items() if tensor is not None}
+        return RandomTransform(**{name: t if name == "noise_seed" else t.to(device) for name, t in parts.items()})
 
 
 @dataclass(frozen=True)
@@ -45,8 +62,16 @@ class Augmentation:
     """Largest shift along each axis, as a part of half the image."""
     gamma: float = 0.3
     """Intensities are raised to the power e^g, |g| at most this."""
-    swap: bool = True
-    """Exchange fixed and moving, half of the time."""
+    swap: float = 0.5
+    """The probability that fixed and moving are exchanged."""
+    contrast: float = 0.0
+    """Intensities I become 1/2 + e^c (I − 1/2), |c| at most this; the same for both images."""
+    brightness: float = 0.0
+    """The most that is added to all intensities of both images."""
+    noise: float = 0.0
+    """The largest standard deviation of normal noise, which is another in each image."""
+    elastic: float = 0.0
+    """How far the control points of a smooth map, the same for both images, move along each axis, in voxels."""
 
     def draw(self, batch: int, shape: tuple[int, ...], spacing: tuple[float, ...]) -> RandomTransform:
         """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
@@ -58,9 +83,23 @@ class Augmentation:
         extent = torch.tensor([h * (n - 1) for h, n in zip(spacing, shape, strict=True)])
         A = rotation * extent / extent[:, None] * size[:, None]
         t = self.translation * draw_uniform(batch, d)
-        swap = (draw_uniform(batch) < 0) & self.swap
+        swap = draw_uniform(batch) < 2 * self.swap - 1
         gamma = (self.gamma * draw_uniform(batch)).exp()
-        return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap)
+        return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **self._draw_jitter(batch, d))
+
+    def _draw_jitter(self, batch: int, d: int) -> dict[str, Tensor]:
+        """The rest of a transform: what is not allowed is not drawn."""
+        found = {}
+        if self.contrast:
+            found["contrast"] = (self.contrast * draw_uniform(batch)).exp()
+        if self.brightness:
+            found["brightness"] = self.brightness * draw_uniform(batch)
+        if self.noise:
+            found["noise"] = self.noise * torch.rand(batch)
+            found["noise_seed"] = torch.randint(MAX_SEED, (batch,))
+        if self.elastic:
+            found["elastic"] = self.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+        return found
 
     def _rotation(self, chance: Float[Tensor, "b planes"], d: int) -> Float[Tensor, "b d d"]:
         """A rotation in each plane of two axes, one after the other, by chance (from -1 to 1) times the largest."""
@@ -79,13 +118,77 @@ def augment(
 ) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
     """Apply what was drawn to the pairs; outside the images their border is repeated."""
     pair = torch.cat([I0, I1], dim=1)
-    A, t = transform.affine[..., :-1].flip(1, 2), transform.affine[..., -1:].flip(1)  # torch counts axes backward
-    grid = functional.affine_grid(torch.cat([A, t], dim=2), list(pair.shape), align_corners=True)
+    grid = sampling_grid(transform, tuple(pair.shape))
     pair = functional.grid_sample(pair, grid, padding_mode="border", align_corners=True)
-    column = (-1, *[1] * (pair.dim() - 1))
-    pair = pair.clamp(min=1e-6).pow(transform.gamma.view(column))
-    pair = torch.where(transform.swap.view(column), pair.flip(1), pair)
+    pair = change_intensities(pair, transform)
+    pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
     return pair[:, :1], pair[:, 1:]
+
+
+def augment_labels(
+    labels: tuple[UInt8[Tensor, "b 1 *s"], ...], transform: RandomTransform
+) -> tuple[UInt8[Tensor, "b 1 *s"], ...]:
+    """The labels of fixed and moving where `augment` puts the images, from the nearest voxel; none of none."""
+    if not labels:
+        return ()
+    pair = torch.cat(labels, dim=1)
+    grid = sampling_grid(transform, tuple(pair.shape))
+    moved = functional.grid_sample(pair.float(), grid, mode="nearest", padding_mode="border", align_corners=True)
+    pair = moved.to(pair.dtype)
+    pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
+    return pair[:, :1], pair[:, 1:]
+
+
+def sampling_grid(transform: RandomTransform, shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
+    """Where the new pairs, of shape (b, c, *s), take their values: as torch wants it, from -1 to 1, axes backward."""
+    A, t = transform.affine[..., :-1].flip(1, 2), transform.affine[..., -1:].flip(1)
+    grid = functional.affine_grid(torch.cat([A, t], dim=2), list(shape), align_corners=True)
+    if transform.elastic is None:
+        return grid
+    half = torch.tensor([(n - 1) / 2 for n in reversed(shape[2:])], device=grid.device)
+    return grid + spline(transform.elastic, shape[2:]).movedim(1, -1).flip(-1) / half
+
+
+def change_intensities(pair: Float[Tensor, "b 2 *s"], transform: RandomTransform) -> Float[Tensor, "b 2 *s"]:
+    """Gamma, contrast and brightness, alike in both images of a pair, and noise, another in each."""
+    pair = pair.clamp(min=1e-6).pow(beside(transform.gamma, pair))
+    if transform.contrast is not None:
+        pair = 0.5 + beside(transform.contrast, pair) * (pair - 0.5)
+    if transform.brightness is not None:
+        pair = pair + beside(transform.brightness, pair)
+    if transform.noise is not None and transform.noise_seed is not None:
+        pair = pair + beside(transform.noise, pair) * draw_noise(transform.noise_seed, pair)
+    return pair
+
+
+def draw_noise(seeds: Int64[Tensor, "b"], like: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b 2 *s"]:
+    """Standard normal numbers, each pair's from its own seed: other pairs of the batch do not matter."""
+    generator = torch.Generator(like.device)
+    drawn = [
+        torch.randn(like.shape[1:], generator=generator.manual_seed(seed), device=like.device)
+        for seed in seeds.tolist()
+    ]
+    return torch.stack(drawn)
+
+
+def spline(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
+    """The cubic B-spline with these values at control points, on a grid of this shape; nowhere beyond the largest."""
+    for axis, n in enumerate(shape, start=2):
+        basis = spline_basis(n, points.shape[axis], points.device)
+        points = torch.matmul(points.transpose(axis, -1), basis.T).transpose(axis, -1)
+    return points
+
+
+def spline_basis(n: int, k: int, device: torch.device) -> Float[Tensor, "n k"]:
+    """The weights of k control points, which reach one beyond the grid at either end, at each of n voxels."""
+    x = torch.linspace(0, k - 3, n, device=device)[:, None] + 1 - torch.arange(k, device=device)
+    inner, outer = 2 / 3 - x.square() + x.abs() ** 3 / 2, (2 - x.abs()).clamp(min=0) ** 3 / 6
+    return torch.where(x.abs() < 1, inner, outer)
+
+
+def beside(values: Tensor, pair: Tensor) -> Tensor:
+    """One number per pair, shaped so that it meets all voxels of the pair."""
+    return values.view(-1, *[1] * (pair.dim() - 1))
 
 
 def draw_uniform(*size: int) -> Tensor:

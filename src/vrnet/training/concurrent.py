@@ -26,14 +26,16 @@ __all__ = ["TrainingJob", "fit_concurrently"]
 
 
 class SharedDraws:
-    """The pairs of the latest step of each seed, batch and augmentation, for all runs that need the same."""
+    """The pairs of the latest step of each seed, batch and augmentation, with labels or without, for all runs that need
+    the same."""
 
     def __init__(self) -> None:
-        self.latest: dict[object, tuple[int, Stream | None, tuple[Tensor, Tensor]]] = {}
+        self.latest: dict[object, tuple[int, Stream | None, tuple[Tensor, ...]]] = {}
 
-    def draw(self, loop: TrainingLoop, stream: Stream | None) -> tuple[Tensor, Tensor]:
+    def draw(self, loop: TrainingLoop, stream: Stream | None) -> tuple[Tensor, ...]:
         """The pairs of the next step of a loop, safe to use on its stream, which is the current one."""
-        key = loop.settings.seed, loop.settings.batch, loop.settings.augmentation
+        asked = loop.settings
+        key = asked.seed, asked.batch, asked.augmentation, asked.labels_weight > 0
         step, drawn_on, pairs = self.latest.get(key, (-1, None, None))
         if pairs is None or step != loop.step:
             pairs = loop.trainer.draw(loop.step)
@@ -76,7 +78,8 @@ def fit_locked(
 ) -> list[TrainingResult]:
     """Train each job, in folders that nobody else trains in."""
     fabric = launch_fabric(device, 1, 1, jobs[0].settings)
-    pairs = Pairs.from_split(train).move_to(fabric.device)
+    with_labels = any(job.settings.labels_weight for job in jobs)
+    pairs = Pairs.from_split(train, with_labels).move_to(fabric.device)
     val = val.load()  # once for all runs
     runs: list[ConcurrentRun] = []
     for job in jobs:

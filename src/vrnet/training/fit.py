@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import own_stream
+from vrnet.files import exists
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card
 from vrnet.provenance import provenance
@@ -23,8 +24,9 @@ from vrnet.training.processes import (
     keep_settings,
     launch_fabric,
 )
-from vrnet.training.run import Run
+from vrnet.training.run import CHECKPOINT, Run
 from vrnet.training.settings import Training
+from vrnet.training.start import check_start, load_start
 from vrnet.training.trainer import Trainer, loss_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class TrainingJob:
     method: Trainable
     settings: Training
     folder: Path
+    start_from: str | None = None
+    """Weights to begin with, short-axis or a file; None: those that the seed draws."""
 
 
 def fit(
@@ -47,6 +51,7 @@ def fit(
     settings: Training,
     folder: Path,
     *,
+    start_from: str | Path | None = None,
     device: str = "auto",
     devices: int = 1,
     nodes: int = 1,
@@ -55,8 +60,10 @@ def fit(
 ) -> TrainingResult:
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.
 
-    `watch` is called with a TrainingStatus about twice a second."""
-    job, pairs = TrainingJob(method, settings, folder), Pairs.from_split(train)
+    `start_from` names weights to begin with, `short-axis` or a file. `watch` is called with a TrainingStatus about
+    twice a second."""
+    start = None if start_from is None else str(start_from)
+    job, pairs = TrainingJob(method, settings, folder, start), Pairs.from_split(train, settings.labels_weight > 0)
     check_devices(settings.batch, devices, nodes)
     check_job(job, train, val, resume)
     is_first = devices * nodes == 1 or is_first_process()
@@ -72,6 +79,8 @@ def fit(
 def check_job(job: TrainingJob, train: PreparedSplit, val: PreparedSplit, resume: bool) -> None:
     """BadInput unless the run can begin, or go on, in its folder; nothing is written."""
     loss_of(job.method, job.settings)
+    if job.start_from is not None:
+        check_start(job.start_from, job.method, train.samples[0].fixed.dim() - 2)
     run = Run(job.folder)
     run.check(resume)
     run.check_same(describe_run(job, train, val))
@@ -89,6 +98,8 @@ def begin_loop(
         Run(job.folder).begin(describe_run(job, train, val), made_by)
     fabric.barrier()
     trainer = Trainer(fabric, job.method, pairs, job.settings)
+    if job.start_from is not None and not exists(job.folder / CHECKPOINT):
+        load_start(job.start_from, trainer.model)
     return TrainingLoop(trainer, val.load(), job.folder, make_card(job, train, made_by))
 
 
@@ -100,12 +111,14 @@ def describe_run(job: TrainingJob, train: PreparedSplit, val: PreparedSplit) -> 
         "data": train.data,
         "subjects": {part.split: part.names for part in (train, val)},
         "training": asdict(job.settings),
+        "start_from": job.start_from,
     }
 
 
 def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str | None]) -> Card:
     """What weights.safetensors says of itself."""
-    first = train.samples[0]
+    first, with_labels = train.samples[0], job.settings.labels_weight > 0
+    start = job.start_from and check_start(job.start_from, job.method, first.fixed.dim() - 2)
     return Card(
         method=str(job.method),
         dimension=first.fixed.dim() - 2,
@@ -116,4 +129,6 @@ def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str 
         commit=made_by["commit"] or "",
         torch=made_by["torch"] or "",
         device=made_by["device"] or "",
+        labels_in_training=with_labels or bool(start and start.labels_in_training),
+        started_from=f"{Path(job.start_from).name} ({start.trained_on})" if job.start_from and start else "",
     )

@@ -108,9 +108,9 @@ class TrainingLoop:
                 break
         return self.result
 
-    def advance(self, I0: Tensor, I1: Tensor) -> Tensor:
+    def advance(self, *pair: Tensor) -> Tensor:
         """Take the next step with these pairs, and validate where that is due; the loss of the step."""
-        loss = self.trainer.update(self.step, I0, I1)
+        loss = self.trainer.update(self.step, *pair)
         self.loss_sum += loss
         self.step += 1
         if self.step % self.settings.validate_every == 0 or self.is_finished:

@@ -1,18 +1,38 @@
-"""ℒ(u) = D(I1(x + u), I0) + α S(u): how alike the images become, and how smooth the motion is. No labels."""
+"""ℒ(u) = D(I1(x + u), I0) + α S(u) + γ C(u) + λ L(u): how alike the images become, and how smooth the motion is; where
+asked for, whether both directions undo each other (C) and how well labels meet (L).
 
+D and S are terms by their names, or sums of such: "0.5*L1+0.05*LNCC(radii=4)"."""
+
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.fields import warp
+from vrnet.fields import compose, warp
 from vrnet.methods.method import LossTerms
+from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
 from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
 Scalar = Float[Tensor, ""]
+NO_LABEL = 1e-6
+"""Voxels: less than any label has, so that one that is nowhere does not divide by zero."""
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """Σ w T over terms T: data terms of two images, or penalties of a field."""
+
+    parts: tuple[tuple[float, Any], ...]
+
+    def loss(self, *tensors: Tensor) -> Scalar:
+        return torch.stack([weight * term.loss(*tensors) for weight, term in self.parts]).sum()
 
 
 @dataclass(frozen=True)
@@ -20,20 +40,93 @@ class Loss:
     """D, S and α. The paper's are the defaults, but for α: 0.1 UK Biobank, 0.05 ACDC, 1e-4 3D CMR."""
 
     alpha: float
-    similarity: DataTerm[Any] = L1()  # noqa: RUF009
-    smoothness: Penalty = Diffusion()  # noqa: RUF009
+    similarity: DataTerm[Any] | WeightedSum = L1()  # noqa: RUF009
+    smoothness: Penalty | WeightedSum = Diffusion()  # noqa: RUF009
+    consistency: float = 0.0
+    """γ. If above 0, a batch holds each pair in both directions: see `in_both_directions`."""
+    labels_weight: float = 0.0
+    """λ."""
+    labels: tuple[int, ...] = ()
+    """The labels that are to meet."""
 
-    def __call__(self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"]) -> Scalar:
+    def __call__(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        u: Float[Tensor, "b d *s"],
+        *labels: UInt8[Tensor, "b 1 *s"],
+    ) -> Scalar:
+        """The loss of fields, given the labels of fixed and moving where there are any."""
         u = u.float()  # half precision cannot count voxels
-        return self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
+        value = self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
+        if self.consistency:
+            value = value + self.consistency * inverse_consistency(u)
+        if self.labels_weight and labels:
+            L0, L1 = labels
+            value = value + self.labels_weight * soft_dice_loss(L0, L1, u, self.labels)
+        return value
+
+    def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
+        """Fixed and moving, images and labels, as the loss wants them."""
+        return in_both_directions(*pair) if self.consistency else pair
+
+
+def in_both_directions(*pair: Tensor) -> tuple[Tensor, ...]:
+    """Pairs of tensors (fixed, moving, fixed, moving, ...), and after them in the batch the same exchanged."""
+    halves = zip(pair[::2], pair[1::2], strict=True)
+    return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
+
+
+def inverse_consistency(u: Float[Tensor, "b d *s"]) -> Scalar:
+    """The mean of |∇(u_AB ∘ u_BA)|², and of |∇(u_BA ∘ u_AB)|²: zero where they undo each other.
+
+    The first half of the batch is u_AB, the second u_BA. Squares are averaged as `Diffusion.loss` does."""
+    forth, back = u.chunk(2)
+    return Diffusion().loss(compose(u, torch.cat([back, forth])))
+
+
+def soft_dice_loss(
+    L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], labels: tuple[int, ...]
+) -> Scalar:
+    """1 − 2⟨p, q⟩ / (Σp + Σq), p a label of fixed and q that of moving warped linearly: the mean over the labels that
+    either image of a pair has, then over the pairs; 0 for a pair that has none."""
+    fixed, moving = (torch.cat([L == label for label in labels], dim=1).to(u.dtype) for L in (L0, L1))
+    p, q = fixed.flatten(2), warp(moving, u).flatten(2)
+    dice = 2 * (p * q).sum(2) / (p.sum(2) + q.sum(2)).clamp(min=NO_LABEL)
+    present = (fixed.flatten(2).amax(2) + moving.flatten(2).amax(2) > 0).to(u.dtype)
+    return ((1 - dice) * present).sum(1).div(present.sum(1).clamp(min=1)).mean()
 
 
 def make_loss(terms: LossTerms, alpha: float, similarity: str | None = None, smoothness: str | None = None) -> Loss:
     """The loss of a method, or with the terms of other names where such are given."""
     every: dict[str, Penalty] = {**REGULARIZERS, **TRAINING_PENALTIES}
     penalties = {name: penalty for name, penalty in every.items() if penalty.is_for_training}
-    data, smooth = similarity or terms.similarity, smoothness or terms.smoothness
-    for name, known in ((data, DATA_TERMS), (smooth, penalties)):
-        if name not in known:
-            raise BadInput(f'there is no term "{name}" to train with: choose one of {", ".join(known)}')
-    return Loss(alpha, DATA_TERMS[data], penalties[smooth])
+    data = parse_sum(similarity or terms.similarity, DATA_TERMS)
+    return Loss(alpha, data, parse_sum(smoothness or terms.smoothness, penalties))
+
+
+def parse_sum(text: str, known: Mapping[str, Any]) -> Any:
+    """The term of a name, with parameters where it gives them; of several, added by "+" and weighed by "0.5*", their
+    sum."""
+    parts = [part.rpartition("*") for part in re.split(r"\+(?=[^()]*(?:\(|$))", text)]  # a "+" outside brackets
+    found = tuple((parse_weight(weight, text), parse_term(name, known)) for weight, _, name in parts)
+    return found[0][1] if len(found) == 1 and found[0][0] == 1 else WeightedSum(found)
+
+
+def parse_weight(word: str, text: str) -> float:
+    """The number before a term; 1 if there is none."""
+    try:
+        weight = float(word or 1)
+    except ValueError as error:
+        raise BadInput(f'"{word}" in "{text}" is no weight: write 0.5*L1+0.05*LNCC') from error
+    if not (isfinite(weight) and weight > 0):
+        raise BadInput(f'a weight in "{text}" is {word}: it must be a number above 0')
+    return weight
+
+
+def parse_term(name: str, known: Mapping[str, Any]) -> Any:
+    """The term of a name, with the parameters that it gives."""
+    base, given = split_name(name)
+    if base not in known:
+        raise BadInput(f'there is no term "{base}" to train with: choose one of {", ".join(known)}')
+    return with_parameters(known[base], given)

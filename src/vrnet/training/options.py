@@ -18,7 +18,7 @@ def option(name: str, kind: Any) -> tuple[str, Any, Any]:
     text = field_docstrings(Training)[name]
     if name == "augmentation":
         return "augment", Annotated[bool, tyro.conf.arg(help=text, help_behavior_hint="")], True
-    default = "the method's" if type(None) in get_args(kind) else "the preset's"
+    default = "the method's" if str in get_args(kind) else "the preset's"
     (kind,) = set(get_args(kind)) - {type(None)} if type(None) in get_args(kind) else (kind,)
     kind = YES_OR_NO if kind is bool else kind
     metavar = f"{{{','.join(get_args(kind))}}}" if get_origin(kind) is Literal else METAVARS[kind]

@@ -10,6 +10,7 @@ from vrnet.errors import BadInput
 from vrnet.files import check_folder, exists, json_ready, read_json, write_json
 from vrnet.locks import hold_lock, is_locked
 from vrnet.schema import read_record
+from vrnet.training.settings import fill_settings
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
 FILES = (CONFIG, METRICS, WEIGHTS, CHECKPOINT)
@@ -41,6 +42,7 @@ class RunConfig:
     subjects: dict[str, Any]
     training: dict[str, Setting]
     provenance: tuple[dict[str, str | None], ...]
+    start_from: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class Run:
         """BadInput if the run was begun with another method, other data or other settings."""
         if not self.is_begun:
             return
-        begun, asked = flatten(self.config()), flatten(json_ready(dict(config)))
+        begun, asked = self.config(), flatten(json_ready(dict(config)))
+        begun = flatten({**begun, "training": fill_settings(begun["training"])})
         for key, value in asked.items():
             if begun.get(key) != value:
                 was = f"other {key}" if isinstance(value, dict) else f"{key} {begun.get(key)}, not {value}"

@@ -2,10 +2,11 @@
 know of it; its docstrings are the help of the command (options.py)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrnet.errors import BadInput
+from vrnet.files import json_ready
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import Augmentation
 
@@ -22,7 +23,7 @@ MAX_WEIGHT = 1e30
 
 @dataclass(frozen=True)
 class Training:
-    """Adam on ℒ(u) = D + α S, without labels."""
+    """Adam on ℒ(u) = D + α S and, where their weights are above 0, inverse consistency and labels."""
 
     steps: int = 20_000
     """How often the weights are changed."""
@@ -32,12 +33,20 @@ class Training:
     """The learning rate of Adam, at the start."""
     hold: float = 0.5
     """The part of the steps, from 0 to 1, that keeps this rate; then it falls linearly to zero."""
+    warm_up: int = 0
+    """Steps in which the rate rises linearly to its full height."""
+    clip: float | None = None
+    """Gradients longer than this are shortened to it; none are without it."""
     alpha: float = 0.05
     """The weight of smoothness in the loss."""
     similarity: str | None = None
-    """The data term of the loss, such as L1 or L2, if not the method's own."""
+    """The data term of the loss, such as L2, or a sum such as 0.5*L1+0.05*LNCC(radii=4), if not the method's own."""
     smoothness: str | None = None
-    """The regulariser of the loss, such as Diffusion or Bending, if not the method's own."""
+    """The regulariser of the loss, such as Bending, or a sum such as Diffusion+5*Bending, if not the method's own."""
+    consistency: float = 0.0
+    """The weight of inverse consistency in the loss. Above 0, every pair is registered in both directions."""
+    labels_weight: float = 0.0
+    """The weight of labels in the loss (soft Dice). Above 0, all subjects that are trained on need labels."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
     brightened, and fixed and moving exchanged. Without it, or with --no-augment, they stay as they are."""
@@ -55,33 +64,89 @@ class Training:
         if not 1 <= min(counts) <= max(counts) <= MAX_COUNT:
             raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations; "
                            f"and at most {MAX_COUNT:,} of each")  # fmt: skip
-        if not (0 < self.rate <= MAX_WEIGHT and 0 <= self.alpha <= MAX_WEIGHT):
-            said = f"rate is {self.rate} and alpha {self.alpha}"
-            raise BadInput(f"{said}: give a rate above 0, alpha 0 or more, and both {MAX_WEIGHT:g} at most")
+        check_weights({"rate": self.rate} | ({} if self.clip is None else {"clip": self.clip}), above=True)
+        check_weights({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight")})
+        if not 0 <= self.warm_up <= MAX_COUNT:
+            raise BadInput(f"warm_up is {self.warm_up}: give steps from 0 to {MAX_COUNT:,}")
         if not 0 <= self.seed <= MAX_SEED:
             raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {MAX_SEED}")
         if not 0 <= self.hold <= 1:
             raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a step: constant, then linear to zero."""
+        """The learning rate of a step: it rises while warming up, is constant, then falls linearly to zero."""
         falling = (self.steps - step) / ((1 - self.hold) * self.steps) if self.hold < 1 else 1.0
-        return self.rate * min(1.0, falling)
+        rising = (step + 1) / self.warm_up if self.warm_up else 1.0
+        return self.rate * min(1.0, falling, rising)
+
+
+def check_weights(values: Mapping[str, float], above: bool = False) -> None:
+    """BadInput unless every value, by its name, is 0 or more (with `above`: more than 0), and a number in float32."""
+    for name, value in values.items():
+        if not 0 <= value <= MAX_WEIGHT or (above and value == 0):
+            raise BadInput(f"{name} is {value}: give {'more than 0' if above else '0 or more'}, {MAX_WEIGHT:g} at most")
 
 
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
 """For volumes, which lie the same way in space more or less."""
+JITTERED = Augmentation(rotation=45.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
+JITTERED_IN_SPACE = replace(IN_SPACE, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
+STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
+DETAIL = "0.5*L1+0.05*LNCC(radii=4,epsilon=0.05)"
+"""Intensities for what is far apart, and the correlation within 9 voxels for edges."""
 PRESETS = {
     "ukbb": Training(steps=50_000, alpha=0.1),
     "acdc": Training(steps=20_000, alpha=0.05),
     "cmr3d": Training(steps=30_000, batch=2, hold=1.0, alpha=1e-4, augmentation=IN_SPACE, recompute=True),
     "short": Training(steps=3_000, rate=4e-4, alpha=0.05),
     "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
+    "labels": replace(
+        STEADY,
+        steps=8_000,
+        alpha=0.5,
+        similarity=DETAIL,
+        smoothness="Bending",
+        labels_weight=1.0,
+        augmentation=JITTERED,
+    ),
+    "consistent": replace(
+        STEADY, steps=3_000, alpha=0.1, consistency=0.1, augmentation=Augmentation(rotation=45.0, swap=0.3)
+    ),
+    "hippocampus-labels": replace(
+        STEADY,
+        steps=2_500,
+        batch=4,
+        alpha=0.05,
+        similarity=DETAIL,
+        labels_weight=0.5,
+        augmentation=JITTERED_IN_SPACE,
+    ),
+    "hippocampus-consistent": replace(
+        STEADY,
+        steps=4_500,
+        batch=4,
+        alpha=0.05,
+        similarity="LNCC(radii=4,epsilon=0.05)",
+        smoothness="Bending",
+        consistency=0.1,
+        augmentation=replace(IN_SPACE, swap=0.3),
+    ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }
-"""The first three are the paper's; the others are ours, for a tenth of the steps or less."""
+"""The first three are the paper's; the others are ours, for less than half of the steps. Those called labels need the
+labels of those who are trained on; those called consistent register every pair in both directions."""
 PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
 PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
+
+
+def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a file keeps; those that it does not know, since they came later, are at their defaults, which
+    change nothing."""
+    defaults = json_ready(asdict(Training()))
+    found, augmentation = {**defaults, **kept}, kept.get("augmentation")
+    if isinstance(augmentation, dict):
+        found["augmentation"] = {**defaults["augmentation"], **augmentation}
+    return found
 
 
 def settings(method: Trainable, preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:

@@ -1,15 +1,18 @@
 """One model in training: the pairs of each step, and the step itself."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from numpy.random import SeedSequence
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
 from vrnet.devices import WARM_UP_CALLS, channels_last, record_graph
 from vrnet.methods.method import Trainable
-from vrnet.training.augmentation import augment
+from vrnet.training.augmentation import augment, augment_labels
 from vrnet.training.loss import Loss, make_loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.recompute import RecomputedCascade, recompute
@@ -25,7 +28,7 @@ class Trainer:
 
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
-        self.loss = loss_of(method, settings)
+        self.loss = loss_of(method, settings, pairs.structures)
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
@@ -42,42 +45,49 @@ class Trainer:
         """Take a step; its loss, which the next step may overwrite."""
         return self.update(number, *self.draw(number))
 
-    def update(self, number: int, I0: Tensor, I1: Tensor) -> Tensor:
+    def update(self, number: int, *pair: Tensor) -> Tensor:
         """Take a step with these pairs; what else it draws is the same whoever drew them, and when."""
         self.seed(number, 1)
         for group in self.optimizer.param_groups:
             group["lr"].fill_(self.settings.rate_at(number))
         if self._warm_up == 0:
-            self._descend = record_graph(self.descend, I0, I1)
+            self._descend = record_graph(self.descend, *pair)
         self._warm_up -= 1
-        return self._descend(I0, I1)
+        return self._descend(*pair)
 
-    def draw(self, number: int) -> tuple[Tensor, Tensor]:
-        """The augmented pairs of a step; on several devices, the part of this one."""
+    def draw(self, number: int) -> tuple[Tensor, ...]:
+        """The augmented images of a step, fixed and moving, and their labels if these are trained on; on several
+        devices, the part of this one."""
         self.seed(number)
         size, augmentation = self.settings.batch, self.settings.augmentation
         chosen = torch.randint(len(self.pairs.index), (size,))
         rows, device = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
-        I0, I1 = (I.to(device) for I in self.pairs.batch(chosen[rows]))
+        drawn = self.pairs.batch(chosen[rows]), self.pairs.batch_labels(chosen[rows]) if self.loss.labels_weight else ()
+        (I0, I1), labels = (tuple(part.to(device) for part in parts) for parts in drawn)
         if augmentation is None:
-            return I0, I1
-        transform = augmentation.draw(size, self.pairs.shape, self.pairs.spacing)
-        return augment(I0, I1, transform.select(rows, device))
+            return I0, I1, *labels
+        transform = augmentation.draw(size, self.pairs.shape, self.pairs.spacing).select(rows, device)
+        return (*augment(I0, I1, transform), *augment_labels(labels, transform))
 
     def seed(self, *key: int) -> None:
         """Start torch's generator anew, from the seed of the run and a key."""
         torch.manual_seed(int(SeedSequence((self.settings.seed, *key)).generate_state(1)[0]))
 
-    def descend(self, I0: Tensor, I1: Tensor) -> Tensor:
+    def descend(self, *pair: Tensor) -> Tensor:
         """Loss, gradient, and a step of Adam; the loss."""
         self._optimizer.zero_grad()
-        u = self._model(I0, I1, self.pairs.spacing)
-        value = recompute(self.loss, I0, I1, u) if self.settings.recompute else self.loss(I0, I1, u)
+        I0, I1, *labels = self.loss.arrange(*pair)
+        inputs = I0, I1, self._model(I0, I1, self.pairs.spacing), *labels
+        value = recompute(self.loss, *inputs) if self.settings.recompute else self.loss(*inputs)
         self.fabric.backward(value)
+        if self.settings.clip is not None:
+            clip_grad_norm_(self.model.parameters(), self.settings.clip)  # all devices have the same gradients by now
         self._optimizer.step()
         return value.detach()
 
 
-def loss_of(method: Trainable, settings: Training) -> Loss:
-    """What a method is trained with: its own terms, unless the settings name others."""
-    return make_loss(method.loss, settings.alpha, settings.similarity, settings.smoothness)
+def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
+    """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
+    terms = make_loss(method.loss, settings.alpha, settings.similarity, settings.smoothness)
+    labels = tuple(structures) if settings.labels_weight else ()
+    return replace(terms, consistency=settings.consistency, labels_weight=settings.labels_weight, labels=labels)

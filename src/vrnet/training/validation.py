@@ -49,12 +49,18 @@ def score_subject(
     model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """The loss and the mean Dice of a subject; a Dice of NaN where it has no labels."""
-    I0, I1 = sample.fixed.to(device), sample.moving.to(device)
+    parts = [sample.fixed, sample.moving]
+    if sample.fixed_labels is not None and sample.moving_labels is not None and structures:
+        parts += [sample.fixed_labels, sample.moving_labels]
+    pair = [part.to(device) for part in parts]
+    I0, I1, *labels = loss.arrange(*pair)
     u = model(I0, I1, sample.spacing)
-    if sample.fixed_labels is None or sample.moving_labels is None or not structures:
-        return loss(I0, I1, u), torch.full((), torch.nan, device=device)
-    masks = sample.fixed_labels.to(device), warp_labels(sample.moving_labels.to(device), u)
-    return loss(I0, I1, u), dice_of_labels(*masks, list(structures.values())).nanmean(0).nanmean()
+    value = loss(I0, I1, u, *labels)
+    if not labels:
+        return value, torch.full((), torch.nan, device=device)
+    fixed, moving = pair[2:]
+    found = dice_of_labels(fixed, warp_labels(moving, u[: len(fixed)]), list(structures.values()))
+    return value, found.nanmean(0).nanmean()
 
 
 def dice_of_labels(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:

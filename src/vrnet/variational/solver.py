@@ -118,6 +118,14 @@ class Solver(nn.Module):
             del v, D
         return Descent(best.contiguous(), torch.stack(energies))
 
+    def starting_from(self, v: Float[Tensor, "b d *s"]) -> "Solver":
+        """The same solver, which begins with a given field, and not with that of a coarser level."""
+
+        def given(I0: Tensor, I1: Tensor, spacing: Spacing = None, masks: Masks | None = None) -> Tensor:
+            return v
+
+        return Solver(Cascade(given, self.cascade.steps, self.cascade.linearize), self.energy, self.tolerance)
+
     def forward(
         self,
         I0: Float[Tensor, "b c *s"],

@@ -127,10 +127,22 @@ def test_evaluate_says_what_it_misses(vrnet, words, answer, tmp_path, monkeypatc
 
 def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
     words = "--data", "acdc", "--root", acdc, "--out", tmp_path / "out"
-    status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path))
-    assert status == 0, err
-    assert "C-L2-2x1-w2 on 1 subjects (acdc, test)" in out
-    assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
+    for average, name in (((), "C-L2-2x1-w2"), (("--average",), "C-L2-2x1-w2+average")):
+        status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path), *average)
+        assert status == 0, err
+        assert f"{name} on 1 subjects (acdc, test)" in out
+        assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
+
+
+def test_a_pair_is_measured_by_an_averaged_method(vrnet, files, tmp_path):
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", files / "moving.nii.gz"
+    for words in (("short-axis", "--average"), ("short-axis+average",)):
+        status, _, err = vrnet("evaluate", *words, *pair, "--out", tmp_path / "m.json")
+        assert status == 0, err
+        assert read_json(tmp_path / "m.json")["method"] == "short-axis+average"
+    status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--average")
+    assert status == 2
+    assert "is a transform: leave out --weights, --set and --average" in err
 
 
 def test_a_model_that_moves_nothing_is_measured_as_no_registration(vrnet, acdc, tmp_path):
@@ -180,7 +192,7 @@ def test_a_name_with_parameters_is_no_transform_and_a_transform_has_none(vrnet, 
     status, out, err = vrnet("evaluate", "TV-L1(lam=0.15,warps=1)", *pair)
     assert (status, "TV-L1(lam=0.15,warps=1)" in out) == (0, True), err
     status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--set", "lam=0.15")
-    assert (status, "is a transform: leave out --weights and --set" in err) == (2, True)
+    assert (status, "is a transform: leave out --weights, --set and --average" in err) == (2, True)
 
 
 def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, files, tmp_path):
@@ -191,3 +203,20 @@ def test_a_pair_is_measured_as_register_leaves_it_unless_folds_are_kept(vrnet, f
         assert vrnet("evaluate", "TV-L1(lam=0.001)", *pair, "--folds", folds)[0] == 3  # a picture is no label map
         found[folds] = read_json(tmp_path / "m.json")["folding_strict_percent"]
     assert found["auto"] == found["repair"] == 0 < found["keep"]
+
+
+@pytest.mark.parametrize("measured", ["TV-L1", "transform"])
+def test_what_to_try_names_options_that_the_command_has(vrnet, files, tmp_path, measured):
+    """A heart upside down, by a method and by a transform that moves nothing."""
+    moving, true = read_image(files / "moving.nii.gz"), Transform.load(files / "true.nii.gz")
+    write_image(moving.with_array(np.ascontiguousarray(1 - moving.array[:, ::-1])), tmp_path / "wrong.nii.gz")
+    Transform(0 * true.displacement, true.grid).save(tmp_path / "t.nii.gz")
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "wrong.nii.gz", "--out", tmp_path / "m.json"
+    what = tmp_path / "t.nii.gz" if measured == "transform" else measured
+    vrnet("evaluate", what, *pair)
+    advice = read_json(tmp_path / "m.json")["verdict"]["try"]
+    words = "vrnet register --method" if measured == "transform" else "vrnet evaluate Gaussian-MIND"
+    assert any(words in each for each in advice), advice
+    options = [word for each in advice if "vrnet register" not in each for word in each.split() if word[:2] == "--"]
+    _, out, _ = vrnet("evaluate", "--help")
+    assert all(option.rstrip(",") in out for option in options)

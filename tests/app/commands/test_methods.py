@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.learned import FAMILIES
+from vrnet.methods.families import FAMILIES
 from vrnet.methods.names import parameters
 
 
@@ -15,7 +15,7 @@ def test_methods_lists_every_name_with_what_it_is(vrnet):
     assert "vrnet train" in out
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Demons", "SyN", "R-L1-3x2", "identity", "default", "short-axis"])
+@pytest.mark.parametrize("name", ["TV-L1", "Demons", "SyN", "R-L1-3x2", "identity", "short-axis"])
 def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch, name):
     monkeypatch.setattr("vrnet.app.console.screen.width", 200)
     status, out, err = vrnet("methods", name)
@@ -37,3 +37,9 @@ def test_a_method_that_is_none_is_refused(vrnet):
     status, out, err = vrnet("methods", "TVL1")
     assert (status, out) == (2, "")
     assert 'did you mean "TV-L1"?' in err
+
+
+def test_the_default_says_what_it_comes_to_and_nothing_that_depends_on_that(vrnet):
+    _, out, _ = vrnet("methods", "default")
+    assert "`vrnet methods Gaussian-LNCC`, `vrnet methods short-axis`" in " ".join(out.split())
+    assert "percentile" not in out

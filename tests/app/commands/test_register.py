@@ -37,6 +37,16 @@ def test_register_with_labels_and_a_report_writes_those_too(register, files):
     assert read_image(folder / "warped_labels.nii.gz").array.dtype == read_image(labels[3]).array.dtype
 
 
+def test_an_average_is_named_and_another_field(register):
+    fields = []
+    for words in ((), ("--average",)):
+        folder, _ = register(*words)
+        name = f"short-axis{'+average' if words else ''}"
+        assert read_json(folder / "metrics.json")["method"] == name
+        fields.append(Transform.load(folder / "transform.nii.gz").in_voxels())
+    assert 0.01 < np.abs(fields[0] - fields[1]).max() < 5
+
+
 def test_an_affine_start_is_written_on_its_own_and_is_part_of_the_transform(register, vrnet, files, tmp_path):
     folder, out = register("--affine", "rigid", "--method", "identity")
     assert file_names(folder) == RESULTS | {"affine.tfm"}

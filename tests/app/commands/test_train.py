@@ -18,6 +18,8 @@ from vrnet.training.settings import PRESETS, Training
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
+EVERYTHING = "--preset", "labels", "--consistency", 0.1, "--warm-up", 2, "--clip", 0.01
+"""Every term of the loss, and every kind of augmentation."""
 METHOD = "C-L2-1x1-w4"
 BETA = 0.9
 """The decay rate of Adam's mean gradient: after one step, exp_avg is (1 - BETA) times the gradient."""
@@ -290,10 +292,12 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [1, 4])
-def test_two_processes_train_as_one_does(steps, train, data, tmp_path):
+@pytest.mark.parametrize(
+    ("steps", "more"), [(1, ()), (4, ()), (1, EVERYTHING), (4, EVERYTHING)], ids=["1", "4", "1-labels", "4-labels"]
+)
+def test_two_processes_train_as_one_does(steps, more, train, data, tmp_path):
     """Each process takes half of each batch; the gradient of the first step agrees, and so do weights after four."""
-    words = "--steps", steps, "--batch", 4, "--validate-every", 2, "--rate", 1e-3
+    words = "--steps", steps, "--batch", 4, "--validate-every", 2, "--rate", 1e-3, *more
     one, _ = train("one", *words)
     started = process("train", METHOD, *data, "--out", tmp_path / "two", *QUICK, *words, "--devices", 2)
     out, err = started.communicate(timeout=120)

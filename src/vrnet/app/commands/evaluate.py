@@ -25,7 +25,7 @@ from vrnet.app.console import (
 from vrnet.app.endings import end_if_failed
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
-from vrnet.registration.images import Slices
+from vrnet.registration.options import RegistrationOptions, Slices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,12 @@ class Evaluate:
         else:
             self.evaluate_pair()
 
+    @property
+    def pair_options(self) -> RegistrationOptions:
+        """How a pair is registered."""
+        folds = "repair" if self.folds == "auto" else self.folds
+        return RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
+
     def evaluate_data_set(self, data: str) -> None:
         """Measure a method on every subject of a split."""
         from vrnet.evaluation.cohort import evaluate_split
@@ -116,14 +122,12 @@ class Evaluate:
                 stage,
                 pair,
                 self.method,
-                self.method_options.weights,
-                self.method_options.parameters.settings,
-                slices=self.slices,
-                folds="repair" if self.folds == "auto" else self.folds,
-                device=self.device_options.device,
+                *self.method_options.asked,
+                options=self.pair_options,
             )
             stage("measuring")
-            metrics = measure_transform(pair, transform, registration, self.method).metrics
+            command = "evaluate" if registration else "evaluate FILE"
+            metrics = measure_transform(pair, transform, registration, self.method, command).metrics
             if landmarks:
                 metrics |= landmark_error(transform, *landmarks)
         if self.out is not None:

@@ -41,7 +41,7 @@ class Methods:
 def list_methods() -> None:
     """Print one line per method, then one per family of learned methods."""
     from vrnet.methods.default import SHORT_AXIS
-    from vrnet.methods.learned import FAMILIES
+    from vrnet.methods.families import FAMILIES
     from vrnet.methods.names import all_methods, names
 
     table = Table("name", "what it is", "ready", box=None)
@@ -56,7 +56,7 @@ def list_methods() -> None:
 
 def describe_method(name: str) -> None:
     """Print what a method says of itself, and one line per parameter."""
-    from vrnet.methods.learned import FAMILIES
+    from vrnet.methods.families import FAMILIES
     from vrnet.methods.names import parameters, parse
 
     if name in FAMILIES and FAMILIES[name].parse(name) is None:
@@ -64,6 +64,9 @@ def describe_method(name: str) -> None:
         return
     method = parse(name)
     print_line(f"{method}: {method.summary}.")
+    if others := {str(method.resolve(d, None)) for d in method.dimensions} - {str(method)}:
+        print_line(f"What these are: {', '.join(f'`vrnet methods {each}`' for each in sorted(others))}.")
+        return
     screen.print(properties_table(method))
     settable = parameters(method)
     if not settable:
@@ -86,6 +89,8 @@ def properties_table(method: "Method") -> Table:
     table.add_row("intensities", Text(SCALINGS[method.scaling]))
     table.add_row("masks", Text(method.masks))
     table.add_row("devices", ", ".join(method.devices))
+    for name, text in method.details.items() if method.weights else ():
+        table.add_row(name, Text(text))
     table.add_row("package", method.package or "none but vrnet's own")
     table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))
     return table

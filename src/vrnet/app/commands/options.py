@@ -21,6 +21,7 @@ OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
+CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Settings = Annotated[
@@ -45,13 +46,21 @@ class MethodOptions:
 
     weights: OptionalFile = None
     """A learned method's, as `vrnet train` writes them; they say by themselves of which method they are."""
+    average: bool = False
+    """Average the field over flips and quarter turns of the pair: of pictures 8 (4 where pixels are not square), of
+    volumes 8 flips, and as many times the time. Networks may gain a little."""
     parameters: Group[ParameterOptions]
+
+    @property
+    def asked(self) -> tuple[Path | None, tuple[str, ...], bool]:
+        """All of it: weights, settings, and whether to average."""
+        return self.weights, self.parameters.settings, self.average
 
     def choose(self, name: str) -> "Method":
         """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
         from vrnet.methods.names import choose
 
-        return choose(name, self.weights, self.parameters.settings)
+        return choose(name, *self.asked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.app.commands.options import (
-    DeviceOptions,
     FixedFile,
     Folder,
     Group,
@@ -15,8 +14,7 @@ from vrnet.app.commands.options import (
 )
 from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
 from vrnet.app.endings import end_if_failed
-from vrnet.registration.images import AffineStart, Slices
-from vrnet.repair import Folds
+from vrnet.registration.options import RegistrationOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,29 +45,16 @@ class Register:
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
-    affine: AffineStart = "none"
-    """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
-    (affine). For images that lie differently, also where headers put them far apart."""
     fixed_mask: OptionalFile = None
     """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
     influence on the result. The similarity in metrics.json is then measured inside the masks."""
     moving_mask: OptionalFile = None
     """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
     or the edge of its field of view, leave that out of its mask."""
-    slices: Slices = "auto"
-    """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
-    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
-    match_intensities: bool = False
-    """Give MOVING the histogram of FIXED while registering: for two subjects or two scanners, where the same tissue is
-    not equally bright. Differences are then those of matched intensities; warped.nii.gz keeps its own. Not for the
-    beating heart."""
-    folds: Folds = "repair"
-    """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
-    as the method found it."""
+    options: Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
-    device_options: Group[DeviceOptions]
 
     @property
     def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
@@ -83,7 +68,7 @@ class Register:
         from vrnet.devices import find_device
 
         method = self.method_options.choose(self.method)
-        find_device(self.device_options.device)  # which fails at once where there is none
+        find_device(self.options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(*self.images)
@@ -92,11 +77,7 @@ class Register:
                 pair,
                 method,
                 self.out,
-                affine=self.affine,
-                slices=self.slices,
-                match_intensities=self.match_intensities,
-                folds=self.folds,
-                device=self.device_options.device,
+                self.options,
                 report=self.report,
                 inputs=(*self.images, self.method_options.weights),
             )

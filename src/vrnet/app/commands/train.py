@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a learned method, without labels.
+    """Train a learned method; without labels, unless --labels-weight or the preset asks for them.
 
     Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
     validation, for `--weights`; metrics.csv, one row per validation; logs, for `tensorboard --logdir RUN`; and
@@ -32,8 +32,24 @@ class Train:
     wrote. Its splits train and val are used."""
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """The folder of the run; made if it is not there."""
-    preset: Literal["auto", "acdc", "ukbb", "cmr3d", "hippocampus", "short", "phantom"] = "auto"
-    """Steps, batch, rate and α: the paper's for acdc, ukbb and cmr3d; ours for the rest. auto goes by the data."""
+    preset: Literal[
+        "auto",
+        "acdc",
+        "ukbb",
+        "cmr3d",
+        "short",
+        "labels",
+        "consistent",
+        "hippocampus",
+        "hippocampus-labels",
+        "hippocampus-consistent",
+        "phantom",
+    ] = "auto"
+    """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
+    labels train with labels; auto goes by the data."""
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="short-axis|FILE")] = None
+    """Fine-tune: begin with the weights of the model in the box, or of a file, which must be of METHOD. What they were
+    trained with is recorded in the new weights."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
     devices: int = 1
@@ -80,6 +96,7 @@ class Train:
                 val,
                 training,
                 self.out,
+                start_from=self.start_from,
                 device=self.device_options.device,
                 devices=self.devices,
                 nodes=self.nodes,
@@ -90,6 +107,6 @@ class Train:
             done = f"{result.step} of {training.steps} steps"
             print_line(f"Stopped after {done}. Go on with the same command and --resume.")
             sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
-        before = validate_identity(val, loss_of(method, training))
+        before = validate_identity(val, loss_of(method, training, train.structures.values()))
         print_line(f"Best on validation {best_score(result.best, before)}.")
         print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")

@@ -111,7 +111,7 @@ function readValues(x, y) {
   const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];
   const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
   const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
-  const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(s[name][i]).toPrecision(3)}`);
+  const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, s[name][i]).toPrecision(3)}`);
   return `${grey.join(" · ")} · u (${u.join(", ")}) mm · det ${toFixed(determinant(s, i), 2)}${label}`;
 }
 

@@ -47,4 +47,4 @@ function motion(s, axis, i) {
   return root * Math.abs(root) * report.largest[axis];
 }
 const determinant = (s, i) => s.det[i] / 64 - 1;
-const intensity = (byte) => report.window[0] + (byte / 255) * (report.window[1] - report.window[0]);
+const intensity = (name, byte) => report.windows[name][0] + (byte / 255) * (report.windows[name][1] - report.windows[name][0]);

@@ -1,0 +1,42 @@
+"""How far a cohort is: a line that changes in a terminal, one line per minute elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from vrnet.app.console import bar_screen, hide_on_failure
+from vrnet.cohort.tally import Tally
+
+LINE_SECONDS = 60.0
+"""Between two lines where nothing can be written over."""
+
+
+@contextmanager
+def cohort_progress() -> Iterator[Callable[[Tally], None]]:
+    """A function that shows a tally, on the error stream."""
+    is_smart = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
+    with (cohort_bar if is_smart else cohort_lines)() as show:
+        yield show
+
+
+@contextmanager
+def cohort_bar() -> Iterator[Callable[[Tally], None]]:
+    columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
+    with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
+        task = bar.add_task("cohort", total=None, line="starting")
+        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
+
+
+@contextmanager
+def cohort_lines() -> Iterator[Callable[[Tally], None]]:
+    last = monotonic()
+
+    def show(tally: Tally) -> None:
+        nonlocal last
+        if monotonic() - last >= LINE_SECONDS:
+            last = monotonic()
+            bar_screen.print(tally.line(), markup=False, highlight=False, soft_wrap=True)
+
+    yield show

@@ -1,0 +1,209 @@
+"""`vrnet cohort`: many subjects, on this machine or on a cluster."""
+
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from vrnet.app.commands.options import Folder, Group, MethodOptions, Name, OptionalFolder
+from vrnet.app.console import print_line
+from vrnet.app.endings import FAILED_STATUS
+from vrnet.errors import BadInput
+from vrnet.registration.options import RegistrationOptions
+
+if TYPE_CHECKING:
+    from vrnet.app.cohort import RegisterSubject
+    from vrnet.cohort.engine import Executor
+    from vrnet.cohort.plan import Plan
+    from vrnet.cohort.table import CohortTable, Subject
+    from vrnet.cohort.tally import Tally
+    from vrnet.cohort.task import Task
+
+ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="PAIRS.csv")]
+MAX_SHOWN = 10
+"""Lines about missing files, and about reasons of failures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cohort:
+    """Register every subject of a list, and say which to look at.
+
+    PAIRS.csv has one row per subject, with columns subject, fixed and moving; where wanted fixed_labels, moving_labels,
+    fixed_mask and moving_mask; further columns, such as group or scanner, go with the subject. Paths are relative to
+    the file.
+
+    Writes in DIR: subjects/NAME, with what `vrnet register` writes; failures/NAME.json and NAME.txt, with the reason
+    and the traceback; cohort.csv, with one row per subject; summary.json; and index.html, a page that ranks the
+    subjects by how much they need a look.
+
+    It may be stopped at any moment and started again: what is done is not done twice, and what is half done does not
+    count. Results of another method, parameter, version or input are made again. Where subjects failed, the exit status
+    is 3.
+    """
+
+    pairs: ListFile = None
+    """The list of subjects."""
+    out: Folder
+    """Folder for the results; made if it is not there."""
+    scan: OptionalFolder = None
+    """Instead of a list, a folder in the layout of ACDC or BIDS: writes DIR/pairs.csv, to be looked at and used."""
+    dry_run: bool = False
+    """Say what is done already, what would be done and what is missing, and do nothing."""
+    retry: bool = False
+    """Try those again that failed."""
+    keep: bool = False
+    """Replace no result: where method, parameters, version or inputs are others than those of results that are there,
+    end with status 2."""
+    skip_broken: bool = False
+    """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and nothing
+    is done."""
+    jobs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
+    scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
+    """The Dask scheduler of a cluster that runs, such as tcp://host:8786, or the file that it wrote; the workers must
+    see the images and DIR under the same names."""
+    shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = "1/1"
+    """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
+    bids: bool = False
+    """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
+    dataset_description.json."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists."""
+    options: Group[RegistrationOptions]
+    report: bool = False
+    """Write report.html and overview.png of each subject, too."""
+    method_options: Group[MethodOptions]
+
+    def run(self) -> None:
+        if self.scan is not None:
+            self.write_list(self.scan)
+            return
+        if self.pairs is None:
+            raise BadInput("there is no list of subjects: give PAIRS.csv, or --scan FOLDER to have one written")
+        self.run_list(self.pairs)
+
+    def write_list(self, folder: Path) -> None:
+        """Write the list of a folder's subjects."""
+        from vrnet.app.layouts import scan_folder, write_pairs
+
+        if self.pairs is not None:
+            raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
+        found = scan_folder(folder)
+        path = write_pairs(found, self.out)
+        print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
+
+    def run_list(self, pairs: Path) -> None:
+        """Do what is to do of a list."""
+        from vrnet.app.bids import as_bids
+        from vrnet.app.cohort import planned_tables
+        from vrnet.cohort.plan import check_kept, make_plan
+        from vrnet.cohort.records import CohortFolder
+        from vrnet.cohort.table import read_table, shard
+        from vrnet.cohort.task import Task
+        from vrnet.file_sets import check_set
+
+        index, shards = read_shard(self.shard)
+        self.check_jobs()
+        table, work = read_table(pairs), self.work()
+        table = as_bids(table) if self.bids else table
+        folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
+        subjects, recipe = shard(table.subjects, index, shards), work.recipe()
+        check_set(self.out, planned_tables(recipe))
+        plan = make_plan(folder, subjects, recipe)
+        if self.dry_run:
+            self.preview(plan, table)
+            return
+        if not self.skip_broken:
+            table.check_files()
+        if self.keep:
+            check_kept(plan, folder, recipe)
+        self.do(plan, Task(folder, work, recipe), table)
+
+    def check_jobs(self) -> None:
+        """BadInput unless it is clear where the subjects are to be done."""
+        from vrnet.cohort.dask_executor import MAX_JOBS
+
+        if not 1 <= self.jobs <= MAX_JOBS:
+            raise BadInput(f"--jobs is {self.jobs}: choose from 1 to {MAX_JOBS:,}")
+        if self.jobs > 1 and self.scheduler is not None:
+            raise BadInput("a scheduler has workers of its own: leave out --jobs, or --scheduler")
+
+    def work(self) -> "RegisterSubject":
+        """What is done to each subject."""
+        from vrnet.app.cohort import RegisterSubject
+        from vrnet.devices import find_device
+
+        if self.scheduler is None:
+            find_device(self.options.device)  # which fails at once where there is none
+        weights, settings, average = self.method_options.asked
+        asked = None if weights is None else weights.absolute(), settings, average
+        return RegisterSubject(self.method, asked, self.options, self.report, self.bids)
+
+    def preview(self, plan: "Plan", table: "CohortTable") -> None:
+        """Say what a run would do."""
+        missing = table.missing()
+        print_line(f"{len(plan.done):,} done already, {len(plan.failed):,} failed, {len(plan.new):,} to do.")
+        for change, number in plan.changes.items():
+            print_line(f"{number:,} to do again, since these differ: {change}.")
+        for subject, file in missing[:MAX_SHOWN]:
+            print_line(f"Missing, of {subject.name}: {file}")
+        if len(missing) > MAX_SHOWN:
+            print_line(f"{len(missing) - MAX_SHOWN:,} more subjects lack files.")
+        if plan.failed and not self.retry:
+            print_line("Those that failed are tried again with --retry.")
+
+    def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
+        """Do what is to do, and write the tables."""
+        from vrnet.app.cohort import write_tables
+        from vrnet.app.cohort_progress import cohort_progress
+        from vrnet.cohort.engine import run_tasks
+
+        folder, subjects = task.folder, plan.to_do(self.retry)
+        print_line(f"{len(plan.done):,} done already, {len(subjects):,} to do, in {self.out}.")
+        folder.make()
+        try:
+            with self.executor(subjects) as executor, cohort_progress() as show:
+                tally = run_tasks(task, subjects, executor, show)
+        except KeyboardInterrupt:
+            print_line("Stopped. What is done stays done: the same command goes on from there.")
+            raise
+        finally:
+            folder.tidy()
+        summary = write_tables(folder, table, task.recipe)
+        self.tell(tally, summary)
+
+    def executor(self, subjects: "list[Subject]") -> "AbstractContextManager[Executor]":
+        """Where the subjects are done."""
+        from vrnet.cohort.dask_executor import existing_cluster, local_cluster
+        from vrnet.cohort.engine import Here
+
+        if not subjects or (self.scheduler is None and self.jobs == 1):
+            return nullcontext(Here())
+        return local_cluster(self.jobs) if self.scheduler is None else existing_cluster(self.scheduler)
+
+    def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
+        """Say what came of it; leave with a status of its own where subjects failed."""
+        verdicts = ", ".join(f"{number:,} {level}" for level, number in sorted(summary["verdicts"].items()))
+        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done; verdicts: {verdicts or 'none'}.")
+        if tally.elsewhere:
+            print_line(f"Another run is at {tally.elsewhere:,} subjects: start again to see what came of them.")
+        for reason, number in list(summary["failures"].items())[:MAX_SHOWN]:
+            print_line(f"Failed, {number:,}: {reason}")
+        if summary["failed"]:
+            print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
+        print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
+        if summary["failed"]:
+            sys.exit(FAILED_STATUS)
+
+
+def read_shard(text: str) -> tuple[int, int]:
+    """(I, N) of I/N."""
+    found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+    index, shards = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= index <= shards:
+        raise BadInput(f'--shard is "{text}": give I/N, such as 3/100, with I from 1 to N')
+    return index, shards

@@ -1,0 +1,86 @@
+"""`vrnet track`: the motion of a beating heart, from one frame of a cine to all others."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, MethodOptions, Name, OptionalFile
+from vrnet.app.console import print_line, screen, stage_progress, tracking_table
+from vrnet.errors import BadInput
+from vrnet.registration.options import Slices
+
+if TYPE_CHECKING:
+    from vrnet.evaluation.wall import HeartLabels
+
+PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
+"""What parts of the heart are called in lists of labels, and in HeartLabels."""
+LabelNames = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
+
+    CINE is a file of four axes (NIfTI, MHA, NRRD; of three for one slice over time), a sequence of 3D Slicer, or a
+    folder with DICOM: a series per slice or one for all, or enhanced multi-frame files.
+
+    Writes in DIR: transforms/frame_00.nii.gz and so on, ITK displacement fields from the reference to each frame;
+    summary.json; and, given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv. They replace
+    those of an earlier run all at once; other files are never replaced. Interrupted, it goes on where it stopped.
+    """
+
+    cine: CineFile
+    """The cine: one whole cycle, of which the last frame is followed by the first."""
+    out: Folder
+    """Folder for the results; made if it is not there."""
+    labels: OptionalFile = None
+    """Label map of the reference frame: 1 RV, 2 wall of the LV, 3 its cavity, unless --label-names says otherwise; a
+    lone label is the wall."""
+    frame: int = 0
+    """The reference, counted from 0: the frame that the labels belong to. End-diastole is best."""
+    label_names: LabelNames = None
+    """What the labels are, where they are not numbered as in ACDC."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for single slices and
+    for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
+    slices: Slices = "auto"
+    """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least
+    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    method_options: Group[MethodOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.app.track_files import track_to_folder
+        from vrnet.app.tracking import prepare_tracking
+        from vrnet.devices import find_device
+
+        method, device = self.method_options.choose(self.method), self.device_options.device
+        find_device(device)  # which fails at once where there is none
+        heart = None if self.label_names is None else read_label_names(self.label_names)
+        with stage_progress() as stage:
+            stage("reading")
+            request = prepare_tracking(self.cine, method, self.labels, self.frame, self.slices, heart, device)
+            inputs = self.cine, self.labels, self.method_options.weights
+            tracking, written = track_to_folder(stage, request, self.out, inputs)
+        screen.print(tracking_table(tracking))
+        transforms = sum(name.startswith("transforms/") for name in written)
+        others = ", ".join(name for name in written if not name.startswith("transforms/"))
+        print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
+
+
+def read_label_names(text: str) -> "HeartLabels":
+    """The values of labels, of a text such as 1=RV,2=Myo,3=LV; what is not named is in no voxel."""
+    from vrnet.app.tracking import NOWHERE
+    from vrnet.evaluation.wall import HeartLabels
+
+    found: dict[str, int] = {}
+    for entry in text.split(","):
+        value, _, name = (part.strip() for part in entry.partition("="))
+        part = PARTS.get(name.casefold())
+        if part is None or part in found or not (value.isascii() and value.isdigit()):
+            raise BadInput(f'the names of labels are "{text}": give them as 1=RV,2=Myo,3=LV, each once')
+        found[part] = int(value)
+    if "wall" not in found or len(set(found.values())) < len(found):
+        raise BadInput(f'the names of labels are "{text}": name the wall, such as 2=Myo, and give each its own value')
+    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))

@@ -1,0 +1,203 @@
+"""A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from vrnet.attributes import cached_property
+from vrnet.errors import BadInput, InputWarning
+from vrnet.evaluation.metrics import folding_strict_percent
+from vrnet.evaluation.segments import anterior_direction
+from vrnet.evaluation.strain import Strain, strain
+from vrnet.evaluation.volumes import Volumes, volumes
+from vrnet.evaluation.wall import HeartLabels
+from vrnet.images.cine import Cine
+from vrnet.images.cine_files import read_cine
+from vrnet.images.image import Image, as_labels
+from vrnet.images.io import read_image
+from vrnet.images.transform import Transform
+from vrnet.methods.method import Method
+from vrnet.progress import Progress
+from vrnet.registration.chains import LinkStore
+from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
+from vrnet.registration.options import Slices
+from vrnet.registration.propagation import motion_of, propagate_labels
+
+CAVITY = 3
+"""What the inside of the wall is labelled where a map has the wall alone."""
+NOWHERE = -1
+"""A label that no voxel has."""
+CLOSURE = (
+    "mean length, in mm over the labelled voxels (without labels, over all), of the displacement that a chain of "
+    "registrations finds for the reference itself after going once round the cycle; 0 if it does not drift"
+)
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Tracking:
+    """The result of `track`."""
+
+    cine: Cine
+    frame: int
+    """The reference, to which the labels belong."""
+    found: TrackedFrames
+    reference_labels: Image | None = None
+    heart: HeartLabels | None = None
+    """Which labels are the ventricles and the wall; None without labels."""
+
+    def __repr__(self) -> str:
+        return f"Tracking({self.found.method}, {self.cine}, {self.found.seconds:.2f} s)"
+
+    @property
+    def fields(self) -> Float[ndarray, "t d *s"]:
+        """In voxels: the point at x in the reference is at x + fields[t](x) in frame t."""
+        return self.found.fields
+
+    @cached_property
+    def transforms(self) -> tuple[Transform, ...]:
+        """From the reference to every frame."""
+        return tuple(Transform.from_voxels(field, self.cine.grid) for field in self.fields)
+
+    @cached_property
+    def labels(self) -> Array | None:
+        """(t, *s): the label map of every frame, brought there from the reference; None without labels."""
+        if self.reference_labels is None:
+            return None
+        return propagate_labels(self.reference_labels.array, self.fields, self.found.slice_axis)
+
+    @cached_property
+    def strain(self) -> Strain | None:
+        """Strain of the wall of the left ventricle; None without labels, or where no slice shows a ring of wall."""
+        if self.reference_labels is None or self.heart is None:
+            return None
+        grid, times = self.cine.grid, self.cine.times_ms
+        anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
+        try:
+            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.found.slice_axis,
+                          anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
+        except BadInput as error:
+            warnings.warn(f"no strain is measured: {error}", InputWarning, stacklevel=2)
+            return None
+
+    @cached_property
+    def volumes(self) -> Volumes | None:
+        """Volumes of the ventricles at every frame; None without labels."""
+        if self.labels is None:
+            return None
+        return volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart)
+
+    @cached_property
+    def closure_mm(self) -> dict[str, float]:
+        """How far each chain is from where it began, once round the cycle: see CLOSURE."""
+        spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
+        lengths = np.linalg.norm(self.found.closing * spacing, axis=1)
+        inside = np.ones(self.cine.grid.shape, bool)
+        if self.reference_labels is not None and self.reference_labels.array.any():
+            inside = self.reference_labels.array != 0
+        forward, backward = (float(length[inside].mean()) for length in lengths)
+        return {"forward": forward, "backward": backward}
+
+    @cached_property
+    def folding_strict_percent(self) -> float:
+        """Voxels of all frames that are folded, by the strict count; of slices, within any slice."""
+        motions = (motion_of(field, self.found.slice_axis) for field in self.fields)
+        return float(np.mean([folding_strict_percent(torch.as_tensor(u)) for u in motions]))
+
+    def warped(self, k: int) -> Image:
+        """Frame k brought to the reference."""
+        return self.transforms[k].apply(self.cine.image(k))
+
+
+def track(
+    cine: Cine | str | Path,
+    method: str | Method = "default",
+    *,
+    labels: Image | str | Path | None = None,
+    frame: int = 0,
+    slices: Slices = "auto",
+    heart: HeartLabels | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Tracking:
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file.
+
+    Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
+    cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
+    gets labels, and there are volumes and strain; `heart` says what their values mean, as in ACDC if not given (1 RV, 2
+    wall of the LV, 3 its cavity; a lone value is the wall). Where no method is named, the model in the box tracks
+    stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
+    request = prepare_tracking(cine, method, labels, frame, slices, heart, device)
+    return request.run(None, progress)
+
+
+@dataclass(frozen=True)
+class TrackingRequest:
+    """A cine that is read and checked, and how it is to be tracked."""
+
+    cine: Cine
+    plan: TrackingPlan
+    frame: int
+    labels: Image | None
+    heart: HeartLabels | None
+
+    def run(self, store: LinkStore | None, progress: Progress | None) -> Tracking:
+        """Track it."""
+        found = track_frames(self.cine, self.plan, self.frame, store, progress)
+        return Tracking(self.cine, self.frame, found, self.labels, self.heart)
+
+
+def prepare_tracking(
+    cine: Cine | str | Path,
+    method: str | Method,
+    labels: Image | str | Path | None,
+    frame: int,
+    slices: Slices,
+    heart: HeartLabels | None,
+    device: str,
+) -> TrackingRequest:
+    """Read what is to be tracked; BadInput if it cannot be."""
+    whole = cine if isinstance(cine, Cine) else read_cine(cine)
+    check_reference(whole, frame)
+    if labels is None:
+        return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
+    given = labels if isinstance(labels, Image) else read_image(labels)
+    of_frame = check_labels(given, whole)
+    known, meaning = (of_frame, heart) if heart else interpret_labels(of_frame)
+    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning)
+
+
+def check_labels(labels: Image, cine: Cine) -> Image:
+    """The labels of a frame; BadInput unless they are a label map on its grid that shows something."""
+    if not labels.grid.matches(cine.grid):
+        raise BadInput(f"{labels.name} is not on the grid of the frames of {cine.name}: labels must match their image")
+    found = as_labels(labels)
+    if not found.array.any():
+        raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
+    return replace(found, grid=cine.grid)
+
+
+def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
+    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too."""
+    from scipy.ndimage import binary_fill_holes
+
+    values = np.unique(labels.array[labels.array != 0])
+    if len(values) > 1:
+        return labels, HeartLabels()
+    wall, across = int(values[0]), labels.grid.across if labels.array.ndim == 3 else None
+    planes = labels.array[None] if across is None else np.moveaxis(labels.array, across, 0)
+    filled = np.stack([binary_fill_holes(plane != 0) for plane in planes]) & (planes == 0)
+    inside = filled[0] if across is None else np.moveaxis(filled, 0, across)
+    cavity = CAVITY if wall != CAVITY else CAVITY + 1
+    array = labels.array.astype(np.int16)
+    array[inside] = cavity
+    said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
+    warnings.warn(said, InputWarning, stacklevel=1)
+    return labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)

@@ -1,0 +1,81 @@
+"""Runs the tasks of a cohort: here or by Dask. What is done is in the folder; a run that ends loses nothing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic, sleep
+from typing import Protocol, runtime_checkable
+
+from vrnet.cohort.table import Subject
+from vrnet.cohort.tally import Tally
+from vrnet.cohort.task import Outcome, Task
+from vrnet.errors import BadInput
+
+Show = Callable[[Tally], None]
+LOOK_AGAIN_SECONDS = 2.0
+"""Between two looks at subjects that another run is at."""
+PATIENCE_SECONDS = 60.0
+"""How long to wait for another run that finishes nothing."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Where tasks run."""
+
+    @property
+    def workers(self) -> int:
+        """How many processes there are to run tasks; 0 while there is none."""
+        ...
+
+    def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
+        """The outcome of each subject, as they come; None from time to time while nothing comes."""
+        ...
+
+
+class Here:
+    """Tasks run in this process, one after the other."""
+
+    workers = 1
+
+    def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
+        return map(task, subjects)
+
+
+def run_tasks(task: Task, subjects: Sequence[Subject], executor: Executor, show: Show = lambda tally: None) -> Tally:
+    """Do the subjects, those last that another run is at; these are left to it if it does not end."""
+    tally, waiting = Tally(len(subjects), executor.workers), list(subjects)
+    patience_ends = monotonic() + PATIENCE_SECONDS
+    while waiting:
+        elsewhere, before = run_round(task, waiting, executor, tally, show), len(waiting)
+        tally.elsewhere, waiting = len(elsewhere), elsewhere
+        if len(waiting) < before:
+            patience_ends = monotonic() + PATIENCE_SECONDS
+        if waiting and monotonic() > patience_ends:
+            break
+        show(tally)
+        if waiting:
+            sleep(LOOK_AGAIN_SECONDS)
+    return tally
+
+
+def run_round(task: Task, subjects: Sequence[Subject], executor: Executor, tally: Tally, show: Show) -> list[Subject]:
+    """Try each subject once, and return those that another run is at."""
+    elsewhere, by_name = [], {one.name: one for one in subjects}
+    for outcome in executor.map(task, subjects):
+        if outcome is not None:
+            tally.add(outcome)
+            if outcome.status == "elsewhere":
+                elsewhere.append(by_name[outcome.name])
+            elif not outcome.is_recorded:
+                record_here(task, by_name[outcome.name], outcome)
+        tally.workers = executor.workers
+        show(tally)
+    return elsewhere
+
+
+def record_here(task: Task, subject: Subject, outcome: Outcome) -> None:
+    """Record a failure that the process where it happened could not; BadInput, the end of the run, if this cannot."""
+    found = task.fail(subject, BadInput(outcome.reason), outcome.seconds)
+    if not found.is_recorded:
+        raise BadInput(
+            f"{outcome.name} failed ({outcome.reason}), and not even that can be written in {task.folder.path}: make "
+            "room there, then start again: what is done stays done"
+        )

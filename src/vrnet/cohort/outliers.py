@@ -1,0 +1,47 @@
+"""Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
+
+Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vrnet.files import Row
+
+MAD_TO_STD = 1.4826
+"""Of a normal distribution, the standard deviation in units of the median absolute deviation."""
+MIN_SUBJECTS = 20
+"""With fewer, nothing can be said to be unlike the rest."""
+MAX_Z = 99.0
+OUTLIER_FROM = 3.5
+"""A z-score from which the measure is named (Iglewicz and Hoaglin)."""
+OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
+"""What failures and verdicts count beside a z-score, which is MAX_Z at most."""
+
+
+def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
+    """Give each row that is done or failed its suspicion, and outlier: the measure that is most unlike the rest's."""
+    most, which = np.zeros(len(rows)), np.full(len(rows), -1)
+    for k, name in enumerate(measures):
+        z = robust_z([row.get(name) for row in rows])
+        which[z > most] = k
+        most = np.maximum(most, z)
+    for row, score, k in zip(rows, most.tolist(), which.tolist(), strict=True):
+        if row["status"] != "left":
+            verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
+            row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
+        if score >= OUTLIER_FROM:
+            row["outlier"] = measures[k]
+
+
+def robust_z(values: Sequence[object]) -> np.ndarray:
+    """|x − median| / (1.4826 MAD) of each value; 0 where there is no number, or too few differ."""
+    x = np.array([v if isinstance(v, (int, float)) else np.nan for v in values], dtype=float)
+    known = x[np.isfinite(x)]
+    if len(known) < MIN_SUBJECTS:
+        return np.zeros(len(x))
+    median = np.median(known)
+    spread = MAD_TO_STD * np.median(np.abs(known - median))
+    if spread <= 0:
+        return np.zeros(len(x))
+    return np.nan_to_num(np.abs(x - median) / spread).clip(0, MAX_Z)

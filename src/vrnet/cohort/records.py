@@ -1,0 +1,160 @@
+"""What a cohort's folder remembers: `done.json` of each result, and of each failure its reason and traceback.
+
+    DIR/subjects/NAME/     the result of a subject, whole, with done.json
+    DIR/failures/NAME.json why a subject failed; NAME.txt has the traceback
+    DIR/.working/          locks and temporary folders of those that are under way
+
+There is no other memory: whoever can read the folder knows what is done."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from vrnet.cohort.stamps import Stamp
+from vrnet.files import write_bytes, write_json
+from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
+
+Recipe = Mapping[str, Any]
+"""What is done to every subject, as JSON says it: method, parameters, version. Results of another are done again."""
+DONE, FAILURES = "done.json", "failures"
+STAGED = "~"
+"""Between a subject's name, which cannot hold it, and what makes that of a temporary folder unique."""
+
+
+@dataclass(frozen=True)
+class CohortFolder:
+    """The places in a cohort's folder. Paths are texts: planning asks for hundreds of thousands."""
+
+    path: Path
+    results: str = "subjects"
+    """The folder in it that holds those of the subjects; "." for itself."""
+
+    @property
+    def subjects(self) -> Path:
+        return self.path / self.results
+
+    @property
+    def failures(self) -> Path:
+        return self.path / FAILURES
+
+    @property
+    def working(self) -> Path:
+        return self.path / ".working"
+
+    def make(self) -> None:
+        """Make the folders, and remove what killed processes left in them."""
+        for folder in (self.subjects, self.failures, self.working):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what killed processes left behind; what living ones use stays."""
+        for folder in (self.path, self.failures):
+            remove_leftovers(folder)
+        for name in {name.removesuffix(".lock").partition(STAGED)[0] for name in names_in(self.working)}:
+            with suppress(OSError), closing(acquire_lock(lock := self.lock(name), is_needed=True)):
+                for place in self.working.glob(f"{escape(name)}{STAGED}*"):
+                    shutil.rmtree(place, ignore_errors=True)
+                lock.unlink()
+
+    def lock(self, name: str) -> Path:
+        """The file that the process holds that is at a subject."""
+        return self.working / f"{name}.lock"
+
+    @contextmanager
+    def staging(self, name: str) -> Iterator[tuple[Path, Path]]:
+        """A folder to write a subject's result in, and a place for an earlier one; afterwards both are gone.
+
+        The holder of the subject's lock has it: if killed, what is in it is removed by `tidy`."""
+        staged = self.working / f"{name}{STAGED}{token_hex(8)}"
+        old = staged.with_name(f"{staged.name}{STAGED}old")
+        staged.mkdir()
+        try:
+            yield staged, old
+        finally:
+            for place in (staged, old):
+                if place.exists():
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def names_of_results(self) -> set[str]:
+        """The subjects that have a folder."""
+        return {name for name in names_in(self.subjects) if not name.startswith(".")}
+
+    def names_of_failures(self) -> set[str]:
+        """The subjects that have failed once and not been done since."""
+        return {name.removesuffix(".json") for name in names_in(self.failures) if name.endswith(".json")}
+
+    def done(self, name: str) -> dict[str, Any]:
+        """What done.json of a subject says; empty if there is none that can be read."""
+        return read_record(f"{self.path}/{self.results}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
+
+    def failure(self, name: str) -> dict[str, Any]:
+        """What is recorded of a subject's failure; empty if nothing is."""
+        return read_record(f"{self.path}/{FAILURES}/{name}.json", ("recipe", "inputs"))
+
+    def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
+        """Remember why a subject failed; BadInput where that cannot be written."""
+        write_bytes(traceback.encode(errors="backslashreplace"), self.failures / f"{name}.txt")
+        write_json(record, self.failures / f"{name}.json")
+
+    def forget_failure(self, name: str) -> None:
+        """A subject that is done has not failed."""
+        for end in ("json", "txt"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self.failures}/{name}.{end}")
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, but for those of temporary folders; none if there is no such folder."""
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(PARTIAL)]
+    except FileNotFoundError:
+        return []
+
+
+def read_record(path: str, parts: tuple[str, ...]) -> dict[str, Any]:
+    """A record, whose parts are keys and values; empty if it is no such file, or one that a power failure damaged.
+
+    The last part has keys and values for each of its keys. (A schema would take longer than reading the file.)"""
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read())
+        is_record = all(isinstance(found[part], dict) for part in parts)
+        is_record = is_record and all(isinstance(value, dict) for value in found[parts[-1]].values())
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return found if is_record else {}
+
+
+def has_stamps(record: Mapping[str, Any], now: Mapping[str, Stamp | None]) -> bool:
+    """Whether the inputs have the sizes and times that a record has."""
+    return now == {column: stamp_in(value) for column, value in record.get("inputs", {}).items()}
+
+
+def stamp_in(recorded: Any) -> Any:
+    return recorded.get("stamp") if isinstance(recorded, dict) else recorded
+
+
+def has_content(record: Mapping[str, Any], digests: Mapping[str, str]) -> bool:
+    """Whether the inputs have the SHA-256 that a record has."""
+    recorded = record.get("inputs", {})
+    try:
+        return digests == {column: value["sha256"] for column, value in recorded.items()}
+    except (TypeError, KeyError):
+        return False
+
+
+def is_whole(folder: str, record: Mapping[str, Any]) -> bool:
+    """Whether the files that done.json lists are there, in their sizes."""
+    files = record.get("files", {})
+    try:
+        return all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items())
+    except OSError:
+        return False

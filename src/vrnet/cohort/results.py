@@ -1,0 +1,56 @@
+"""The result of one subject takes its place whole: a folder that is written elsewhere, and renamed."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vrnet.cohort.records import DONE
+from vrnet.cohort.stamps import digest_file, files_below
+from vrnet.errors import BadInput
+from vrnet.files import check_written, json_ready
+
+
+def seal(staged: Path, record: Mapping[str, Any]) -> None:
+    """Write done.json, with the size and SHA-256 of every file beside it.
+
+    The files are on the disk, as their writers see to. done.json is not waited for: should the power fail now, it is
+    damaged, and the subject is done again."""
+    files = {
+        os.path.relpath(file, staged): {"bytes": os.stat(file).st_size, "sha256": digest_file(file)}
+        for file in files_below(str(staged))
+    }
+    write_record({**record, "files": files}, staged / DONE)
+
+
+def write_record(record: Mapping[str, Any], path: Path) -> None:
+    """Write a JSON file that is not waited for."""
+    text = json.dumps(json_ready(record), allow_nan=False).encode()
+    path.write_bytes(text)
+    check_written(path.stat().st_size == len(text), path)
+
+
+def publish(staged: Path, folder: Path, old: Path, record: Mapping[str, Any]) -> None:
+    """Rename a sealed folder to its place. An earlier result, which the record is of, goes to `old`; BadInput if others
+    put files there.
+
+    Killed between the two renames, the subject is not done: the earlier result was to be replaced."""
+    try:
+        os.rename(staged, folder)  # also over an empty folder
+    except OSError:
+        if not folder.is_dir():
+            raise
+        check_own(folder, record)
+        os.rename(folder, old)
+        os.rename(staged, folder)
+
+
+def check_own(folder: Path, record: Mapping[str, Any]) -> None:
+    """BadInput unless every file in a result's folder is as its record lists it."""
+    own = record.get("files", {})
+    for file in files_below(str(folder)):
+        name = os.path.relpath(file, folder)
+        is_own = name == DONE if own else False
+        if not is_own and (name not in own or digest_file(file) != own[name].get("sha256")):
+            raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: move it away")

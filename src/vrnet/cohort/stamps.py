@@ -1,0 +1,57 @@
+"""What an input was when a result was made of it: its size and time, quick to compare, and the SHA-256 of its content.
+
+As `make` and `git` do, a file of the same size and time is taken for unchanged; of any other the content decides."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from stat import S_ISDIR
+
+from vrnet.errors import BadInput
+
+Stamp = list[int]
+"""Bytes, and the time of the last change in ns since 1970; of a folder of DICOM, the sum and the latest."""
+
+
+def stamp(path: str) -> Stamp | None:
+    """The size and time of a file, or of all files in a folder; None if it is not there, or not to be seen."""
+    try:
+        found = os.stat(path)
+        if not S_ISDIR(found.st_mode):
+            return [found.st_size, found.st_mtime_ns]
+        stats = [os.stat(file) for file in files_below(path)]
+    except OSError:
+        return None
+    return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]
+
+
+def stamps(files: Mapping[str, str]) -> dict[str, Stamp | None]:
+    """The stamp of each file of a subject, by its column."""
+    return {column: stamp(path) for column, path in files.items()}
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file; of a folder, that of the names and contents in it."""
+    try:
+        if not os.path.isdir(path):
+            return digest_file(path)
+        total = hashlib.sha256()
+        for file in files_below(path):
+            total.update(f"{os.path.relpath(file, path)}\0{digest_file(file)}\n".encode(errors="surrogateescape"))
+        return total.hexdigest()
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no {path}: check its name") from error
+    except OSError as error:
+        raise BadInput(f"cannot read {path} ({error.strerror}): check your permission") from error
+
+
+def digest_file(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Every file in a folder and in those inside it, in one order."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (os.path.join(place, name) for name in sorted(names))

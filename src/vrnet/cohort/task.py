@@ -1,0 +1,170 @@
+"""One subject is one task with one result: done, failed for a reason that is kept, or left to who is at it."""
+
+import platform
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, is_whole
+from vrnet.cohort.results import publish, seal, write_record
+from vrnet.cohort.stamps import Stamp, digest, stamps
+from vrnet.cohort.table import Subject
+from vrnet.errors import BadInput
+from vrnet.files import Row
+from vrnet.locks import hold_lock
+from vrnet.provenance import __version__
+
+Status = Literal["done", "failed", "elsewhere"]
+"""elsewhere: another process is at it."""
+
+
+Inputs = Mapping[str, Mapping[str, Any]]
+"""Of each column the path, the stamp and the SHA-256 of its file."""
+
+
+@runtime_checkable
+class Work(Protocol):
+    """What is done to one subject; it is sent to other processes."""
+
+    def __call__(self, subject: Subject, folder: Path) -> Row:
+        """Write the files of a result in a folder, and return the row of the table."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What came of a subject."""
+
+    name: str
+    status: Status
+    seconds: float = 0.0
+    reason: str = ""
+    is_recorded: bool = True
+    """Whether the folder remembers it: a failure cannot be recorded on a full disk."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process needs to know to do any subject of a cohort."""
+
+    folder: CohortFolder
+    work: Work
+    recipe: Recipe
+
+    def __call__(self, subject: Subject) -> Outcome:
+        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone."""
+        start = perf_counter()
+        if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
+            reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
+            return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
+        before = stamps(subject.files)
+        try:
+            with hold_lock(self.folder.lock(subject.name)):
+                return self.attempt(subject, before, start)
+        except BlockingIOError:
+            return Outcome(subject.name, "elsewhere")
+        except OSError as error:
+            return self.fail(subject, error, perf_counter() - start, before)
+
+    def attempt(self, subject: Subject, before: Mapping[str, Stamp | None], start: float) -> Outcome:
+        """Do a subject that no other process is at."""
+        try:
+            self.check_version()
+            inputs = {
+                column: {"path": path, "stamp": before[column], "sha256": digest(path)}
+                for column, path in subject.files.items()
+            }
+            if self.is_done(subject.name, inputs):
+                self.renew_stamps(subject.name, inputs)
+            else:
+                self.make(subject, inputs, start)
+            self.folder.forget_failure(subject.name)
+        except Exception as error:
+            return self.fail(subject, error, perf_counter() - start, before)
+        return Outcome(subject.name, "done", perf_counter() - start)
+
+    def check_version(self) -> None:
+        """BadInput where this process has another vrnet than the one that asks."""
+        wanted = self.recipe.get("vrnet", __version__)
+        if wanted != __version__:
+            raise BadInput(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
+
+    def is_done(self, name: str, inputs: Inputs) -> bool:
+        """Whether there is a whole result of this recipe and of inputs with this content."""
+        done = self.folder.done(name)
+        is_same = has_content(done, {column: file["sha256"] for column, file in inputs.items()})
+        return is_same and done.get("recipe") == self.recipe and is_whole(f"{self.folder.subjects}/{name}", done)
+
+    def renew_stamps(self, name: str, inputs: Inputs) -> None:
+        """Remember the times of inputs that were copied or touched, so that the next plan need not read them."""
+        with self.folder.staging(name) as (staged, _):
+            write_record({**self.folder.done(name), "inputs": inputs}, staged / DONE)
+            (staged / DONE).replace(self.folder.subjects / name / DONE)
+
+    def make(self, subject: Subject, inputs: Inputs, start: float) -> None:
+        """Make the result of a subject elsewhere, and put it in its place when it is whole."""
+        with self.folder.staging(subject.name) as (staged, old):
+            row = self.work(subject, staged)
+            check_unchanged(subject, inputs)
+            record = {
+                "subject": subject.name,
+                "recipe": self.recipe,
+                "inputs": inputs,
+                "row": {**row, "machine": platform.node()},
+                "seconds": perf_counter() - start,
+                "finished": now(),
+            }
+            seal(staged, record)
+            publish(staged, self.folder.subjects / subject.name, old, self.folder.done(subject.name))
+
+    def fail(
+        self,
+        subject: Subject,
+        error: BaseException,
+        seconds: float,
+        before: Mapping[str, Stamp | None] | None = None,
+    ) -> Outcome:
+        """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
+        reason = reason_of(error)
+        record = {
+            "subject": subject.name,
+            "reason": reason,
+            "recipe": self.recipe,
+            "inputs": {column: {"stamp": found} for column, found in (before or stamps(subject.files)).items()},
+            "seconds": seconds,
+            "machine": platform.node(),
+            "finished": now(),
+        }
+        try:
+            self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
+        except BadInput:
+            return Outcome(subject.name, "failed", seconds, reason, is_recorded=False)
+        return Outcome(subject.name, "failed", seconds, reason)
+
+
+def check_unchanged(subject: Subject, inputs: Inputs) -> None:
+    """BadInput if an input is another than when the work began."""
+    for column, found in stamps(subject.files).items():
+        if found != inputs[column]["stamp"]:
+            path = subject.files[column]
+            raise BadInput(f"{path} was replaced while it was registered: start again when it is complete")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a subject failed, in one line."""
+    if isinstance(error, BadInput):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "there was too little memory: run fewer jobs at once, or on a larger machine"
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+
+
+def now() -> str:
+    """This moment, with the time zone."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,195 @@
+"""E = ½(FᵀF − I), F = I + ∇u, and (L − L₀)/L₀: how the wall of the left ventricle deforms, in percent.
+
+u takes the reference to a frame, in mm. Derivatives are taken within slices alone: what moves across slices counts,
+what differs between them does not. Directions are those away from the LV centre of each slice and around it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+from numpy import ndarray
+
+from vrnet.aha import LEVELS, SEGMENTS, level_of_slice
+from vrnet.errors import BadInput
+from vrnet.evaluation.deformation import contour_steps, green_strain, moved_contours, wall_voxels
+from vrnet.evaluation.segments import Insertions, insertions_of_rings
+from vrnet.evaluation.short_axis import SliceAxes, box_around
+from vrnet.evaluation.wall import HeartLabels, LeftOut, Ring, base_to_apex, find_rings, ring_angles
+
+MIDDLE_LAYER = (1 / 3, 2 / 3)
+"""Of the way from the endocardium to the epicardium."""
+GLOBAL = "global"
+
+
+class Measure(NamedTuple):
+    """A way to say how much the wall deforms: what it is called, what it means, and whether a heartbeat lowers it."""
+
+    name: str
+    definition: str
+    falls: bool
+
+
+GREEN = "Lagrangian Green strain E = 1/2 (F'F - I), F = I + grad u in mm within the slice,"
+AVERAGED = "averaged over the voxels of the reference's myocardium"
+LENGTH = "engineering strain (L - L0)/L0 of the length L of the contour that moves with"
+MEASURES = (
+    Measure("green_circumferential", f"{GREEN} around the LV centre of the slice, {AVERAGED}", True),
+    Measure("green_radial", f"{GREEN} away from the LV centre of the slice, {AVERAGED}", False),
+    Measure("green_circumferential_middle", f"green_circumferential, {AVERAGED} in the middle third of the wall", True),
+    Measure("green_radial_middle", f"green_radial, {AVERAGED} in the middle third of the wall", False),
+    Measure("endocardial_length", f"{LENGTH} the endocardium", True),
+    Measure("midwall_length", f"{LENGTH} the middle of the wall", True),
+    Measure("epicardial_length", f"{LENGTH} the epicardium", True),
+    Measure("wall_thickness", "(T - T0)/T0 of the thickness T, the wall's area over the length of its middle", False),
+)
+
+
+class Peak(NamedTuple):
+    """The largest deformation of a cycle: how much, at which frame, and when, if the times of frames are known."""
+
+    percent: float
+    frame: int
+    time_ms: float | None
+
+
+@dataclass(frozen=True)
+class Strain:
+    """Curves over the frames of a cycle, in percent: of each region, by each measure of MEASURES.
+
+    Regions are global, basal, mid, apical and, where the insertions of the RV are known, segment 1 to segment 16; one
+    that no slice shows has NaN. Slices are counted as in the array, those used from base to apex."""
+
+    percent: Float[ndarray, "r m t"]
+    regions: tuple[str, ...]
+    times_ms: tuple[float, ...] | None
+    slices: tuple[int, ...]
+    left_out: tuple[LeftOut, ...]
+    insertions: tuple[Insertions, ...] | None
+
+    def curve(self, measure: str, region: str = GLOBAL) -> Float[ndarray, " t"]:
+        """Strain at every frame, in percent."""
+        return self.percent[self.regions.index(region), [m.name for m in MEASURES].index(measure)]
+
+    def peak(self, measure: str, region: str = GLOBAL) -> Peak | None:
+        """Where the curve is lowest, or highest if it is one that a heartbeat raises; None if there is no curve."""
+        curve = self.curve(measure, region)
+        if np.isnan(curve).any():
+            return None
+        falls = next(m.falls for m in MEASURES if m.name == measure)
+        frame = int(curve.argmin() if falls else curve.argmax())
+        return Peak(float(curve[frame]), frame, self.times_ms[frame] if self.times_ms else None)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where parts of the wall are: their level, and their angle ψ along the septum, where that is known."""
+
+    level: Integer[ndarray, " n"]
+    psi: Float[ndarray, " n"] | None
+
+    def regions(self) -> dict[str, Bool[ndarray, " n"]]:
+        """Which parts are in which region."""
+        found = {GLOBAL: np.ones(len(self.level), bool)}
+        found |= {name: self.level == level for level, name in enumerate(LEVELS)}
+        if self.psi is not None:
+            for segment in SEGMENTS:
+                off = (self.psi - segment.centre_deg + 180) % 360 - 180
+                around = (-segment.half_width_deg <= off) & (off < segment.half_width_deg)
+                found[f"segment {segment.number}"] = around & (self.level == segment.level)
+        return found
+
+
+def strain(
+    fields: Float[ndarray, "t d *s"],
+    labels: Integer[ndarray, "*s"],
+    spacing: tuple[float, ...],
+    *,
+    across: int | None = None,
+    anterior: tuple[float, ...] | None = None,
+    insertions: Insertions | None = None,
+    times_ms: tuple[float, ...] | None = None,
+    heart: HeartLabels | None = None,
+) -> Strain:
+    """Strain of the wall of the LV from the displacements, in voxels, of the reference to every frame.
+
+    The labels are those of the reference; the spacing is in mm. Slices lie across the axis of widest spacing unless
+    `across` is given. `anterior` points to the front of the patient, along the axes of the array: `anterior_direction`
+    of a grid, or against the second axis if not given. It tells the two insertions of the RV apart; `insertions` that
+    are given hold in all slices. Without them and without an RV there are no segments."""
+    heart, axes = heart or HeartLabels(), SliceAxes.of(labels.shape, spacing, across)
+    check_fields(fields, labels)
+    stack = axes.stack(labels)
+    box = box_around(stack == heart.wall)
+    stack, u = stack[box], axes.motion_mm(fields, box)
+    rings, left_out = find_rings(stack == heart.wall, axes.within)
+    if not rings:
+        raise BadInput(f"no slice has a closed ring of wall, label {heart.wall}: strain needs at least one")
+    rings = base_to_apex(rings)
+    front = in_plane(anterior or (0.0, -1.0, 0.0), axes)
+    found = (
+        [insertions] * len(rings) if insertions else insertions_of_rings(rings, stack == heart.rv, axes.within, front)
+    )
+    names, percent = curves(u, rings, found, axes.within)
+    slices = tuple(ring.slice for ring in rings)
+    return Strain(percent, names, times_ms, slices, tuple(left_out), tuple(found) if found else None)
+
+
+def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:
+    """BadInput if the fields are not those of the label map's grid."""
+    if fields.shape[1:] != (labels.ndim, *labels.shape):
+        expected = f"(t, {labels.ndim}, {', '.join(map(str, labels.shape))})"
+        raise BadInput(f"fields of shape {fields.shape} are not those of the labels: {expected} is expected")
+
+
+def in_plane(direction: tuple[float, ...], axes: SliceAxes) -> tuple[float, float]:
+    """The part of a direction that lies within slices."""
+    return direction[axes.order[0]], direction[axes.order[1]]
+
+
+def curves(
+    u: Float[ndarray, "t d x y z"], rings: list[Ring], insertions: list[Insertions] | None, spacing: tuple[float, float]
+) -> tuple[tuple[str, ...], Float[ndarray, "r m t"]]:
+    """The regions, and the strain of each by every measure, in percent."""
+    voxels = wall_voxels(rings, spacing)
+    around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
+    of_ring = np.repeat(np.arange(len(rings)), len(ring_angles()))
+    regions = place(voxels.ring, voxels.angle_deg, insertions, len(rings)).regions()
+    weights = np.stack([*regions.values()]).astype(float)
+    steps = np.stack([*place(of_ring, around, insertions, len(rings)).regions().values()]).astype(float)
+    middle = weights * ((MIDDLE_LAYER[0] <= voxels.depth) & (voxels.depth <= MIDDLE_LAYER[1]))
+    E = green_strain(u, voxels, spacing)
+    lengths, areas = contour_steps(moved_contours(u, rings, spacing))
+    found = [*averages(E[::-1], weights), *averages(E[::-1], middle), *engineering_strain(lengths, areas, steps)]
+    return tuple(regions), np.stack(found, 1)
+
+
+def place(
+    ring: Integer[ndarray, " n"], angle_deg: Float[ndarray, " n"], insertions: list[Insertions] | None, rings: int
+) -> Place:
+    """Where parts of rings, counted from base to apex, are."""
+    level = np.array([level_of_slice(k, rings) for k in range(rings)])[ring]
+    if insertions is None:
+        return Place(level, None)
+    psi = np.empty(len(ring))
+    for k, of_slice in enumerate(insertions):
+        psi[ring == k] = of_slice.along_septum(angle_deg[ring == k])
+    return Place(level, psi)
+
+
+def averages(E: Float[ndarray, "k t n"], weights: Float[ndarray, "r n"]) -> Float[ndarray, "k r t"]:
+    """Means of strains over regions; NaN over one without voxels."""
+    with np.errstate(invalid="ignore"):
+        return weights @ E.transpose(0, 2, 1) / weights.sum(1)[:, None]
+
+
+def engineering_strain(
+    lengths: Float[ndarray, "f k r a"], areas: Float[ndarray, "f r a"], steps: Float[ndarray, "p n"]
+) -> Float[ndarray, "4 p t"]:
+    """(L − L₀)/L₀ in percent of each region's contours and of its thickness T = A / L; row 0 of lengths is L₀."""
+    L = np.einsum("fkn,pn->kpf", lengths.reshape(*lengths.shape[:2], -1), steps)
+    A = np.einsum("fn,pn->pf", areas.reshape(len(areas), -1), steps)
+    with np.errstate(invalid="ignore"):
+        measured = np.concatenate([L, (A / L[1])[None]])
+        return 100 * (measured[..., 1:] / measured[..., :1] - 1)

@@ -1,0 +1,158 @@
+"""A method averaged over flips and quarter turns of the pair: u = mean of g⁻¹ · method(g · I0, g · I1).
+
+No voxel is interpolated. Iterative methods hardly change by it; a network, which knows no symmetry, may gain.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations, product
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vrnet.fields import zeros
+from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.variational.cascade import Initializer, Spacing, initialize
+from vrnet.variational.masks import Masks
+
+AVERAGED = "+average"
+"""What the name of a method ends with if it is averaged."""
+WORDS = "averaged over flips and quarter turns of the pair"
+SQUARE_TOLERANCE = 1e-3
+"""Edges of a voxel that differ by less than this part are equally long."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A flip or a quarter turn of the grid: its axes in another order, some of them reversed."""
+
+    order: tuple[int, ...]
+    """Which axis comes to each place."""
+    reversed: tuple[int, ...]
+    """The places whose axis is then reversed."""
+
+    def apply(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *t"]:
+        """The image, turned."""
+        return permuted(I, self.order).flip([2 + axis for axis in self.reversed]).contiguous()
+
+    def undo(self, u: Float[Tensor, "b d *t"]) -> Float[Tensor, "b d *s"]:
+        """The field between images of which the turned ones have the field u."""
+        back = tuple(self.order.index(axis) for axis in range(len(self.order)))
+        signs = [-1.0 if axis in self.reversed else 1.0 for axis in range(len(self.order))]
+        turned = torch.stack([sign * component for sign, component in zip(signs, u.unbind(1), strict=True)], dim=1)
+        return permuted(turned.flip([2 + axis for axis in self.reversed])[:, list(back)], back)
+
+    def spacing(self, spacing: Spacing) -> Spacing:
+        """The spacing of the turned image."""
+        return spacing and tuple(spacing[axis] for axis in self.order)
+
+
+def permuted(I: Tensor, order: tuple[int, ...]) -> Tensor:
+    return I.permute(0, 1, *(2 + axis for axis in order))
+
+
+def turns_of(d: int, spacing: Spacing) -> list[Turn]:
+    """The 8 flips of a volume; the 4 of a picture and, where its pixels are squares, 4 with axes exchanged."""
+    is_square = spacing is None or abs(spacing[0] / spacing[1] - 1) < SQUARE_TOLERANCE
+    orders = list(permutations(range(d))) if d == 2 and is_square else [tuple(range(d))]
+    flips = [tuple(axis for axis in range(d) if chosen[axis]) for chosen in product((False, True), repeat=d)]
+    return [Turn(order, reversed) for order in orders for reversed in flips]
+
+
+class AverageOverTurns(nn.Module):
+    """What finds a field, asked once for each turn; without a spacing, voxels have `own_spacing`."""
+
+    def __init__(self, find: Initializer, own_spacing: Spacing = None) -> None:
+        super().__init__()
+        self.find, self.own_spacing = find, own_spacing
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        turns, total = turns_of(I0.dim() - 2, spacing or self.own_spacing), zeros(I0)
+        for turn in turns:
+            seen = masks and masks.map(turn.apply)
+            u = initialize(self.find, turn.apply(I0), turn.apply(I1), turn.spacing(spacing), seen)
+            total = total + turn.undo(u)
+        return total / len(turns)
+
+
+@dataclass(frozen=True)
+class Averaged(Method):
+    """Another method, averaged; in all else it is that method."""
+
+    method: Method
+
+    def __str__(self) -> str:
+        return f"{self.method}{AVERAGED}"
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
+
+    def resolve(self, d: int, spacing: Spacing) -> "Averaged":
+        return Averaged(self.method.resolve(d, spacing))
+
+    @property
+    def summary(self) -> str:
+        return f"{self.method.summary}; {WORDS}"
+
+    @property
+    def details(self) -> dict[str, str]:
+        return {**self.method.details, "field": WORDS}
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return ("method",)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return self.method.dimensions
+
+    @property
+    def scaling(self) -> Scaling:
+        return self.method.scaling
+
+    @property
+    def own_spacing(self) -> Spacing:
+        return self.method.own_spacing
+
+    @property
+    def masks(self) -> str:
+        return self.method.masks
+
+    @property
+    def package(self) -> str | None:
+        return self.method.package
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return self.method.devices
+
+    @property
+    def is_network(self) -> bool:
+        return self.method.is_network
+
+    @property
+    def is_random(self) -> bool:
+        return self.method.is_random
+
+    @property
+    def is_trainable(self) -> bool:
+        return self.method.is_trainable
+
+    @property
+    def weights(self) -> str | None:
+        return self.method.weights
+
+    @property
+    def model(self) -> nn.Module | None:
+        return self.method.model
+
+
+def averaged(method: Method) -> Averaged:
+    """The method averaged, once."""
+    return method if isinstance(method, Averaged) else Averaged(method)

@@ -1,0 +1,109 @@
+"""The networks that VR-Net is compared with: VoxelMorph, Siamese, 4xRC-Net.
+
+Each is a cascade like any other: VoxelMorph and Siamese are empty ones, RC-Net has no data step.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from vrnet.errors import BadInput
+from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, Learned, check_width, parse_width, suffix
+from vrnet.methods.method import CPU, LossTerms
+from vrnet.methods.parameters import check_at_most
+from vrnet.networks import siamese
+from vrnet.networks.adaptors import Predict, PredictInside, Recurse
+from vrnet.networks.unet import unet
+from vrnet.variational.cascade import Cascade, Keep, Step, no_motion
+
+SIAMESE_WIDTH = 64
+
+
+@dataclass(frozen=True)
+class VoxelMorph(Learned):
+    """One U-Net: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"VoxelMorph{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return "learned: one U-Net"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(Predict(unet(d, 2, self.width or PAPER_WIDTH[d])), []).to(device)
+
+
+@dataclass(frozen=True)
+class Siamese(Learned):
+    """Two encoders that share weights: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 where not given."""
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"Siamese{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return "learned: two encoders that share weights"
+
+    @property
+    def loss(self) -> LossTerms:
+        return LossTerms("L2", "Huber", alpha=1.5)
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(PredictInside(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
+
+
+@dataclass(frozen=True)
+class RCNet(Learned):
+    """Recursive cascades: each U-Net sees the images as the ones before it left them."""
+
+    cascades: int = 3
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+
+    def __post_init__(self) -> None:
+        if self.cascades < 1:
+            raise BadInput("0xRC-Net has no network: give at least 1x")
+        check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"{self.cascades}xRC-Net{suffix(self.width)}"
+
+    @property
+    def network_count(self) -> int:
+        return self.cascades
+
+    @property
+    def summary(self) -> str:
+        return f"learned: {self.cascades} recursive U-Nets"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        nets = [unet(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
+        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
+
+
+def parse_rcnet(name: str) -> RCNet | None:
+    """3xRC-Net, or 3xRC-Net-w16."""
+    found = re.fullmatch(rf"{COUNT}xRC-Net(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return RCNet(int(found[1]), parse_width(found[2])) if found else None
+
+
+def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:
+    """One network, such as VoxelMorph, or VoxelMorph-w32."""
+    found = re.fullmatch(rf"{kind(None)}(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return kind(parse_width(found[1])) if found else None

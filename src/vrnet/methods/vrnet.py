@@ -1,0 +1,146 @@
+"""VR-Net by the paper's shorthand, R-L1-3x2: Algorithm 1 unrolled, with networks for its denoisers."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Literal, NamedTuple
+
+import torch
+from torch import nn
+
+from vrnet.errors import BadInput
+from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
+from vrnet.methods.method import CPU
+from vrnet.methods.parameters import changes, check_at_most
+from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
+from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow
+from vrnet.networks.unet import he_initialised, unet
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
+from vrnet.variational.data_terms import DATA_TERMS
+
+
+class Denoiser(NamedTuple):
+    """What the first letter of the shorthand stands for."""
+
+    kind: str
+    """In words."""
+    make: Callable[[nn.Module], nn.Module]
+    """The half step of a network."""
+    sees_images: bool = False
+    """Whether the network is shown both images, not the field."""
+    is_diffeomorphic: bool = False
+    """Whether all parts of the method move along flows."""
+
+
+def plain(net: nn.Module) -> nn.Module:
+    """The paper's U."""
+    return Plain(he_initialised(net))
+
+
+DENOISERS = {
+    "R": Denoiser("residual", Residual),
+    "U": Denoiser("plain", plain),
+    "C": Denoiser("image-aware", Recurse, sees_images=True),
+    "D": Denoiser("image-aware diffeomorphic", FlowRecurse, sees_images=True, is_diffeomorphic=True),
+}
+
+
+@dataclass(frozen=True)
+class VRNet(Learned):
+    """Algorithm 1 with learned denoisers and step weights, N_warp x N_iter cascades."""
+
+    denoiser: Literal["R", "U", "C", "D"] = "R"
+    """R: residual U-Net on the field; U: plain; C: composed with what a U-Net sees in I0 and I1 warped; D: as C, and
+    every move, that of the data step too, is along a smooth flow, which hardly folds."""
+    data: str = "L2"
+    """The name of a data term."""
+    warps: int = 6
+    iterations: int = 1
+    init: Literal["unet", "zeros", "noise"] = "unet"
+    parameters: Literal["Θ1", "Θ2"] = "Θ2"
+    """Θ1: one network and one θ for all steps; Θ2: each step has its own."""
+    order: Literal["paper", "released"] = "paper"
+    """paper: data, then denoise, v is the result; released: denoise, then data, u is the result."""
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+    theta: float = 0.1
+    """θ at the start, for images in [0, 1]."""
+
+    def __post_init__(self) -> None:
+        if self.data not in DATA_TERMS:
+            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA_TERMS)}')
+        if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
+            raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+        check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        default = {field.name: field.default for field in fields(self)}
+        words = [getattr(self, name) for name in ("init", "parameters", "order")
+                 if getattr(self, name) != default[name]]  # fmt: skip
+        parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
+        return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
+
+    @property
+    def is_random(self) -> bool:
+        return self.init == "noise"
+
+    @property
+    def network_count(self) -> int:
+        return self.warps * self.iterations if self.parameters == "Θ2" else 1
+
+    @property
+    def summary(self) -> str:
+        kind = DENOISERS[self.denoiser].kind
+        return f"learned: VR-Net, {self.data} data step, {kind} denoiser, {self.warps} x {self.iterations} cascades"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        step, total = self._step(d), self.warps * self.iterations
+        flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
+        rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
+        return Cascade(self._init(d), rows, DATA_TERMS[self.data].linearize).to(device)
+
+    def _init(self, d: int) -> Initializer:
+        if self.init == "zeros":
+            return no_motion
+        start = Predict(unet(d, 2, self.width or PAPER_WIDTH[d])) if self.init == "unet" else Noise()
+        return InitialFlow(start) if DENOISERS[self.denoiser].is_diffeomorphic else start
+
+    def _step(self, d: int) -> Step:
+        kind = DENOISERS[self.denoiser]
+        denoise = kind.make(unet(d, 2 if kind.sees_images else d, self.width or PAPER_WIDTH[d]))
+        prox = DataStep(DATA_TERMS[self.data], self.theta)
+        data = FlowDataStep(prox) if kind.is_diffeomorphic else prox
+        return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
+
+
+PAPER = tuple(
+    VRNet(denoiser, data, *steps)  # type: ignore[arg-type]
+    for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
+)
+"""The 20 configurations of the paper's table, in its order."""
+
+
+def parse_vrnet(name: str) -> VRNet | None:
+    """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|w\d{1,99}))*)"
+    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
+    found = re.fullmatch(form, name, flags=re.IGNORECASE)
+    terms = {term.casefold(): term for term in DATA_TERMS}
+    if not found:
+        return None
+    words = [parse_option(word) for word in found[5].split("-") if word]
+    options = dict(words)
+    if len(options) < len(words):
+        raise BadInput(f"{name} says one thing twice: give each of its words once")
+    return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
+
+
+def parse_option(word: str) -> tuple[str, str | int]:
+    """The field that a word after the shorthand sets, and its value."""
+    word = word.lower()
+    if word.startswith("w"):
+        return "width", int(word[1:])
+    words = {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}
+    return words.get(word, ("parameters", "Θ1"))

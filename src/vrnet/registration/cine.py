@@ -1,0 +1,174 @@
+"""A cine in, for every frame t the transform from the reference to t out."""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vrnet.devices import CPU, few_threads, find_device, threads_for
+from vrnet.errors import BadInput
+from vrnet.fields import check_finite
+from vrnet.images.cine import Cine
+from vrnet.images.grid import Grid
+from vrnet.images.intensity import rescale_jointly
+from vrnet.methods.method import Method
+from vrnet.methods.names import ready
+from vrnet.progress import Progress
+from vrnet.registration.arrays import find_each, spacing_within, unbatch
+from vrnet.registration.chains import Cycle, FindFrom, LinkStore, Smoothing, go_round, start_by_warping
+from vrnet.registration.checks import check_axes
+from vrnet.registration.folds import Repair, repair_folds
+from vrnet.registration.images import mirror_field
+from vrnet.registration.options import Slices
+from vrnet.registration.plan import choose_slice_axis
+from vrnet.variational.solver import Solver
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TrackedFrames:
+    """The result of `track_frames`."""
+
+    fields: Float[ndarray, "t d *s"]
+    """In voxels: the point at x in the reference is at x + fields[t](x) in frame t."""
+    closing: Float[ndarray, "2 d *s"]
+    """In voxels: what the forward and the backward chain find for the reference itself, once round the cycle."""
+    method: str
+    weights: str | None
+    """The file that the weights of a trained model came from."""
+    device: str
+    slice_axis: int | None
+    """The axis across which slices were registered one by one, if they were."""
+    repairs: tuple[Repair | None, ...]
+    """What was changed in each frame's field to free it of folds: None where nothing was."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TrackingPlan:
+    """How a cine is tracked: by what, where, and how its arrays are turned for it."""
+
+    method: Method
+    device: torch.device
+    grid: Grid
+    """That of the frames with their axes in the world's order."""
+    order: tuple[int, ...]
+    slice_axis: int | None
+    """Of the frames in that order."""
+
+    @property
+    def d(self) -> int:
+        """The dimension in which motion is sought."""
+        return len(self.grid.shape) - (self.slice_axis is not None)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """That of the axes along which motion is sought, in mm."""
+        within = spacing_within(self.grid.spacing, self.slice_axis)
+        assert within is not None
+        return within
+
+
+def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str) -> TrackingPlan:
+    """How a cine is to be tracked; BadInput if anything is in the way."""
+    order = cine.grid.order
+    grid, given = cine.grid.reordered(order), ready(method)
+    axis = choose_slice_axis(grid, slices, given.dimensions)
+    check_axes(grid.shape, axis)
+    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
+    place = find_device(device, chosen.devices)
+    plan = TrackingPlan(chosen, place, grid, order, axis)
+    chosen.build(plan.d, place)  # BadInput where a package is missing, or the model has another dimension
+    return plan
+
+
+def track_frames(
+    cine: Cine, plan: TrackingPlan, frame: int = 0, store: LinkStore | None = None, progress: Progress | None = None
+) -> TrackedFrames:
+    """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
+
+    All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
+    count."""
+    start = perf_counter()
+    check_reference(cine, frame)
+    with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
+        cycle = track_cycle(plan, prepare(cine, plan, frame), store, progress)
+        fields, repairs = repair_each(cycle, plan)
+        closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing]).cpu().numpy()
+    check_finite(torch.from_numpy(fields), str(plan.method))
+    axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
+    turned = np.roll(np.stack([turn_back(u, plan) for u in fields]), frame, axis=0)
+    shifted = tuple(repairs[(k - frame) % len(cine)] for k in range(len(cine)))
+    run = str(plan.method), plan.method.weights, plan.device.type, axis, shifted
+    return TrackedFrames(turned, np.stack([turn_back(u, plan) for u in closing]), *run, perf_counter() - start)
+
+
+def check_reference(cine: Cine, frame: int) -> None:
+    """BadInput unless there is a frame of this number."""
+    if not 0 <= frame < len(cine):
+        raise BadInput(f"{cine.name} has frames 0 to {len(cine) - 1}: the reference `frame` cannot be {frame}")
+
+
+def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 *s"]:
+    """The frames from the reference on, in [0, 1] by one scaling, axes as the world's run; slices are batches."""
+    whole = np.roll(cine.frames, -frame, axis=0).transpose(0, *(1 + axis for axis in plan.order))
+    turned = np.flip(whole, [1 + axis for axis in plan.grid.backward]).astype(np.float32)
+    (scaled,) = rescale_jointly(torch.from_numpy(turned))
+    if plan.slice_axis is None:
+        return scaled[:, None, None].to(plan.device)
+    return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
+
+
+def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
+    """Both chains, by the method of the plan."""
+    find = plan.method.build(plan.d, plan.device)
+    in_threads = plan.method.is_network and plan.device == CPU
+    done, n = 0, len(frames)
+
+    def tell(part: float) -> None:
+        if progress:
+            progress((done + part) / n)
+
+    def find_all(I0: Tensor, I1: Tensor) -> Tensor:
+        return find_each(find, I0, I1, plan.spacing, None, in_threads, tell)
+
+    def after(step: int) -> None:
+        nonlocal done
+        done = step
+        tell(0.0)
+
+    find_from = solve_from(find, plan) if isinstance(find, Solver) else start_by_warping(find_all)
+    return go_round(find_from, frames, Smoothing.on(plan.spacing), store, after)
+
+
+def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
+    """A solver that iterates from a start, so that the whole motion is regular, and not only what is added to it.
+
+    Slices are quicker all at once; of volumes, one at a time is held in memory."""
+
+    def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
+        size = len(I0) if plan.slice_axis is not None else 1
+        parts = zip(*(torch.split(x, size) for x in (I0, I1, start)), strict=True)
+        return torch.cat([solver.starting_from(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
+
+    return find
+
+
+def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
+    """The fields of all frames without folds, which a blend of two may have, and what was changed."""
+    with few_threads(cycle.fields[0, 0, 0].numel()):
+        found = [repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields]
+    return torch.stack([field for field, _ in found]).cpu().numpy(), [repair for _, repair in found]
+
+
+def turn_back(u: Array, plan: TrackingPlan) -> Array:
+    """A field on the grid of the cine, given that on the plan's, its axes turned as the world's run."""
+    back = np.argsort(plan.order)
+    return mirror_field(u, plan.grid.backward)[back].transpose(0, *(1 + axis for axis in back))

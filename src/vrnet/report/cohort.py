@@ -1,0 +1,55 @@
+"""The page of a cohort: one file that opens from disk, with the table of all subjects inside it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vrnet.files import Row, write_bytes
+
+INDEX = "index.html"
+SIGNIFICANT_DIGITS = 5
+"""Of numbers on the page; cohort.csv has all."""
+MAX_GROUPS = 12
+"""A further column of the list with so many values at most is taken for groups, which are compared."""
+
+
+class Links(NamedTuple):
+    """What the page leads to, relative to it."""
+
+    results: str
+    """The folder that holds those of the subjects."""
+    page: str
+    """In the folder of a subject: what a click opens; {subject} stands for its name, here and below."""
+    picture: str
+    """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
+
+
+def write_index(
+    path: Path,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    summary: Mapping[str, Any],
+    carried: Sequence[str],
+    links: Links,
+) -> None:
+    """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
+    the list."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("vrnet.report", "web")
+    page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    data = index_data(columns, rows, carried, links)
+    text = page.get_template("cohort.html").render(summary=summary, data=data)
+    write_bytes(text.encode(errors="replace"), path)
+
+
+def index_data(columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links) -> dict[str, Any]:
+    """What the page's script reads: {column: values}, which is shorter than one record per row."""
+    values = {name: [brief(row.get(name)) for row in rows] for name in columns}
+    groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
+    return {"columns": list(columns), "values": values, "groups": groups, **links._asdict()}
+
+
+def brief(value: Any) -> Any:
+    """A number with few digits; anything else as it is."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if isinstance(value, float) else value

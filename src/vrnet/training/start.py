@@ -1,0 +1,30 @@
+"""Fine-tuning: a training that begins with the weights of a trained model of the same method."""
+
+from pathlib import Path
+
+from torch import nn
+
+from vrnet.errors import BadInput
+from vrnet.methods.default import SHORT_AXIS, WEIGHTS
+from vrnet.methods.method import Trainable
+from vrnet.methods.weights import Card, load_weights, read_card
+
+
+def find_start(name: str) -> Path:
+    """The file of weights: of the model in the box by its name, else that of the path."""
+    return WEIGHTS if name.casefold() == SHORT_AXIS else Path(name)
+
+
+def check_start(name: str, method: Trainable, d: int) -> Card:
+    """The card of the weights; BadInput unless they are of the method that is to be trained in d dimensions."""
+    card = read_card(find_start(name))
+    if (card.method, card.dimension) != (str(method), d):
+        holds, wanted = f"{card.method} in {card.dimension}D", f"{method} in {d}D"
+        raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: train {card.method}, or give other weights")
+    return card
+
+
+def load_start(name: str, model: nn.Module) -> None:
+    """Give a model the weights."""
+    found, _ = load_weights(find_start(name))
+    model.load_state_dict(found.state_dict())

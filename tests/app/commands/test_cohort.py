@@ -1,0 +1,259 @@
+"""`vrnet cohort`: every subject of a list, on this machine, stopped and started again."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.app import many_registrations
+from tests.app.outputs import RESULTS
+from vrnet import Grid, Image, write_image
+from vrnet.cohort.records import CohortFolder
+from vrnet.phantom import phantom
+
+PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
+QUICK = "--method", "Gaussian-L2", "--set", "levels=1", "--set", "warps=2"
+SOURCE = Path(__file__).parents[3] / "src"
+
+
+@pytest.fixture(scope="session")
+def small_hearts(tmp_path_factory):
+    """The folder of a list, pairs.csv, of three hearts of 24 x 24 pixels, in two groups."""
+    folder, lines = tmp_path_factory.mktemp("small_hearts"), [",".join(("subject", "group", *PARTS))]
+    for seed in range(3):
+        patient, files = phantom(seed, (24, 24), 10.0), [f"{seed}_{part}.nii.gz" for part in PARTS]
+        for part, file in zip(PARTS, files, strict=True):
+            write_image(Image(getattr(patient, part)[0, 0].numpy(), Grid.plain((24, 24), (10.0, 10.0))), folder / file)
+        lines.append(",".join((f"heart{seed}", "ab"[seed % 2], *files)))
+    (folder / "pairs.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture
+def pairs(small_hearts, tmp_path):
+    """A copy of the list and its images."""
+    shutil.copytree(small_hearts, tmp_path / "in")
+    return tmp_path / "in" / "pairs.csv"
+
+
+def rows(out):
+    with (out / "cohort.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def summary(out):
+    return json.loads((out / "summary.json").read_text())
+
+
+def fields(out):
+    """The bytes of what was found, by subject."""
+    names = "transform.nii.gz", "warped.nii.gz", "warped_labels.nii.gz"
+    return {(path.parent.name, path.name): path.read_bytes() for name in names for path in out.rglob(name)}
+
+
+def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    status, said, err = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert status == 0, err
+    assert "3 of 3 subjects are done" in said
+    for k in range(3):
+        names = {path.name for path in (out / "subjects" / f"heart{k}").iterdir()}
+        assert names == RESULTS | {"warped_labels.nii.gz", "thumbnail.png", "done.json"}
+    found = rows(out)
+    assert [row["subject"] for row in found] == ["heart0", "heart1", "heart2"]
+    assert [row["group"] for row in found] == ["a", "b", "a"]
+    metrics = json.loads((out / "subjects" / "heart1" / "metrics.json").read_text())
+    assert float(found[1]["dice_before"]) == metrics["dice"]["before"]["mean"]
+    assert float(found[1]["dice_after"]) == metrics["dice"]["after"]["mean"]
+    assert found[1]["verdict"] == metrics["verdict"]["level"]
+    assert (summary(out)["done"], summary(out)["failed"]) == (3, 0)
+    assert "heart2" in (out / "index.html").read_text()
+    assert list((out / ".working").iterdir()) == []
+
+
+def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
+    before = {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")}
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert (status, "3 done already, 0 to do" in said) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
+    other = (*QUICK[:-1], "warps=3")
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *other, "--dry-run")
+    assert (status, "3 to do again, since these differ: method" in said) == (0, True)
+    status, _, err = vrnet("cohort", pairs, "--out", out, *other, "--keep")
+    assert (status, "3 results in" in err) == (2, True)
+    assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
+    assert vrnet("cohort", pairs, "--out", out, *other)[0] == 0
+    assert "warps=3" in summary(out)["recipe"]["method"]
+
+
+def test_a_subject_that_fails_is_a_row_with_its_reason_and_is_tried_again_when_asked(vrnet, pairs, tmp_path):
+    out, broken = tmp_path / "out", pairs.parent / "1_moving.nii.gz"
+    good = broken.read_bytes()
+    broken.write_bytes(b"no image")
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert (status, "2 of 3 subjects are done" in said) == (3, True)
+    row = rows(out)[1]
+    assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("failed", True)
+    assert "Traceback" in (out / "failures" / "heart1.txt").read_text()
+    stamp = broken.stat()
+    assert "0 to do" in vrnet("cohort", pairs, "--out", out, *QUICK)[1]
+    assert "1 to do" in vrnet("cohort", pairs, "--out", out, *QUICK, "--retry")[1]
+    broken.write_bytes(good)
+    os.utime(broken, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert (status, "2 done already, 1 to do" in said) == (0, True)
+    assert not list((out / "failures").iterdir())
+
+
+def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_path):
+    (pairs.parent / "2_fixed.nii.gz").unlink()
+    status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", "--dry-run", *QUICK)
+    assert status == 0
+    assert "0 done already, 0 failed, 3 to do" in said
+    assert "Missing, of heart2" in said
+    assert not (tmp_path / "out").exists()
+    status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
+    assert (status, "heart2" in err) == (2, True)
+    assert vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK, "--skip-broken")[0] == 3
+    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
+
+
+def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    for shard in ("2/2", "1/2"):
+        assert vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", shard)[0] == 0
+    assert summary(out)["done"] == 3
+    vrnet("cohort", pairs, "--out", tmp_path / "whole", *QUICK)
+    assert fields(out) == fields(tmp_path / "whole")
+
+
+def test_two_jobs_find_to_the_bit_what_one_finds(vrnet, pairs, tmp_path):
+    assert vrnet("cohort", pairs, "--out", tmp_path / "one", *QUICK)[0] == 0
+    status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "two", *QUICK, "--jobs", 2)
+    assert status == 0, err
+    assert fields(tmp_path / "one") == fields(tmp_path / "two") != {}
+
+
+def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tmp_path):
+    slow = "--method", "TV-L1", "--set", "warps=1000", "--set", "tolerance=0"
+    words = "cohort", pairs, "--out", tmp_path / "out", *slow
+    command = [sys.executable, "-m", "vrnet", *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
+        while not list((tmp_path / "out").glob(".working/*~*")):
+            assert run.poll() is None, run.stderr.read()
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert b"the same command goes on from there" in said
+    assert list((tmp_path / "out" / ".working").iterdir()) == []
+
+
+def test_the_list_is_never_overwritten_nor_are_files_of_others(vrnet, pairs, tmp_path):
+    mine = pairs.rename(pairs.with_name("cohort.csv"))
+    status, _, err = vrnet("cohort", mine, "--out", mine.parent, *QUICK)
+    assert (status, "would be lost" in err) == (2, True)
+    assert not CohortFolder(mine.parent).subjects.exists()
+
+
+def test_a_folder_in_a_known_layout_becomes_a_list_that_can_be_run(vrnet, acdc, tmp_path):
+    status, said, _ = vrnet("cohort", "--scan", acdc, "--out", tmp_path / "out")
+    assert (status, "2 subjects" in said) == (0, True)
+    status, said, err = vrnet("cohort", tmp_path / "out" / "pairs.csv", "--out", tmp_path / "out", "--dry-run")
+    assert (status, "2 to do" in said) == (0, True), err
+    status, _, err = vrnet("cohort", "--scan", acdc, "--out", tmp_path / "out")
+    assert (status, "may have been edited" in err) == (2, True)
+
+
+def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    for part in ("fixed", "moving"):
+        name = f"0_{ {'fixed': 'ED', 'moving': 'ES'}[part] }.nii.gz"
+        (pairs.parent / f"0_{part}.nii.gz").rename(pairs.parent / name)
+        pairs.write_text(pairs.read_text().replace(f"0_{part}.nii.gz", name))
+    status, _, err = vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")
+    assert status == 0, err
+    assert {path.name for path in (out / "sub-heart0").iterdir()} == {
+        "sub-heart0_from-ES_to-ED_mode-image_xfm.nii.gz",
+        "sub-heart0_space-ED_desc-warped_image.nii.gz",
+        "sub-heart0_space-ED_desc-warped_dseg.nii.gz",
+        "sub-heart0_desc-registration_metrics.json",
+        "sub-heart0_thumbnail.png",
+        "done.json",
+    }
+    assert (out / "sub-heart1" / "sub-heart1_from-moving_to-fixed_mode-image_xfm.nii.gz").exists()
+    described = json.loads((out / "dataset_description.json").read_text())
+    assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "vrnet")
+    assert "3 done already" in vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")[1]
+
+
+HEAD = "subject,fixed,moving\n"
+GOOD = f"{HEAD}p,0_fixed.nii.gz,0_moving.nii.gz\n"
+BAD = {
+    "no list": (None, ()),
+    "empty": ("", ()),
+    "only a header": (HEAD, ()),
+    "semicolons": (GOOD.replace(",", ";"), ()),
+    "a missing column": ("subject,fixed\np,0_fixed.nii.gz\n", ()),
+    "a misspelt column": (GOOD.replace("moving\n", "moving,moving_lables\n"), ()),
+    "duplicate subjects": (GOOD + "p,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
+    "a path for a name": (GOOD.replace("\np,", "\n../x,"), ()),
+    "no name": (GOOD.replace("\np,", "\n,"), ()),
+    "missing files": (GOOD.replace("0_fixed", "none"), ()),
+    "a byte order mark before an empty list": ("\ufeff", ()),
+    "a cine": ("subject,cine\np,0_fixed.nii.gz\n", ()),
+    "carriage returns and a duplicate": ((GOOD + "P,0_fixed.nii.gz,0_moving.nii.gz\n").replace("\n", "\r\n"), ()),
+    "an unknown method": (GOOD, ("--method", "nonsense")),
+    "a shard beyond the last": (GOOD, ("--shard", "3/2")),
+    "a shard that is none": (GOOD, ("--shard", "x")),
+    "no jobs": (GOOD, ("--jobs", "0")),
+    "jobs and a scheduler": (GOOD, ("--jobs", "2", "--scheduler", "tcp://127.0.0.1:1")),
+    "a scheduler's file that is not there": (GOOD, ("--scheduler", "none.json")),
+    "a list and a folder to scan": (GOOD, ("--scan", ".")),
+}
+
+
+@pytest.mark.parametrize(("text", "options"), BAD.values(), ids=BAD)
+def test_bad_input_ends_in_one_line_and_writes_nothing(vrnet, small_hearts, tmp_path, text, options):
+    path = small_hearts / "bad.csv"
+    path.unlink(missing_ok=True)
+    if text is not None:
+        path.write_text(text, newline="")
+    status, _, err = vrnet("cohort", path, "--out", tmp_path / "out", "--method", "identity", *options)
+    assert status == 2
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith("vrnet: ")
+    assert not (tmp_path / "out" / "cohort.csv").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told(vrnet, pairs, tmp_path):
+    (tmp_path / "file").touch()
+    status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "file" / "out", *QUICK)
+    assert (status, "cannot write to" in err) == (2, True)
+
+
+@pytest.mark.release
+@pytest.mark.slow
+def test_the_memory_of_a_worker_does_not_grow(small_hearts):
+    """After what is loaded once, a registration leaves less than 10 kB behind."""
+    command = [sys.executable, many_registrations.__file__, str(small_hearts), "500"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    sizes = np.array(json.loads(done.stdout))[100:]
+    assert np.polyfit(np.arange(len(sizes)), sizes, 1)[0] < 10_000
+
+
+def test_neither_a_list_nor_a_folder_is_told(vrnet, tmp_path):
+    status, _, err = vrnet("cohort", "--out", tmp_path)
+    assert (status, "there is no list of subjects" in err) == (2, True)

@@ -1,0 +1,235 @@
+"""`vrnet track`: its files, what happens after a stop, and what it refuses."""
+
+import csv
+import json
+import re
+
+import nibabel
+import numpy as np
+import pytest
+import SimpleITK as sitk
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from vrnet import Grid, Image, Transform, write_image
+from vrnet.app.track_files import UNFINISHED, LinkFiles
+from vrnet.evaluation.strain import MEASURES
+from vrnet.fields import warp
+from vrnet.images.io import to_sitk
+from vrnet.phantom.cycle import cycle
+
+GRID = Grid((48, 44, 2), (3.0, 3.0, 10.0), (-50.0, 20.0, 7.0), (0.8, -0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0))
+FRAMES = 5
+
+
+@pytest.fixture(scope="module")
+def beat():
+    return cycle(2, GRID.shape, GRID.spacing, frames=FRAMES)
+
+
+def write_cine(path, frames, grid=GRID):
+    sitk.WriteImage(sitk.JoinSeries([to_sitk(frame, grid) for frame in frames], 0.0, 0.17), str(path))
+    return path
+
+
+@pytest.fixture
+def files(beat, tmp_path):
+    """A folder with a cine, and the labels of its first frame."""
+    write_cine(tmp_path / "cine.nii.gz", beat.frames.numpy())
+    write_image(Image(beat.labels.numpy(), GRID), tmp_path / "labels.nii.gz")
+    return tmp_path
+
+
+@pytest.fixture
+def track(vrnet, files):
+    def run(*words):
+        return vrnet("track", files / "cine.nii.gz", "--out", files / "out", "--method", "TV-L1", *words)
+
+    return run
+
+
+def everything(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "summary.json" and "/." not in f"/{path.relative_to(folder).as_posix()}"
+    }
+
+
+def test_what_is_written_is_read_by_other_tools(track, files, beat):
+    status, out, err = track("--labels", files / "labels.nii.gz")
+    assert status == 0, err
+    folder = files / "out"
+    names = {f"transforms/frame_{k:02d}.nii.gz" for k in range(FRAMES)}
+    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv"}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["frames"], summary["reference"], summary["folding_strict_percent"]) == (FRAMES, 0, 0)
+    assert summary["closure_mm"]["forward"] < 1
+    assert summary["strain"]["definitions"] == {m.name: m.definition for m in MEASURES}
+    labels = nibabel.load(folder / "labels.nii.gz")
+    assert labels.shape == (*GRID.shape, FRAMES)
+    assert_array_equal(np.asarray(labels.dataobj)[..., 0], beat.labels.numpy())
+    with (folder / "volumes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert_allclose([float(row["time_ms"]) for row in rows], 170.0 * np.arange(FRAMES), rtol=1e-4)
+    assert "Wrote 5 transforms, labels.nii.gz" in out
+
+
+def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):
+    assert track()[0] == 0
+    path = files / "out" / "transforms" / "frame_02.nii.gz"
+    theirs = sitk.DisplacementFieldTransform(sitk.ReadImage(str(path), sitk.sitkVectorFloat64))
+    frame = to_sitk(beat.frames[2].numpy(), GRID)
+    warped = sitk.GetArrayFromImage(sitk.Resample(frame, frame, theirs, sitk.sitkLinear)).T
+    ours = warp(beat.frames[2][None, None], torch.from_numpy(Transform.load(path).in_voxels())[None])[0, 0].numpy()
+    inside = (slice(10, -10), slice(10, -10))
+    assert_allclose(warped[inside], ours[inside], atol=1e-3)
+    before, after = (
+        np.abs(image - beat.frames[0].numpy())[inside].mean() for image in (beat.frames[2].numpy(), warped)
+    )
+    assert after < 0.8 * before
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_files(track, files, monkeypatch):
+    assert track("--labels", files / "labels.nii.gz")[0] == 0
+    whole = everything(files / "out")
+    save, saved = LinkFiles.save, []
+
+    def stop_at_the_third(self, step, link):
+        saved.append(step)
+        if len(saved) == 3:
+            raise KeyboardInterrupt
+        save(self, step, link)
+
+    monkeypatch.setattr(LinkFiles, "save", stop_at_the_third)
+    assert track("--labels", files / "labels.nii.gz")[0] == 130
+    assert everything(files / "out") == whole
+    assert saved == [1, 2, 3]
+    status, out, err = track("--labels", files / "labels.nii.gz")
+    assert status == 0, err
+    assert "2 of 5 steps" in out
+    assert saved == [1, 2, 3, 3, 4, 5]
+    assert everything(files / "out") == whole
+    assert not (files / "out" / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("change", [["--frame", "1"], ["--set", "lam=0.2"], "cine"])
+def test_what_was_begun_otherwise_is_begun_anew(track, files, beat, monkeypatch, change):
+    save, saved = LinkFiles.save, []
+
+    def stop_at_the_second(self, step, link):
+        save(self, step, link)
+        saved.append(step)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinkFiles, "save", stop_at_the_second)
+    assert track()[0] == 130
+    if change == "cine":
+        write_cine(files / "cine.nii.gz", beat.frames.numpy() + 0.001 * beat.frames.numpy()[::-1])
+    status, out, err = track(*([] if change == "cine" else change))
+    assert status == 0, err
+    assert "begun anew" in out
+    assert saved == [1, 2, 1, 2, 3, 4, 5]
+
+
+def spoiled(k, value):
+    def spoil(files, frames):
+        frames = frames.copy()
+        frames[k] = value
+        write_cine(files / "cine.nii.gz", frames)
+
+    return spoil
+
+
+def header(**fields):
+    def spoil(files, frames):
+        image = nibabel.load(files / "cine.nii.gz")
+        image = nibabel.Nifti1Image(np.asarray(image.dataobj), image.affine, image.header)
+        for name, value in fields.items():
+            image.header[name][4] = value
+        nibabel.save(image, files / "cine.nii.gz")
+
+    return spoil
+
+
+def labels(array, grid=GRID):
+    return lambda files, frames: write_image(Image(array, grid), files / "labels.nii.gz")
+
+
+def one_frame(files, frames):
+    write_cine(files / "cine.nii.gz", frames[:1])
+
+
+def one_stack(files, frames):
+    write_image(Image(frames[0], GRID), files / "cine.nii.gz")
+
+
+def missing(files, frames):
+    (files / "cine.nii.gz").unlink()
+
+
+def no_image(files, frames):
+    (files / "cine.nii.gz").write_text("no image")
+
+
+def cut(files, frames):
+    (files / "cine.nii.gz").write_bytes((files / "cine.nii.gz").read_bytes()[:5000])
+
+
+def folder_of_texts(files, frames):
+    missing(files, frames)
+    (files / "cine.nii.gz").mkdir()
+    (files / "cine.nii.gz" / "notes.txt").write_text("no DICOM")
+
+
+def nothing(files, frames):
+    """The files are good."""
+
+
+def own_file(files, frames):
+    (files / "out" / "transforms").mkdir(parents=True)
+    (files / "out" / "transforms" / "frame_03.nii.gz").write_text("of somebody else")
+
+
+LABELLED = ("--labels", "labels.nii.gz")
+ONES = np.ones(GRID.shape, np.uint8)
+BAD = {
+    "one frame only, as a file of four axes": (one_frame, (), "one frame only|no time frames"),
+    "one frame only, as a stack": (one_stack, (), "one frame only"),
+    "a frame of NaN": (spoiled(2, np.nan), (), "NaN"),
+    "a frame of zeros": (spoiled(3, 0.0), (), "frame 3 of .* shows nothing"),
+    "time runs backwards": (header(pixdim=-0.17), (), "time runs forward"),
+    "no such file": (missing, (), "there is no"),
+    "no image": (no_image, (), "cannot read"),
+    "half a file": (cut, (), "cannot read"),
+    "a folder without DICOM": (folder_of_texts, (), "no DICOM image"),
+    "no such frame": (nothing, ("--frame", "5"), "frames 0 to 4"),
+    "labels on another grid": (labels(ONES[1:], Grid.plain((47, 44, 2), GRID.spacing)), LABELLED, "not on the grid"),
+    "labels of nothing": (labels(0 * ONES), LABELLED, "0 everywhere"),
+    "labels that are an image": (labels(ONES * np.float32(0.5)), LABELLED, "whole numbers"),
+    "names of labels": (nothing, (*LABELLED, "--label-names", "1=Aorta"), "1=RV,2=Myo,3=LV"),
+    "names without the wall": (nothing, (*LABELLED, "--label-names", "1=RV"), "name the wall"),
+    "an unknown method": (nothing, ("--method", "TV-L7"), "TV-L7"),
+    "a file of somebody else": (own_file, (), "would be lost"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_in_one_line_and_nothing_is_written(vrnet, files, beat, monkeypatch, case):
+    spoil, words, said = BAD[case]
+    spoil(files, beat.frames.numpy())
+    before = everything(files)
+    monkeypatch.chdir(files)
+    method = () if "--method" in words else ("--method", "TV-L1")
+    status, _, err = vrnet("track", "cine.nii.gz", "--out", "out", *method, *words)
+    assert status == 2, err
+    assert len(err.strip().splitlines()) == 1
+    assert re.search(said, err), err
+    assert everything(files) == before
+
+
+def test_register_says_which_command_takes_a_cine(vrnet, files):
+    status, _, err = vrnet("register", files / "cine.nii.gz", files / "labels.nii.gz", "--out", files / "out")
+    assert status == 2
+    assert "vrnet track" in err

@@ -1,0 +1,30 @@
+"""Registers one small pair many times, as a worker of a cohort does, and prints the memory after each; run by
+test_cohort.py as a script: FOLDER COUNT."""
+
+import gc
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+from vrnet.app.cohort import RegisterSubject
+from vrnet.cohort.table import read_table
+from vrnet.registration.options import RegistrationOptions
+
+
+def main(folder, count):
+    options = RegistrationOptions(device="cpu")
+    work = RegisterSubject("Gaussian-L2", (None, ("levels=1", "warps=2"), False), options)
+    subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
+    for _ in range(int(count)):
+        with TemporaryDirectory() as place:
+            work(subject, Path(place))
+        gc.collect()
+        sizes.append(process.memory_info().rss)
+    print(json.dumps(sizes))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from vrnet import Cine, Grid, Image, InputWarning, Transform, track
+from vrnet.app.tracking import Tracking, interpret_labels
+from vrnet.evaluation.wall import HeartLabels
+from vrnet.phantom.cycle import cycle
+from vrnet.registration.cine import TrackedFrames
+
+GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
+
+
+@pytest.fixture(scope="module")
+def beat():
+    return cycle(2, GRID.shape, GRID.spacing, frames=5)
+
+
+@pytest.fixture(scope="module")
+def exact(beat):
+    """The result of tracking that makes no mistake."""
+    found = TrackedFrames(
+        beat.fields.numpy(), np.full((2, 3, *GRID.shape), 0.1), "truth", None, "cpu", 2, (None,) * 5, 1.0
+    )
+    cine = Cine(beat.frames.numpy(), GRID, beat.times_ms)
+    return Tracking(cine, 0, found, Image(beat.labels.numpy(), GRID), HeartLabels())
+
+
+def test_a_frame_comes_back_to_the_reference(beat, exact):
+    left = np.abs(exact.warped(2).array - beat.frames[0].numpy())[beat.labels.numpy() > 0].mean()
+    assert left < 0.4 * (beat.frames[2] - beat.frames[0]).abs()[beat.labels > 0].mean()
+    assert all(isinstance(transform, Transform) for transform in exact.transforms)
+
+
+def test_volumes_and_strain_are_those_of_the_motion(beat, exact):
+    assert_allclose(exact.volumes.lv_ml, beat.volumes.lv_ml, rtol=0.03)
+    assert exact.strain.peak("green_circumferential").percent < -5
+    assert exact.strain.times_ms == beat.times_ms
+
+
+def test_closure_is_the_mean_length_in_mm_over_the_labels(exact):
+    length = 0.1 * np.linalg.norm(GRID.spacing)
+    assert_allclose([*exact.closure_mm.values()], [length, length], rtol=1e-6)
+
+
+def test_without_labels_there_is_motion_alone(exact):
+    bare = Tracking(exact.cine, 0, exact.found)
+    assert (bare.labels, bare.volumes, bare.strain) == (None, None, None)
+
+
+def test_a_lone_label_is_the_wall_and_what_it_encloses_the_cavity(beat):
+    labels = beat.labels.numpy()
+    with pytest.warns(InputWarning, match="taken for the wall"):
+        found, heart = interpret_labels(Image((labels == 2).astype(np.uint8), GRID))
+    assert (heart.wall, heart.lv) == (1, 3)
+    assert_array_equal(found.array == heart.wall, labels == 2)
+    assert_array_equal(found.array == heart.lv, labels == 3)
+
+
+def test_a_file_of_one_slice_is_tracked(beat, tmp_path):
+    import SimpleITK as sitk
+
+    frames = beat.frames.numpy()[:3, ::2, ::2, 1]
+    sitk.WriteImage(sitk.GetImageFromArray(frames.transpose(0, 2, 1)), str(tmp_path / "cine.mha"))
+    with pytest.warns(InputWarning, match="third is taken for time"):
+        found = track(tmp_path / "cine.mha", "TV-L1")
+    assert_array_equal(found.cine.frames, frames)
+    assert found.fields.shape == (3, 2, 48, 48)
+    assert found.folding_strict_percent == 0

@@ -1,0 +1,36 @@
+"""Suspicion ranks failures, then verdicts, then what is unlike the rest."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from vrnet.cohort.outliers import add_suspicion, robust_z
+
+
+def test_robust_z_is_the_distance_from_the_median_in_normal_deviations():
+    x = np.random.default_rng(0).normal(5, 2, 500)
+    expected = np.abs(x - np.median(x)) / stats.median_abs_deviation(x, scale="normal")
+    assert robust_z(x.tolist()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_values_that_are_missing_or_all_alike_say_nothing():
+    assert robust_z([1.0] * 40).tolist() == [0.0] * 40
+    assert robust_z([1.0, None, 5.0]).tolist() == [0.0] * 3
+    assert robust_z([*map(float, range(40)), None, "x"])[-2:].tolist() == [0.0, 0.0]
+
+
+def test_failures_come_before_verdicts_and_these_before_outliers():
+    rows = [{"status": "done", "verdict": "good", "dice": 0.8 + 0.001 * k} for k in range(40)]
+    rows += [
+        {"status": "failed"},
+        {"status": "done", "verdict": "failed", "dice": 0.81},
+        {"status": "done", "verdict": "look", "dice": 0.81},
+        {"status": "done", "verdict": "good", "dice": 0.1},
+        {"status": "left"},
+    ]
+    add_suspicion(rows, ["dice"])
+    order = sorted(range(44), key=lambda k: -rows[k]["suspicion"])
+    assert order[:4] == [40, 41, 42, 43]
+    assert rows[43]["outlier"] == "dice"
+    assert "suspicion" not in rows[44]
+    assert not any("outlier" in row for row in rows[:40])

@@ -1,0 +1,78 @@
+"""The list of a cohort is read whole, or refused by one line that names the rows."""
+
+from itertools import chain
+
+import pytest
+
+from vrnet import BadInput
+from vrnet.cohort.table import Subject, is_folder_name, read_table, shard
+
+
+def write(folder, text, name="pairs.csv"):
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("end", "mark"), [("\n", b""), ("\r\n", b""), ("\n", b"\xef\xbb\xbf"), ("\r\n", b"\xef\xbb\xbf")]
+)
+def test_ends_of_lines_and_byte_order_marks_do_not_matter(tmp_path, end, mark):
+    text = end.join(["subject, fixed ,moving,group", "p1,a.nii,sub/b.nii,x", "", "p2,/c.nii,../d.nii,"])
+    table = read_table(write(tmp_path, mark + text.encode()))
+    assert [one.name for one in table.subjects] == ["p1", "p2"]
+    assert table.carried == ("group",)
+    assert [one.carried for one in table.subjects] == [("x",), ("",)]
+    first, second = (one.files for one in table.subjects)
+    assert first == {"fixed": str(tmp_path / "a.nii"), "moving": str(tmp_path / "sub" / "b.nii")}
+    assert second == {"fixed": "/c.nii", "moving": str(tmp_path.parent / "d.nii")}
+
+
+HEAD = "subject,fixed,moving"
+BAD = {
+    "": "lists no subjects",
+    HEAD: "lists no subjects",
+    "subject;fixed;moving\np;a;b": "separated by semicolons",
+    "subject\tfixed\tmoving\np\ta\tb": "separated by tabs",
+    "subject,fixed\np,a": "lacks the column moving",
+    "name,fixed,moving\np,a,b": "lacks the column subject",
+    f"{HEAD},moving_label\np,a,b,c": 'did you mean "moving_labels"',
+    f"{HEAD},fixed\np,a,b,c": 'two columns "fixed"',
+    f"{HEAD}\np,a,b\nq,a,b\np,a,b": 'rows with the subject of another (row 1 "p"; 3 "p")',
+    f"{HEAD}\np,a,b\nP,a,b": "not only by capitals",
+    f"{HEAD}\n../x,a,b": 'cannot be the name of a folder (row 1 "../x")',
+    f"{HEAD}\n.hidden,a,b": "cannot be the name of a folder",
+    f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',
+    f"{HEAD}\np,a,b\nq,a,": 'without a fixed or a moving image (row 2 "q")',
+    f"{HEAD}\np,a,b,c": "more cells than columns",
+    "subject,cine\np,a": "cohorts of cines cannot be tracked yet",
+    "subject,fixed,moving\np,\0,b": "cannot read",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD.items(), ids=BAD.values())
+def test_a_list_that_cannot_be_used_is_refused_in_one_line_that_names_its_rows(tmp_path, text, words):
+    with pytest.raises(BadInput) as refused:
+        read_table(write(tmp_path, text))
+    assert words in str(refused.value)
+    assert "pairs.csv" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):
+    lines = [f"p{k},a.nii,missing{k}.nii" for k in range(8)]
+    (tmp_path / "a.nii").touch()
+    table = read_table(write(tmp_path, "\n".join([HEAD, "p9,a.nii,a.nii", *lines])))
+    with pytest.raises(BadInput, match=r"8 subjects \(p0: .*missing0.nii; .* and 3 more\)"):
+        table.check_files()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".", "-x", "a:b", "a~b", "x" * 201, "a\tb", "a.", "a\x85"])
+def test_names_that_some_file_system_does_not_take_are_no_names(name):
+    assert not is_folder_name(name)
+
+
+def test_shards_share_all_subjects_and_none_twice():
+    subjects = [Subject(f"s{k:03d}", {}) for k in range(103)]
+    shards = [shard(subjects, k, 7) for k in range(1, 8)]
+    assert sorted(chain(*shards), key=lambda one: one.name) == subjects
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1

@@ -1,0 +1,158 @@
+"""A subject is done whole, or it is not done; whatever goes wrong is its failure alone."""
+
+import errno
+import json
+import os
+import shutil
+
+import pytest
+
+from tests.cohort.works import Count, make_task, results, subject
+from tests.disks import full_disk
+from vrnet import BadInput
+from vrnet.cohort.table import Subject
+from vrnet.locks import hold_lock
+
+
+def left_behind(path):
+    """What is in the working folder."""
+    return sorted(file.name for file in (path / ".working").iterdir())
+
+
+def test_a_result_comes_with_a_record_of_inputs_recipe_and_files(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    assert task(one).status == "done"
+    done = json.loads((tmp_path / "out" / "subjects" / "s1" / "done.json").read_text())
+    assert done["recipe"] == task.recipe
+    assert done["inputs"]["fixed"]["path"] == str(tmp_path / "s1.nii")
+    assert set(done["files"]) == {"count.txt", "parts/content.bin"}
+    assert left_behind(tmp_path / "out") == []
+
+
+def test_what_is_done_is_not_done_again_unless_recipe_input_or_files_changed(tmp_path):
+    calls = []
+
+    def work(subject, folder):
+        calls.append(subject.name)
+        return Count()(subject, folder)
+
+    task, one = make_task(tmp_path / "out", work), subject(tmp_path)
+    for _ in range(2):
+        assert task(one).status == "done"
+    assert calls == ["s1"]
+    os.utime(tmp_path / "s1.nii", (1, 1))  # another time, the same content
+    assert (task(one).status, len(calls)) == ("done", 1)
+    subject(tmp_path, text="another")
+    assert (task(one).status, len(calls)) == ("done", 2)
+    assert (make_task(tmp_path / "out", work, method="other")(one).status, len(calls)) == ("done", 3)
+    (tmp_path / "out" / "subjects" / "s1" / "count.txt").unlink()
+    assert (make_task(tmp_path / "out", work, method="other")(one).status, len(calls)) == ("done", 4)
+    assert left_behind(tmp_path / "out") == []
+
+
+def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):
+    one, out = subject(tmp_path), tmp_path / "out"
+    make_task(out)(one)
+    (out / "subjects" / "s1" / "mine.txt").write_text("mine")
+    before = results(out)
+    outcome = make_task(out, method="other")(one)
+    assert outcome.status == "failed"
+    assert "mine.txt is not as this cohort wrote it" in outcome.reason
+    assert results(out) == before
+
+
+def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_done(tmp_path):
+    one, out = subject(tmp_path), tmp_path / "out"
+    outcome = make_task(out, Count(failing=frozenset({"s1"})))(one)
+    assert (outcome.status, outcome.reason) == ("failed", "ValueError: s1 cannot be counted")
+    assert json.loads((out / "failures" / "s1.json").read_text())["reason"] == outcome.reason
+    assert "in __call__" in (out / "failures" / "s1.txt").read_text()
+    assert not (out / "subjects" / "s1").exists()
+    assert make_task(out)(one).status == "done"
+    assert list((out / "failures").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (BadInput("p is constant: give another"), "p is constant: give another"),
+        (MemoryError(), "there was too little memory"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x: No space left on device"),
+        (RuntimeError(), "RuntimeError: no message"),
+    ],
+)
+def test_reasons_are_one_line(tmp_path, error, reason):
+    def work(subject, folder):
+        raise error
+
+    outcome = make_task(tmp_path / "out", work)(subject(tmp_path))
+    assert outcome.reason.startswith(reason)
+    assert left_behind(tmp_path / "out") == []
+
+
+def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path):
+    one = subject(tmp_path)
+
+    def work(given, folder):
+        os.utime(tmp_path / "s1.nii", (7, 7))
+        return Count()(given, folder)
+
+    outcome = make_task(tmp_path / "out", work)(one)
+    assert (outcome.status, "was replaced while" in outcome.reason) == ("failed", True)
+    assert results(tmp_path / "out") == {}
+    assert make_task(tmp_path / "out")(one).status == "done"
+
+
+def test_an_input_that_is_not_there_is_a_failure(tmp_path):
+    outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "none.nii")}))
+    assert (outcome.status, outcome.is_recorded) == ("failed", True)
+    assert "there is no" in outcome.reason
+
+
+def test_a_subject_that_another_process_is_at_is_left_to_it(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    with hold_lock(task.folder.lock("s1")):
+        assert task(one).status == "elsewhere"
+    assert task(one).status == "done"
+
+
+def test_a_machine_that_does_not_see_the_folder_makes_none(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    shutil.rmtree(tmp_path / "out")
+    outcome = task(one)
+    assert (outcome.status, outcome.is_recorded) == ("failed", False)
+    assert "does not see" in outcome.reason
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_version_of_vrnet_does_no_work(tmp_path):
+    outcome = make_task(tmp_path / "out", vrnet="9.9")(subject(tmp_path))
+    assert (outcome.status, "not 9.9" in outcome.reason) == ("failed", True)
+
+
+def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
+    (out := tmp_path / "out").mkdir()
+    one = subject(tmp_path)
+    with full_disk(out, 64) as is_full:
+        if not is_full:
+            pytest.skip("only the superuser can mount a full disk")
+        task = make_task(out)
+        (out / "filler").write_bytes(bytes(56 * 1024))
+        outcome = task(one)
+        assert (outcome.status, "No space left" in outcome.reason) == ("failed", True), outcome
+        assert results(out) == {}
+        assert left_behind(out) == []
+        (out / "filler").unlink()
+        assert task(one).status == "done"
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_uses_is_not(tmp_path):
+    task = make_task(tmp_path / "out")
+    for name in ("dead", "living"):
+        (task.folder.working / f"{name}~0123").mkdir()
+        (task.folder.lock(name)).touch()
+    with hold_lock(task.folder.lock("living")):
+        task.folder.tidy()
+        assert left_behind(tmp_path / "out") == ["living.lock", "living~0123"]
+    task.folder.tidy()
+    assert left_behind(tmp_path / "out") == []

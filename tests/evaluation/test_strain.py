@@ -1,0 +1,219 @@
+"""Strain of motions whose strain is known, in every order of axes; of phantoms, whose strain is exact."""
+
+import time
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from tests.evaluation.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
+from vrnet.errors import BadInput
+from vrnet.evaluation.segments import Insertions, anterior_direction
+from vrnet.evaluation.strain import MEASURES, strain
+from vrnet.evaluation.wall import HeartLabels, LeftOut
+from vrnet.images.grid import Grid
+from vrnet.phantom import cycle
+
+SLICE = (1.25, 1.25)
+NAMES = [measure.name for measure in MEASURES]
+SEGMENTS = [f"segment {k}" for k in range(1, 17)]
+shapes = pytest.mark.parametrize("heart", [(ring(), SLICE), (stack(), SPACING)], ids=["slice", "stack"])
+
+
+def at_once(found):
+    """The global strain of the only frame, by every measure."""
+    return dict(zip(NAMES, found.percent[0, :, 0].tolist(), strict=True))
+
+
+@shapes
+@pytest.mark.parametrize("centre", [None, (20.0, 51.0)])
+def test_a_rotation_strains_nothing(heart, centre):
+    labels, spacing = heart
+    found = strain(moved_by(turned(0.4), labels.shape, spacing, centre), labels, spacing)
+    np.testing.assert_allclose(found.percent[~np.isnan(found.percent)], 0, atol=1e-3)
+
+
+@shapes
+def test_a_uniform_contraction_has_the_strain_of_its_factor(heart):
+    """By 10 %: E = (.9² − 1)/2 = −9.5 %, and every length is 10 % shorter."""
+    labels, spacing = heart
+    found = at_once(strain(moved_by(0.9 * np.eye(2), labels.shape, spacing, (30.0, 31.0)), labels, spacing))
+    assert list(found.values()) == pytest.approx([-9.5] * 4 + [-10] * 4, abs=1e-3)
+
+
+def test_pixels_that_are_no_squares_are_measured_in_millimetres():
+    labels, spacing = ring(shape=(100, 60), spacing=(0.9, 1.5)), (0.9, 1.5)
+    found = strain(moved_by(0.9 * np.array(turned(0.3)), labels.shape, spacing), labels, spacing)
+    assert [*at_once(found).values()] == pytest.approx([-9.5] * 4 + [-10] * 4, abs=1e-3)
+
+
+def test_green_and_engineering_strain_agree_where_strain_is_small():
+    """E = e + e²/2 for a stretch 1 + e: two definitions, two computations."""
+    labels = ring()
+    found = at_once(strain(moved_by(0.998 * np.eye(2), labels.shape, SLICE), labels, SLICE))
+    assert found["green_circumferential"] == pytest.approx(found["midwall_length"], abs=0.003)
+    assert found["green_radial"] == pytest.approx(found["wall_thickness"], abs=0.003)
+    assert found["midwall_length"] == pytest.approx(-0.2, abs=1e-4)
+
+
+def test_a_ring_that_keeps_its_area_thickens_as_it_narrows():
+    """r'² = r² − c keeps areas: contours and thickness have formulas, E its integral over the ring."""
+    shape, endo, epi, c = (120, 120), 20.0, 30.0, 150.0
+    x = (np.indices(shape) - 59.5) * 0.8
+    r = np.hypot(*x)
+    u = (np.sqrt(np.maximum(r**2 - c, 0.3 * r**2)) / np.maximum(r, 1e-6) - 1) * x / 0.8
+    found = at_once(strain(u[None], ring(shape, (0.8, 0.8), endo, epi), (0.8, 0.8)))
+    moved = [np.sqrt(radius**2 - c) for radius in (endo, 25.0, epi)]
+    lengths = [100 * (after / before - 1) for after, before in zip(moved, (endo, 25.0, epi), strict=True)]
+    mean = -100 * c * np.log(epi / endo) / (epi**2 - endo**2)
+    assert found["green_circumferential"] == pytest.approx(mean, abs=0.1)
+    assert found["midwall_length"] == pytest.approx(lengths[1], abs=0.1)
+    assert found["endocardial_length"] == pytest.approx(lengths[0], abs=0.2)
+    assert found["epicardial_length"] == pytest.approx(lengths[2], abs=0.1)
+    assert found["wall_thickness"] == pytest.approx(100 * (25 / moved[1] - 1), abs=0.3)
+
+
+def test_the_middle_layer_is_between_the_inner_and_the_outer():
+    shape, x = (96, 96), (np.indices((96, 96)) - 47.5) * 1.0
+    u = -0.012 * (np.hypot(*x) - 40) * x / np.hypot(*x).clip(1e-6) * -1
+    found = at_once(strain(u[None], ring(shape, (1.0, 1.0), 18.0, 30.0), (1.0, 1.0)))
+    r = np.array([22.0, 26.0])
+    expected = 50 * ((1 + 0.012 * (r - 40) / r) ** 2 - 1)
+    assert expected[0] < found["green_circumferential_middle"] < expected[1]
+
+
+DIRECTIONS = {7: -90, 8: -150, 9: 150, 10: 90, 11: 30, 12: -30}
+"""The middle of each mid-ventricular segment of the drawn ring: the RV at 180 degrees, the front at -90."""
+LAYOUTS = [(order, flips) for order in permutations(range(3)) for flips in product((False, True), repeat=3)]
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize("segment", DIRECTIONS)
+def test_segments_are_where_they_should_be_in_every_order_of_axes(segment):
+    """The part that contracts is found in its segment, however the array is stored."""
+    labels = np.repeat(ring()[..., None], 1, -1)
+    u = contracted_towards(np.radians(DIRECTIONS[segment]), labels.shape, SPACING)[0]
+    for order, flips in LAYOUTS:
+        axes = [i for i, flipped in enumerate(flips) if flipped]
+        grid = Grid.plain(labels.shape, SPACING).reordered(order).flipped(axes)
+        field = np.stack([u[axis].transpose(order) * (-1 if flips[i] else 1) for i, axis in enumerate(order)])
+        stored = np.flip(field, [1 + axis for axis in axes])[None]
+        found = strain(stored, np.flip(labels.transpose(order), axes), grid.spacing, anterior=anterior_direction(grid))
+        by_segment = [found.curve("green_circumferential", name)[0] for name in SEGMENTS]
+        assert np.nanargmin(by_segment) + 1 == segment, (order, flips)
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_smaller_rings_are_the_apex(is_reversed):
+    """Only the last slice moves, towards the septum: segment 14."""
+    labels = stack(6)
+    u = contracted_towards(np.pi, labels.shape, SPACING)
+    u[..., :5] = 0
+    if is_reversed:
+        labels, u = labels[..., ::-1], u[..., ::-1]
+    found = strain(u, labels, SPACING)
+    assert found.slices == tuple(range(6))[:: -1 if is_reversed else 1]
+    assert np.argmin([found.curve("green_circumferential", name)[0] for name in SEGMENTS]) + 1 == 14
+    assert found.curve("green_circumferential", "basal")[0] == pytest.approx(0, abs=1e-9)
+    assert found.curve("green_circumferential", "apical")[0] < -0.5
+
+
+def test_without_the_right_ventricle_there_are_no_segments_unless_insertions_are_given():
+    labels = ring()
+    labels[labels == 1] = 0
+    u = moved_by(0.9 * np.eye(2), labels.shape, SLICE)
+    alone, given = strain(u, labels, SLICE), strain(u, labels, SLICE, insertions=Insertions(-120.0, 120.0))
+    assert alone.regions == ("global", "basal", "mid", "apical")
+    assert alone.insertions is None
+    assert given.regions[4:] == tuple(SEGMENTS)
+    assert given.curve("green_radial", "segment 9")[0] == pytest.approx(-9.5, abs=1e-3)
+
+
+def test_a_map_of_the_wall_alone_is_enough():
+    labels = (ring() == MYO).astype(np.uint8)
+    found = strain(
+        moved_by(0.9 * np.eye(2), labels.shape, SLICE), labels, SLICE, heart=HeartLabels(rv=None, wall=1, lv=None)
+    )
+    assert at_once(found)["midwall_length"] == pytest.approx(-10, abs=1e-3)
+
+
+def test_slices_without_a_closed_ring_are_left_out_by_name():
+    labels = stack(6)
+    labels[..., 0] = 0
+    labels[20:60, 36:, 1] = 0
+    labels[..., 2][labels[..., 2] == 3] = MYO
+    labels[..., 3] = ring(endo=2.5, epi=20.0)
+    found = strain(np.zeros((1, 3, *labels.shape)), labels, SPACING)
+    assert found.slices == (4, 5)
+    assert found.left_out == (
+        LeftOut(0, "no wall is labelled"),
+        LeftOut(1, "the wall is not a closed ring"),
+        LeftOut(2, "the wall is not a closed ring"),
+        LeftOut(3, "the cavity inside the wall is smaller than 30 mm²"),
+    )
+
+
+def test_peaks_are_the_lowest_of_shortening_and_the_highest_of_thickening():
+    labels = ring()
+    u = np.concatenate([moved_by(s * np.eye(2), labels.shape, SLICE) for s in (1.0, 0.95, 0.9, 1.05)])
+    found = strain(u, labels, SLICE, times_ms=(0.0, 30.0, 60.0, 90.0))
+    peak = found.peak("midwall_length")
+    assert (peak.percent, peak.frame, peak.time_ms) == (pytest.approx(-10, abs=1e-3), 2, 60.0)
+    assert found.peak("wall_thickness").frame == 3
+    assert found.peak("wall_thickness", "segment 1") is None
+    assert strain(u, labels, SLICE).peak("midwall_length").time_ms is None
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    ("fields", "labels", "message"),
+    [
+        (np.zeros((1, 2, 8, 8)), ring(), "fields of shape"),
+        (np.zeros((1, 2, 72, 72)), np.zeros((72, 72), np.uint8), "no slice has a closed ring of wall, label 2"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(fields, labels, message):
+    with pytest.raises(BadInput, match=message):
+        strain(fields, labels, SLICE)
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    "heart", [("normal",), ("dilated",), ("hypertrophic",), ("infarct",), ("normal", True)], ids=str
+)
+def test_exact_fields_have_the_exact_strain(heart):
+    """Of phantoms, within .3 points at every frame, by every measure; Green's within .1."""
+    c = phantom_stack(*heart)
+    found, exact = strain(c.fields.numpy(), c.labels.numpy(), c.spacing), c.strain
+    used = list(found.slices)
+    for name, truth in (("green_circumferential", exact.circumferential), ("green_radial", exact.radial)):
+        np.testing.assert_allclose(found.curve(name), truth[..., used].flatten(1).nanmean(1), atol=0.1)
+    middle = exact.midwall_mm[:, used].sum(1)
+    measured = {
+        "endocardial_length": exact.endo_mm[:, used].sum(1),
+        "midwall_length": middle,
+        "epicardial_length": exact.epi_mm[:, used].sum(1),
+        "wall_thickness": exact.wall_mm2[:, used].sum(1) / middle,
+    }
+    for name, truth in measured.items():
+        np.testing.assert_allclose(found.curve(name), 100 * (truth / truth[0] - 1), atol=0.3)
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize("seed", range(4))
+def test_the_segments_of_an_infarct_contract_least(seed):
+    c = cycle(seed, pathology="infarct", frames=3)
+    found = strain(c.fields.numpy(), c.labels.numpy(), c.spacing)
+    by_segment = [found.curve("green_circumferential", name)[1] for name in SEGMENTS[6:12]]
+    assert set(np.argsort(by_segment)[-2:] + 7) == {7, 8}
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_a_cine_of_14_slices_and_30_frames_takes_less_than_three_seconds():
+    labels = np.pad(stack(14), ((28, 28), (28, 28), (0, 0)))
+    u = np.zeros((30, 3, *labels.shape), np.float32)
+    strain(u[:1], labels, SPACING)
+    start = time.process_time()
+    strain(u, labels, SPACING)
+    assert time.process_time() - start < 3

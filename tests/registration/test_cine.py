@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from vrnet.errors import BadInput
+from vrnet.fields import compose
+from vrnet.folds import smallest_determinant
+from vrnet.images.cine import Cine
+from vrnet.images.grid import Grid
+from vrnet.phantom.cycle import cycle
+from vrnet.registration.arrays import register
+from vrnet.registration.cine import plan_tracking, track_frames
+
+METHODS = "TV-L1", "short-axis"
+
+
+@pytest.fixture(scope="module")
+def beat():
+    return cycle(2, (96, 96), (1.8, 1.8), frames=12)
+
+
+def as_cine(beat, grid=None):
+    return Cine(beat.frames.numpy(), grid or Grid.plain(tuple(beat.labels.shape), beat.spacing), beat.times_ms)
+
+
+def run(cine, method="TV-L1", frame=0, **options):
+    return track_frames(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
+
+
+def wall_errors_mm(fields, beat):
+    """Mean distance in the wall from where the tissue is: over all frames, and at end-systole."""
+    miss = (torch.as_tensor(fields) - beat.fields) * torch.tensor(beat.spacing).view(-1, 1, 1)
+    of_frame = torch.linalg.vector_norm(miss, dim=1)[:, beat.labels == 2].mean(1)
+    return of_frame.mean(), of_frame[beat.end_systole]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_both_ways_round_beats_direct_registration_and_composition(beat, method):
+    """Composition everywhere; direct registration where the motion is large, and no worse elsewhere."""
+
+    def between(a, b):
+        pair = beat.frames[a].numpy(), beat.frames[b].numpy()
+        return torch.from_numpy(register(*pair, method, spacing=beat.spacing, folds="keep").field)[None]
+
+    direct, composed = [torch.zeros_like(beat.fields[:1])], [torch.zeros_like(beat.fields[:1])]
+    for t in range(1, len(beat.frames)):
+        direct.append(between(0, t))
+        composed.append(compose(between(t - 1, t), composed[-1]))
+    found = run(as_cine(beat), method)
+    (mean, systole), by_composition = wall_errors_mm(found.fields, beat), wall_errors_mm(torch.cat(composed), beat)
+    directly = wall_errors_mm(torch.cat(direct), beat)
+    assert mean < 0.6
+    assert systole < 0.9
+    assert mean < 0.7 * by_composition[0]
+    assert systole < by_composition[1]
+    assert systole < directly[1]
+    assert mean < 1.05 * directly[0]
+    assert (smallest_determinant(torch.from_numpy(found.fields)) > 0).all()
+
+
+def small_stack():
+    """Two slices over five frames."""
+    beat = cycle(4, (40, 36, 2), (3.2, 3.2, 10.0), frames=5)
+    return Cine(beat.frames.numpy(), Grid.plain((40, 36, 2), (3.2, 3.2, 10.0)))
+
+
+def test_storage_does_not_matter():
+    """The axes of the array exchanged, one of them reversed: the same motion in the world."""
+    plain = small_stack()
+    order = (2, 0, 1)
+    grid = plain.grid.reordered(order).flipped([1])
+    frames = np.flip(plain.frames.transpose(0, *(1 + axis for axis in order)), 2)
+    expected, found = run(plain), run(Cine(frames.copy(), grid))
+    back = np.flip(found.fields, 3).copy()
+    back[:, 1] *= -1
+    assert (expected.slice_axis, found.slice_axis) == (2, 0)
+    assert_allclose(back, expected.fields[:, order].transpose(0, 1, *(2 + axis for axis in order)), atol=1e-5)
+
+
+def test_the_reference_may_be_any_frame_and_does_not_move():
+    cine = small_stack()
+    rolled = Cine(np.roll(cine.frames, 2, 0), cine.grid)
+    found, expected = run(rolled, frame=2), run(cine)
+    assert not found.fields[2].any()
+    assert_allclose(np.roll(found.fields, -2, 0), expected.fields, atol=1e-6)
+
+
+def test_a_change_of_brightness_of_one_frame_is_seen_by_one_scaling():
+    """All frames have one scaling: a frame of half the brightness is not brought back to that of the others."""
+    cine = small_stack()
+    dark = cine.frames.copy()
+    dark[2] *= 0.5
+    assert np.abs(run(Cine(dark, cine.grid)).fields[2] - run(cine).fields[2]).max() > 0.1
+
+
+def test_progress_goes_from_0_to_1():
+    told = []
+    run(small_stack(), progress=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1
+
+
+@pytest.mark.parametrize("frame", [-1, 5])
+def test_a_reference_that_is_not_there_is_refused(frame):
+    with pytest.raises(BadInput, match="frames 0 to 4"):
+        run(small_stack(), frame=frame)

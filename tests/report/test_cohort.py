@@ -1,0 +1,99 @@
+"""The page of a cohort: all subjects in its data, few in the page, the most suspicious first."""
+
+import json
+
+import pytest
+
+from tests.report.browser import find_element
+from tests.report.conftest import SCRIPT
+from vrnet.report.cohort import Links, brief, index_data, write_index
+
+COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]
+COUNT = 5000
+
+
+def row(k):
+    verdict = "failed" if k % 100 == 7 else "good"
+    suspicion = 200.0 if verdict == "failed" else k / COUNT
+    return dict(zip(COLUMNS, (f"s{k:04d}", "done", verdict, suspicion, k / COUNT, "ab"[k % 2], ""), strict=True))
+
+
+ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
+SUMMARY = {
+    "subjects": len(ROWS),
+    "failures": {SCRIPT: 1},
+    "recipe": {"method": SCRIPT, "vrnet": "0.2.0"},
+}
+LINKS = Links("subjects", "report.html", "thumbnail.png")
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS)
+    browser.get_log("browser")
+    browser.get((tmp_path / "index.html").as_uri())
+    return browser
+
+
+def shown(page):
+    """The names of the subjects whose rows are in the page."""
+    script = "return [...document.querySelectorAll('.row')].map(row => row.children[1].textContent)"
+    return page.execute_script(script)
+
+
+def test_few_rows_are_in_the_page_and_scrolling_brings_the_others(page):
+    assert shown(page)[0] == "broken"
+    assert shown(page)[1] == "s0007"
+    assert len(shown(page)) < 100
+    page.execute_script("document.getElementById('table').scrollTop = 1e9")
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    assert shown(page)[-1] == "s0000"
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_click_sorts_and_words_find(page):
+    page.execute_script("document.querySelectorAll('#head .cell')[1].click()")
+    assert shown(page)[:2] == ["broken", "s0000"]
+    page.execute_script(
+        "const e = document.getElementById('find'); e.value = 'S0123'; e.dispatchEvent(new Event('input'))"
+    )
+    assert shown(page) == ["s0123"]
+    page.execute_script("document.getElementById('clear').click()")
+    assert find_element(page, "#shown").text.startswith("5,001 of 5,001")
+
+
+def test_a_count_shows_only_its_subjects(page):
+    counts = [button.text for button in page.find_elements("css selector", "#counts button")]
+    assert counts == ["50 verdict failed", "1 not done", "4,950 good"]
+    page.find_elements("css selector", "#counts button")[0].click()
+    assert find_element(page, "#shown").text.startswith("50 of 5,001")
+
+
+def test_what_was_looked_at_is_remembered(page):
+    page.execute_script("localStorage.clear()")
+    page.execute_script("document.querySelectorAll('.row')[1].querySelector('.marks button').click()")
+    kept = page.execute_script("return Object.values(localStorage)")
+    assert [json.loads(value) for value in kept] == [{"s0007": "good"}]
+    page.refresh()
+    pressed = page.execute_script(
+        "return document.querySelectorAll('.row')[1].querySelector('.marks button').getAttribute('aria-pressed')"
+    )
+    assert pressed == "true"
+
+
+def test_links_lead_to_the_page_of_a_subject_and_to_the_traceback_of_a_failure(page):
+    links = page.execute_script("return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))")
+    assert links[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
+
+
+def test_names_and_reasons_are_shown_and_never_run(page):
+    assert SCRIPT in find_element(page, "header").text
+    assert page.execute_script("return document.querySelectorAll('script').length") == 1
+
+
+def test_numbers_are_brief_and_groups_are_columns_of_few_values():
+    assert brief(0.123456789) == 0.12346
+    assert brief("x") == "x"
+    data = index_data(COLUMNS, ROWS, ["group"], LINKS)
+    assert data["groups"] == ["group"]
+    assert data["values"]["dice_after"][-1] is None

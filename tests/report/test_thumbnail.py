@@ -1,0 +1,23 @@
+"""A thumbnail shows fixed, moving and warped side by side, in their proportions."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vrnet import Grid
+from vrnet.report.pair import Pair
+from vrnet.report.thumbnail import MAX_SIDE_PIXELS, write_thumbnail
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing"), [((40, 20), (1.0, 1.0)), ((40, 20, 5), (1.0, 1.0, 8.0)), ((40, 10), (1.0, 2.0))]
+)
+def test_three_images_stand_side_by_side_in_their_proportions(tmp_path, shape, spacing):
+    ramp = np.broadcast_to(np.linspace(0, 1, shape[0])[(...,) + (None,) * (len(shape) - 1)], shape).astype(np.float32)
+    zeros = np.zeros((len(shape), *shape), np.float32)
+    write_thumbnail(tmp_path / "t.png", Pair(ramp, 1 - ramp, ramp, zeros, Grid.plain(shape, spacing)))
+    picture = np.asarray(Image.open(tmp_path / "t.png"))
+    assert picture.shape == (MAX_SIDE_PIXELS // 2, 3 * MAX_SIDE_PIXELS)
+    fixed, moving, warped = np.split(picture, 3, axis=1)
+    assert (fixed == warped).all()
+    assert np.abs(255 - moving.astype(int) - fixed).max() <= 1
