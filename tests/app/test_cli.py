@@ -134,6 +134,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
         "register": ("a.nii", "b.nii", "--out", "out"),
         "track": ("a.nii", "--out", "out"),
         "demo": ("--method", "none"),
+        "cohort": ("pairs.csv", "--out", "out"),
         "apply": ("t.nii", "a.nii", "--reference", "b.nii", "--out", "c.nii"),
         "invert": ("t.nii", "--out", "u.nii"),
         "points": ("t.nii", "p.csv", "--out", "q.csv"),
