@@ -43,7 +43,7 @@ def test_an_image_and_itself_are_shown_as_they_are_to_the_bit(d, h, smooth_image
         assert torch.equal(shown, torch.cat([I, I], dim=1))
 
 
-def test_a_direction_is_trusted_as_r_squared_over_one_less_it(d, random):
+def test_a_direction_is_trusted_by_the_square_of_r_squared_over_one_less_it(d, random):
     A0, A1, weight = random(2, 2, *SHAPES[d]), random(2, 2, *SHAPES[d]), random(2, 1, *SHAPES[d]).abs()
     A1 = A0 + 0.4 * A1
     found = trust(A0, A1, weight)
@@ -52,13 +52,13 @@ def test_a_direction_is_trusted_as_r_squared_over_one_less_it(d, random):
         for c, (target, guess) in enumerate(((A1[k, 0], A0[k, 0]), (A0[k, 1], A1[k, 1]))):
             y, p = target.numpy(), guess.numpy()
             left = np.average((y - p) ** 2, weights=w) / np.average((y - np.average(y, weights=w)) ** 2, weights=w)
-            assert found[k, c].item() == pytest.approx((1 - left) / left)
+            assert found[k, c].item() == pytest.approx(((1 - left) / left) ** 2)
 
 
 def test_trust_has_limits(d, random):
     """Of a perfect prediction, one that says nothing, and one of nothing at all."""
     I, other = random(1, 2, *SHAPES[d]), random(1, 2, *SHAPES[d])
-    most = (1 - LEAST_PART) / LEAST_PART
+    most = ((1 - LEAST_PART) / LEAST_PART) ** 2
     torch.testing.assert_close(trust(I, I), torch.full((1, 2), most).double())
     torch.testing.assert_close(trust(I, 5 * other), torch.full((1, 2), 1 / most).double())
     assert trust(torch.zeros_like(I), torch.zeros_like(I)).isfinite().all()

@@ -82,11 +82,13 @@ def steepness(I: Image, h: RelativeSpacing) -> Image:
 
 
 def trust(A0: BothContrasts, A1w: BothContrasts, weight: Weight = None) -> Float[Tensor, "b 2"]:
-    """R²/(1 − R²) of the prediction of I1 and of that of I0, R² being the part of the variance that it explains."""
+    """(R²/(1 − R²))² of the prediction of I1 and of that of I0, R² being the part of the variance that it explains.
+
+    Squared, since the direction in which tissues become one misleads more than it helps."""
     parts = []
     for k, target in enumerate((A1w[:, :1], A0[:, 1:])):
         middle = mean(target, weight)
         spread = mean((target - each(middle, target)).square(), weight).clamp(min=torch.finfo(target.dtype).tiny)
         left = (mean((A1w - A0)[:, k : k + 1].square(), weight) / spread).clamp(LEAST_PART, 1 - LEAST_PART)
-        parts.append((1 - left) / left)
+        parts.append(((1 - left) / left).square())
     return torch.stack(parts, dim=1)
