@@ -115,6 +115,13 @@ class Tracking:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
 
+    def report(self, folder: str | Path) -> Path:
+        """Write report.html, a page on which the heart beats, and for slides cine.gif and, given labels, strain.png;
+        the folder is made if it is not there, and files of these names in it are replaced. Returns the page."""
+        from vrnet.app.track_report import write_track_report
+
+        return write_track_report(self, Path(folder))
+
 
 def track(
     cine: Cine | str | Path,
