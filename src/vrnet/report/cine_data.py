@@ -46,6 +46,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "labels": [
             {"value": value, "name": name, "colour": colour} for value, (name, colour) in slices.structures.items()
         ],
+        "wall": slices.heart.wall,
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE,
         "limits": COLOUR_LIMITS,
@@ -80,7 +81,7 @@ def grey_sheets(slices: FilmSlices) -> list[str]:
 
 
 def slice_points(slices: FilmSlices, k: int) -> dict[str, Any]:
-    """The points of a slice in every frame, what they make, and the strain of the wall's voxels, as bytes in base 64."""
+    """The points of a slice in every frame, what they make, and the strain of the wall's voxels; arrays in base 64."""
     points = material_points(slices, k)
     size = max(slices.frames.shape[1:3])
     scaled = (points.moved / size + 0.5) * (65535 / 2)

@@ -104,11 +104,14 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
 
 
 def write_film(path: Path, film: Film) -> None:
-    """Write the middle slice over the cycle as an animated GIF: with contours, and with the grid and the strain."""
+    """Write the middle slice over the cycle as an animated GIF: in grey with contours, and beside it with the strain of
+    the wall or, without labels, with the grid."""
+    from PIL.Image import Dither, Quantize
+
     slices, points = film.slices, material_points(film.slices, film.slices.main)
     pictures = [film_picture(slices, points, t) for t in range(len(film))]
     file = BytesIO()
-    first, *others = (picture.quantize(COLOURS, dither=0) for picture in pictures)
+    first, *others = (picture.quantize(COLOURS, Quantize.MAXCOVERAGE, dither=Dither.NONE) for picture in pictures)
     first.save(file, "GIF", save_all=True, append_images=others, duration=frame_ms(film), loop=0)
     write_bytes(file.getvalue(), path)
 
@@ -129,9 +132,12 @@ def film_picture(slices: FilmSlices, points: MaterialPoints, t: int) -> "Image":
     left, scale = enlarge(still, slices.spacing)
     right = left.copy()
     moved = points.moved[t].T * scale
-    draw_wall(right, slices, points, moved, t)
-    draw_grid(right, points, moved)
-    draw_outlines(left, slices, points, moved)
+    if slices.strain is None:
+        draw_grid(right, points, moved)
+    else:
+        draw_wall(right, slices, points, moved, t)
+    for picture in (left, right):
+        draw_outlines(picture, slices, points, moved)
     both = Image.new("RGB", (2 * left.width + 4, left.height))
     both.paste(left, (0, 0))
     both.paste(right, (left.width + 4, 0))
@@ -154,7 +160,7 @@ def draw_outlines(picture: "Image", slices: FilmSlices, points: MaterialPoints, 
 
     pen = ImageDraw.Draw(picture)
     for outline in points.outlines:
-        line = moved[outline.first : outline.first + outline.count]
+        line = moved[outline.first : outline.first + outline.length]
         pen.line([*map(tuple, line), tuple(line[0])], fill=slices.structures[outline.label][1], width=2, joint="curve")
 
 
@@ -171,18 +177,28 @@ def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m
 def draw_wall(
     picture: "Image", slices: FilmSlices, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int
 ) -> None:
-    """The circumferential strain of the wall as colour, half seen through."""
+    """The circumferential strain of the wall as colour, half seen through, within its outlines."""
     import matplotlib as mpl
     from PIL import Image, ImageDraw
 
-    if slices.strain is None:
-        return
+    assert slices.strain is not None
     percent = slices.strain.circumferential[t, slices.strain.index[2] == slices.main]
     shades = mpl.colormaps[JACOBIAN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
-    covered, mask = picture.copy(), Image.new("L", picture.size)
-    pens = ImageDraw.Draw(covered), ImageDraw.Draw(mask)
+    covered, mask = picture.copy(), Image.new("1", picture.size)
+    pen = ImageDraw.Draw(covered)
     for corners, shade in zip(points.corners, shades, strict=True):
-        square = [*map(tuple, moved[corners])]
-        pens[0].polygon(square, fill=tuple(map(int, shade[:3])))
-        pens[1].polygon(square, fill=round(255 * WALL_OPACITY))
-    picture.paste(covered, mask=mask)
+        colour = tuple(map(int, shade[:3]))
+        pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2)
+    for outline in points.outlines:
+        if outline.label == slices.heart.wall:
+            mask = invert_within(mask, moved[outline.first : outline.first + outline.length])
+    picture.paste(Image.blend(picture, covered, WALL_OPACITY), mask=mask)
+
+
+def invert_within(mask: "Image", line: Float[ndarray, "m 2"]) -> "Image":
+    """A mask changed inside a closed line: what two lines enclose is inside the outer one and not inside the inner."""
+    from PIL import Image, ImageChops, ImageDraw
+
+    inside = Image.new("1", mask.size)
+    ImageDraw.Draw(inside).polygon([*map(tuple, line)], fill=1)
+    return ImageChops.logical_xor(mask, inside)

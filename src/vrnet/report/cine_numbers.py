@@ -80,7 +80,7 @@ def peak_table(strain: Strain) -> Table:
 
 def volume_table(volumes: Volumes) -> Table:
     """Largest and smallest volume and ejection fraction of each ventricle that is labelled, and the mass."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, curve, fraction in (
         ("Left ventricle", volumes.lv_ml, volumes.lv_ejection_fraction_percent),
         ("Right ventricle", volumes.rv_ml, volumes.rv_ejection_fraction_percent),

@@ -84,7 +84,7 @@ class FilmSlices:
 
     @cached_property
     def structures(self) -> dict[int, tuple[str, str]]:
-        """{label: (name, colour)} of the labels that are shown; parts of the heart have the same colours in every film."""
+        """{label: (name, colour)} of the labels that are shown; a part of the heart has one colour in all films."""
         if self.labels is None:
             return {}
         found, parts = find_labels([self.labels]), (self.heart.rv, self.heart.wall, self.heart.lv)

@@ -1,6 +1,6 @@
 // The 16 segments: basal outside, apical inside, the anterior wall on top and the septum on the left.
 const RADII = [[70, 100], [42, 70], [14, 42]];
-const bullseye = element("bullseye");
+const bullseye = element("bullseye"), halo = svgElement("path", { class: "halo" });
 
 function sectorPath(level, i, count) {
   const [inner, outer] = RADII[level], half = Math.PI / count, middle = Math.PI / 2 + (2 * Math.PI * i) / count;
@@ -24,6 +24,7 @@ function chooseSegment(region) {
 }
 
 function drawBullseye() {
+  bullseye.append(halo);
   for (const { region, number, name, level } of report.segments) {
     const count = level === 2 ? 4 : 6, i = number - 1 - 6 * level, { path, x, y } = sectorPath(level, i, count);
     const sector = svgElement("path", { d: path, tabindex: 0, role: "button", "aria-pressed": "false", "data-region": region });
@@ -34,7 +35,8 @@ function drawBullseye() {
       event.preventDefault();
       chooseSegment(region);
     });
-    bullseye.append(sector, svgElement("text", { x, y, "data-value": region }));
+    bullseye.insertBefore(sector, halo);
+    bullseye.append( svgElement("text", { x, y, "data-value": region }));
   }
 }
 
@@ -50,8 +52,10 @@ function followSegments() {
     sector.setAttribute("aria-label", `${number}, ${name}: ${value === undefined ? "not seen" : `${toFixed(value, 1)} %`}`);
     text.textContent = value === undefined ? "–" : toFixed(value, 0);
     text.style.fill = value !== undefined && Math.abs(value) > 0.55 * limit ? "#fff" : value === undefined ? "" : "#1b212b";
+    if (region === state.segment) halo.setAttribute("d", sector.getAttribute("d"));
     if (region === state.segment) element("segment").textContent = `${number}, ${name}: ${value === undefined ? "no slice shows it" : `${toFixed(value, 1)} %`}`;
   }
+  halo.style.display = state.segment ? "" : "none";
   if (!state.segment) element("segment").textContent = "Choose a segment to see its curve.";
 }
 if (bullseye) drawBullseye();

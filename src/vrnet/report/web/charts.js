@@ -13,12 +13,13 @@ function svgElement(name, attributes, text = "") {
 // Round numbers between two values, about n of them.
 function ticks(low, high, n) {
   const rough = (high - low) / n, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough);
   const first = Math.ceil(low / step - 1e-9);
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-// A chart in the svg of this id: `curves` gives [{name, values, className, colour}], those without a name unlisted.
+// A chart in the svg of this id: `curves` gives [{name, values, className, colour}], the last on top and listed first,
+// those without a name unlisted.
 class Chart {
   constructor(id, unit, curves) {
     Object.assign(this, { svg: element(id), list: element(`${id}-values`), unit, curves });
@@ -51,7 +52,7 @@ class Chart {
     this.svg.replaceChildren(...this.axes(width, height, bottom, top), ...shown.map((curve) => this.line(curve)));
     this.cursor = svgElement("g", {});
     this.svg.append(this.cursor);
-    this.shown = shown.filter((curve) => curve.name);
+    this.shown = shown.filter((curve) => curve.name).reverse();
     this.follow();
   }
 
@@ -59,20 +60,18 @@ class Chart {
     const right = width - MARGIN.right, floor = height - MARGIN.bottom;
     const across = ticks(bottom, top, 5).flatMap((value) => [
       svgElement("line", { class: value ? "line" : "line zero", x1: MARGIN.left, x2: right, y1: this.y(value), y2: this.y(value) }),
-      svgElement("text", { x: MARGIN.left - 6, y: this.y(value) + 4, "text-anchor": "end" }, toFixed(value, 0)),
+      svgElement("text", { x: MARGIN.left - 6, y: this.y(value) + 4, "text-anchor": "end" }, String(+value.toFixed(2)).replace("-", "−")),
     ]);
     const span = times.at(-1) - times[0];
     const down = ticks(0, span, width > 420 ? 8 : 4).map((value) =>
-      svgElement("text", { x: MARGIN.left + ((right - MARGIN.left) * value) / span, y: floor + 15, "text-anchor": "middle" }, toFixed(value, 0)));
+      svgElement("text", { x: MARGIN.left + ((right - MARGIN.left) * value) / span, y: floor + 15, "text-anchor": "middle" }, String(+value.toFixed(2))));
     const unit = svgElement("text", { x: right, y: floor + 27, "text-anchor": "end" }, report.times ? "ms" : "frame");
     return [...across, ...down, unit, svgElement("text", { x: 2, y: MARGIN.top + 2 }, this.unit)];
   }
 
-  line({ values, className, colour, onclick }) {
+  line({ values, className, colour }) {
     const at = values.map((value, t) => `${this.x(t).toFixed(1)},${this.y(value).toFixed(1)}`).join(" ");
-    const made = svgElement("polyline", { class: `curve ${className}`, points: at, style: `--colour: ${colour}` });
-    if (onclick) made.addEventListener("click", onclick);
-    return made;
+    return svgElement("polyline", { class: `curve ${className}`, points: at, style: `--colour: ${colour}` });
   }
 
   // The cursor, and the values there.
@@ -94,14 +93,14 @@ class Chart {
 
 const strainOf = () => report.strain[element("measure").value];
 function strainCurves() {
-  const { regions } = strainOf(), curve = (name, className, colour, rest) => ({ name, className, colour, values: regions[name], ...rest });
+  const { regions } = strainOf(), curve = (name, className, colour) => ({ name, className, colour, values: regions[name] });
   const faint = report.segments.filter(({ region }) => regions[region] && region !== state.segment)
     .map(({ region }) => ({ ...curve(region, "faint", "var(--quiet)"), name: "" }));
   const levels = LEVELS.filter((name) => regions[name]).map((name) => curve(name, name === "global" ? "main" : "", `var(--${name})`));
   return [...faint, ...levels.reverse(), ...(regions[state.segment] ? [curve(state.segment, "chosen", "var(--ink)")] : [])];
 }
 const volumeCurves = () =>
-  Object.entries(report.volumes).map(([name, values]) => ({ name, values, className: name === "LV" ? "main" : "", colour: `var(--${name})` }));
+  Object.entries(report.volumes).reverse().map(([name, values]) => ({ name, values, className: name === "LV" ? "main" : "", colour: `var(--${name})` }));
 
 const charts = [];
 if (report.strain) charts.push(new Chart("strain", "%", strainCurves));

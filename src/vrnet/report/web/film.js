@@ -31,13 +31,28 @@ function strainColour(percent, limit) {
   return ramp[Math.max(0, Math.min(255, Math.round(127.5 + (127.5 * percent) / limit)))];
 }
 
-// The voxels of the wall where they have moved to. They are painted without gaps, and laid over the frame as a whole.
-function paintWall(context, p, t, place) {
+// Through the points of the outlines of these labels.
+function outlinePath(p, place, isDrawn) {
+  const path = new Path2D();
+  for (const [label, first, count] of p.outlines) {
+    if (!isDrawn(label)) continue;
+    path.moveTo(...place(first));
+    for (let i = first + 1; i < first + count; i++) path.lineTo(...place(i));
+    path.closePath();
+  }
+  return path;
+}
+
+// The voxels of the wall where they have moved to, within its contours. They are painted without gaps, and laid over
+// the frame as a whole.
+function paintWall(context, p, t, place, pen) {
   const bytes = p.strain[state.wall], limit = report.limits[state.wall], n = p.corners.length / 4;
   if (!bytes) return;
   overlay.width = film.width;
   overlay.height = film.height;
   const layer = overlay.getContext("2d");
+  layer.clip(outlinePath(p, place, (label) => label === report.wall), "evenodd");
+  layer.lineWidth = 2 * pen;
   for (let i = 0; i < n; i++) {
     layer.beginPath();
     for (let c = 0; c < 4; c++) layer.lineTo(...place(p.corners[4 * i + c]));
@@ -62,14 +77,10 @@ function strokeGrid(context, p, place, pen) {
 }
 
 function strokeContours(context, p, place, pen) {
-  const colour = new Map(report.labels.map((label) => [label.value, label.colour]));
-  for (const [label, first, count] of p.outlines) {
-    context.beginPath();
-    for (let i = first; i < first + count; i++) context.lineTo(...place(i));
-    context.closePath();
-    context.strokeStyle = colour.get(label);
+  for (const { value, colour } of report.labels) {
+    context.strokeStyle = colour;
     context.lineWidth = pen;
-    context.stroke();
+    context.stroke(outlinePath(p, place, (label) => label === value));
   }
 }
 
@@ -81,7 +92,7 @@ function drawFilm() {
   // The last block of a side may hang over it: as much of the sheet is drawn as there are voxels.
   const [w, h] = report.size.map((size) => size / report.block);
   context.drawImage(sheets[k], left, top, w, h, 0, 0, film.width, film.height);
-  if (state.wall !== "off") paintWall(context, p, t, place);
+  if (state.wall !== "off") paintWall(context, p, t, place, pen);
   if (state.grid) strokeGrid(context, p, place, pen);
   if (state.contours) strokeContours(context, p, place, pen);
 }

@@ -6,7 +6,7 @@ function showFrame(t) {
   state.t = (t + report.frames) % report.frames;
   element("frame").value = state.t;
   const time = report.times ? ` · ${toFixed(report.times[state.t], 0)} ms` : "";
-  element("when").value = `frame ${state.t} of ${report.frames}${time}`;
+  element("when").value = `frame ${state.t} / ${report.frames - 1}${time}`;
   drawFilm();
   charts.forEach((chart) => chart.follow());
   followSegments();
