@@ -63,13 +63,13 @@ def times_of(film: Film) -> Float[ndarray, " t"]:
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
     """Global and by level, with the global peak marked."""
-    for region in (*reversed(LEVELS), GLOBAL):
-        width = 2.6 if region == GLOBAL else 1.3
-        ax.plot(times, strain.curve(measure, region), color=CURVE_COLOURS[region], linewidth=width, label=region)
-    if peak := strain.peak(measure):
-        ax.plot(times[peak.frame], peak.percent, "o", color=CURVE_COLOURS[GLOBAL])
-        ax.annotate(f"{peak.percent:.1f} %".replace("-", "−"), (times[peak.frame], peak.percent),
-                    (0, 8), textcoords="offset points", ha="center", fontsize=9)  # fmt: skip
+    for region in reversed(LEVELS):
+        ax.plot(times, strain.curve(measure, region), color=CURVE_COLOURS[region], linewidth=1.3, label=region)
+    peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
+    label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
+    ax.plot(times, strain.curve(measure), color=colour, linewidth=2.6, label=label)
+    if peak:
+        ax.plot(times[peak.frame], peak.percent, "o", color=colour)
     ax.axhline(0, color="#999999", linewidth=0.8)
     ax.set_title(PLOTTED[measure], fontsize=10)
     ax.legend(fontsize=8)
