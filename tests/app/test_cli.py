@@ -69,7 +69,7 @@ def test_interrupting_ends_in_one_line(vrnet, files, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("vrnet.app.pair.register_images", interrupted)
+    monkeypatch.setattr("vrnet.app.pair.register_image_pair", interrupted)
     status, _, err = vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out")
     assert status == 130
     assert err.strip() == "vrnet: interrupted; nothing is half-written"
@@ -102,7 +102,7 @@ def test_what_the_machine_lacks_ends_in_one_line_with_status_2(vrnet, files, tmp
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("vrnet.app.pair.register_images", fail)
+    monkeypatch.setattr("vrnet.app.pair.register_image_pair", fail)
     status, _, err = vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out")
     (line,) = err.strip().splitlines()
     assert status == 2
@@ -117,7 +117,7 @@ def test_what_nobody_expected_ends_in_one_line_that_says_where_the_traceback_is(
         raise error
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("vrnet.app.pair.register_images", fail)
+    monkeypatch.setattr("vrnet.app.pair.register_image_pair", fail)
     status, out, err = vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", "--out", tmp_path / "out")
     (path,) = tmp_path.iterdir()
     assert (status, out) == (1, "")
@@ -134,6 +134,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
         "register": ("a.nii", "b.nii", "--out", "out"),
         "track": ("a.nii", "--out", "out"),
         "demo": ("--method", "none"),
+        "cohort": ("pairs.csv", "--out", "out"),
         "apply": ("t.nii", "a.nii", "--reference", "b.nii", "--out", "c.nii"),
         "invert": ("t.nii", "--out", "u.nii"),
         "points": ("t.nii", "p.csv", "--out", "q.csv"),

@@ -44,7 +44,7 @@ BAD = {
     f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',
     f"{HEAD}\np,a,b\nq,a,": 'without a fixed or a moving image (row 2 "q")',
     f"{HEAD}\np,a,b,c": "more cells than columns",
-    "subject,cine\np,a": "cohorts of cines cannot be tracked yet",
+    "subject,cine\np,a": "cines are tracked one by one",
     "subject,fixed,moving\np,\0,b": "cannot read",
 }
 

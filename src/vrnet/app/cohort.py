@@ -119,6 +119,11 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
     return summary
 
 
+def is_complete(folder: CohortFolder, table: CohortTable) -> bool:
+    """Whether every subject has a result or a failure: of many shards, only the last need read those of all."""
+    return folder.names_of_results() | folder.names_of_failures() >= {one.name for one in table.subjects}
+
+
 def planned_tables(recipe: Recipe) -> tuple[str, ...]:
     """The names of what is written of all subjects together."""
     return (*TABLES, DESCRIPTION, IGNORE) if recipe["bids"] else TABLES

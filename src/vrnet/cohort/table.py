@@ -15,7 +15,6 @@ from vrnet.schema import shown
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
 REQUIRED = ("subject", "fixed", "moving")
 FILES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
-TRACKED = ("cine", "labels", "frame")
 MIN_SIMILARITY = 0.8
 """From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 MAX_NAME_BYTES = 200
@@ -87,7 +86,7 @@ def as_subject(row: dict[str, str], folder: str, carried: Sequence[str]) -> Subj
 def check_columns(found: Sequence[str], path: Path) -> None:
     """BadInput if a needed column is not there, or the name of one is nearly that of another."""
     if "cine" in found:
-        raise BadInput(f"{path} has a column cine, and cohorts of cines cannot be tracked yet: give fixed and moving")
+        raise BadInput(f"{path} has a column cine: cines are tracked one by one, by vrnet track; give fixed and moving")
     if lacking := [name for name in REQUIRED if name not in found]:
         raise BadInput(
             f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(found))}, and should have "

@@ -59,7 +59,7 @@ def match(run: Run) -> str | None:
 
 def compares_structure(run: Run) -> bool:
     """Whether the method that was run does not mind that one image is brighter."""
-    return any(name in run.method for name in ("LNCC", "MIND", "NMI"))
+    return any(name in run.method for name in ("LNCC", "MIND", "NMI", "Remap"))
 
 
 def affine(run: Run) -> str | None:

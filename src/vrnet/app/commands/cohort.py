@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vrnet.cohort.task import Task
 
 ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="PAIRS.csv")]
+WHOLE = "1/1"
+"""The shard that is all of a list."""
 MAX_SHOWN = 10
 """Lines about missing files, and about reasons of failures."""
 
@@ -66,7 +68,7 @@ class Cohort:
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
     """The Dask scheduler of a cluster that runs, such as tcp://host:8786, or the file that it wrote; the workers must
     see the images and DIR under the same names."""
-    shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = "1/1"
+    shard: Annotated[str, tyro.conf.arg(metavar="I/N")] = WHOLE
     """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
     bids: bool = False
     """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
@@ -158,7 +160,7 @@ class Cohort:
 
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
-        from vrnet.app.cohort import write_tables
+        from vrnet.app.cohort import is_complete, write_tables
         from vrnet.app.cohort_progress import cohort_progress
         from vrnet.cohort.engine import run_tasks
 
@@ -173,8 +175,11 @@ class Cohort:
             raise
         finally:
             folder.tidy()
-        summary = write_tables(folder, table, task.recipe)
-        self.tell(tally, summary)
+        if self.shard != WHOLE and not is_complete(folder, table):
+            print_line(f"{tally.done:,} done, {tally.failed:,} failed. The last shard to end writes the tables.")
+            end_if_any(tally.failed)
+            return
+        self.tell(tally, write_tables(folder, table, task.recipe))
 
     def executor(self, subjects: "list[Subject]") -> "AbstractContextManager[Executor]":
         """Where the subjects are done."""
@@ -186,7 +191,7 @@ class Cohort:
         return local_cluster(self.jobs) if self.scheduler is None else existing_cluster(self.scheduler)
 
     def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
-        """Say what came of it; leave with a status of its own where subjects failed."""
+        """Say what came of it."""
         verdicts = ", ".join(f"{number:,} {level}" for level, number in sorted(summary["verdicts"].items()))
         print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done; verdicts: {verdicts or 'none'}.")
         if tally.elsewhere:
@@ -196,8 +201,13 @@ class Cohort:
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        if summary["failed"]:
-            sys.exit(FAILED_STATUS)
+        end_if_any(summary["failed"])
+
+
+def end_if_any(failures: int) -> None:
+    """Leave with a status of its own where subjects failed."""
+    if failures:
+        sys.exit(FAILED_STATUS)
 
 
 def read_shard(text: str) -> tuple[int, int]:
