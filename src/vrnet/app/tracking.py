@@ -58,7 +58,7 @@ class Tracking:
 
     @property
     def fields(self) -> Float[ndarray, "t d *s"]:
-        """In voxels: the point at x in the reference is at x + fields[t](x) in frame t."""
+        """In voxels: the point at x in the reference is at x + u(x) in frame t, u being fields[t]."""
         return self.found.fields
 
     @cached_property

@@ -32,7 +32,7 @@ BOX_MARGIN = 0.4
 class Film:
     """A tracked cine, ready to be shown: frames in the intensities of the file, fields in voxels.
 
-    The point at x in the reference is at x + fields[t](x) in frame t. The labels are those of the reference; `heart`
+    The point at x in the reference is at x + u(x) in frame t, u being fields[t]. The labels are those of the reference; `heart`
     says what they mean."""
 
     frames: Shaped[ndarray, "t *s"]
