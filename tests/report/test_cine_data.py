@@ -1,4 +1,6 @@
+import json
 from base64 import b64decode
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -6,7 +8,9 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from tests.report.cines import beating_film, without_labels, without_rv
+from tests.report.cines import SHAPE, SPACING, beating_film, without_labels, without_rv
+from vrnet.evaluation.strain import strain
+from vrnet.images.grid import Grid
 from vrnet.report.cine_data import STRAIN_RANGE, cine_data, cycle_ms
 from vrnet.report.material_points import material_points
 
@@ -63,6 +67,18 @@ def test_what_is_not_known_is_left_out(film):
     bare = cine_data(without_labels(film))
     assert (bare["strain"], bare["volumes"], bare["labels"]) == (None, None, [])
     assert all(points["strain"] is None for points in bare["points"])
+
+
+def test_one_slice_has_one_level_and_no_number_that_json_lacks(film):
+    labels, fields = film.labels[..., 1], film.fields[:, :2, ..., 1]
+    flat = replace(
+        film, frames=film.frames[..., 1], fields=fields, labels=labels, grid=Grid.plain(SHAPE[:2], SPACING[:2]),
+        strain=strain(fields, labels, SPACING[:2]),
+    )  # fmt: skip
+    data = cine_data(flat)
+    assert json.loads(json.dumps(data, allow_nan=False))["depth"] == 1
+    levels = {name for name in data["strain"]["green_radial"]["regions"] if not name.startswith("segment")}
+    assert levels == {"global", "mid"}
 
 
 def test_a_cycle_lasts_until_the_frame_after_the_last():

@@ -90,7 +90,7 @@ def slice_points(slices: FilmSlices, k: int) -> dict[str, Any]:
         "moved": in_base64(np.rint(scaled).clip(0, 65535), "<u2"),
         "grid": points.grid,
         "outlines": points.outlines,
-        "corners": in_base64(points.corners, "<u2"),
+        "corners": in_base64(points.corners, "<u4"),
         "strain": voxel_strain(slices, k, points),
     }
 
@@ -113,15 +113,13 @@ def strain_curves(strain: Strain | None) -> dict[str, Any] | None:
     """{measure: {region: percent by frame}}, of the regions that some slice shows, with their peaks."""
     if strain is None:
         return None
-    shown = [region for region in strain.regions if strain.peak(MEASURES[0].name, region)]
-    return {
-        m.name: {
-            "definition": m.definition,
-            "regions": {region: brief(strain.curve(m.name, region)) for region in shown},
-            "peaks": {region: peak.frame for region in shown if (peak := strain.peak(m.name, region))},
-        }
-        for m in MEASURES
-    }
+    return {m.name: {"definition": m.definition, **measured_curves(strain, m.name)} for m in MEASURES}
+
+
+def measured_curves(strain: Strain, measure: str) -> dict[str, Any]:
+    """The curve of each region by one measure, and the frame of its peak."""
+    peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(measure, region))}
+    return {"regions": {region: brief(strain.curve(measure, region)) for region in peaks}, "peaks": peaks}
 
 
 def volume_curves(volumes: Volumes | None) -> dict[str, list[float]] | None:

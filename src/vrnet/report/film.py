@@ -32,8 +32,8 @@ BOX_MARGIN = 0.4
 class Film:
     """A tracked cine, ready to be shown: frames in the intensities of the file, fields in voxels.
 
-    The point at x in the reference is at x + u(x) in frame t, u being fields[t]. The labels are those of the reference; `heart`
-    says what they mean."""
+    The point at x in the reference is at x + u(x) in frame t, u being fields[t]. The labels are those of the reference;
+    `heart` says what they mean."""
 
     frames: Shaped[ndarray, "t *s"]
     fields: Float[ndarray, "t d *s"]

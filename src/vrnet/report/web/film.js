@@ -5,7 +5,6 @@ const film = element("film"), overlay = document.createElement("canvas");
 const WALL_OPACITY = 0.62;
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-const wordsOf = (text) => new Uint16Array(bytesOf(text).buffer);
 
 // The points of slice k in every frame, and the strain of its wall, decoded once.
 const decoded = new Map();
@@ -13,7 +12,7 @@ function points(k) {
   if (!decoded.has(k)) {
     const { moved, corners, strain, ...rest } = report.points[k];
     const maps = Object.entries(strain ?? {}).map(([name, text]) => [name, bytesOf(text)]);
-    decoded.set(k, { ...rest, moved: wordsOf(moved), corners: wordsOf(corners), strain: Object.fromEntries(maps) });
+    decoded.set(k, { ...rest, moved: new Uint16Array(bytesOf(moved).buffer), corners: new Uint32Array(bytesOf(corners).buffer), strain: Object.fromEntries(maps) });
   }
   return decoded.get(k);
 }
