@@ -25,6 +25,20 @@ def find_tool(name):
     return path
 
 
+def open_file(browser, path, ready, width=1200, height=900, **media):
+    """Open a page on a wide bright screen, and wait until it is drawn: until this element says something."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    features = [{"name": f"prefers-{feature.replace('_', '-')}", "value": value} for feature, value in media.items()]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get_log("browser")  # drops what an earlier page logged
+    browser.get(path.as_uri())
+    WebDriverWait(browser, 10, 0.05).until(lambda _: find_element(browser, ready).text != "–")
+    return browser
+
+
 def find_element(page, selector):
     return page.find_element("css selector", selector)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.report.browser import find_element, find_tool
+from tests.report.browser import find_tool, open_file
 from vrnet.fields import warp, warp_labels
 from vrnet.images.grid import Grid
 from vrnet.phantom import phantom
@@ -95,18 +95,8 @@ def pages(tmp_path_factory, volume, single, heart):
 @pytest.fixture
 def open_page(browser, pages):
     """open_page("volume") opens a page on a wide bright screen, and waits until it is drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
 
-    def open_and_wait(name, width=1200, height=900, **media):
-        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        features = [
-            {"name": f"prefers-{feature.replace('_', '-')}", "value": value} for feature, value in media.items()
-        ]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.get_log("browser")  # drops what an earlier page logged
-        browser.get((pages / f"{name}.html").as_uri())
-        WebDriverWait(browser, 10, 0.05).until(lambda _: find_element(browser, "#folds").text != "–")
-        return browser
+    def open_and_wait(name, **screen):
+        return open_file(browser, pages / f"{name}.html", "#folds", **screen)
 
     return open_and_wait

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.report.sheets import (
     MAX_LABELS,
-    encode_png,
+    encode_picture,
     encode_sheet,
     find_labels,
     quantise,
@@ -26,7 +26,7 @@ def decode(address):
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (40, 31)])
 def test_a_png_file_holds_the_picture(shape):
     picture = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
-    assert_array_equal(np.rint(255 * imread(BytesIO(encode_png(picture)), format="png")), picture)
+    assert_array_equal(np.rint(255 * imread(BytesIO(encode_picture(picture, "PNG")), format="png")), picture)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 64])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vrnet.app.track_report import REPORT_FILES, VOLUME_DEFINITION, report_names, write_track_report
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.strain import MEASURES, Strain
@@ -67,20 +68,29 @@ class LinkFiles:
 
 
 def track_to_folder(
-    stage: Stage, request: TrackingRequest, folder: Path, inputs: Sequence[Path | None] = ()
+    stage: Stage,
+    request: TrackingRequest,
+    folder: Path,
+    inputs: Sequence[Path | None] = (),
+    *,
+    report: bool = False,
 ) -> tuple[Tracking, list[str]]:
-    """Track a cine and write the results in a folder; also returns their names. `stage` is told what is done.
+    """Track a cine and write the results in a folder; also returns their names. `stage` is told what is done; `report`
+    asks for a page and pictures too.
 
     What was found before an interruption is taken up, unless the cine or what was asked is another."""
-    names = planned_outputs(request)
+    names = planned_outputs(request, report)
     check_not_input((folder / name for name in names), inputs)
     check_set(folder, names)
     links = open_links(request, folder)
     tracking = request.run(links, stage(f"tracking with {request.plan.method}"))
     stage("measuring")
     stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
-    with replace_set(folder, (*names, LABELS, VOLUMES, STRAIN, *stale)) as staged:
+    with replace_set(folder, (*names, LABELS, VOLUMES, STRAIN, *REPORT_FILES, *stale)) as staged:
         write_tracking(tracking, staged, stage("writing"))
+        if report:
+            stage("drawing")
+            write_track_report(tracking, staged)
         written = [name for name in names if exists(staged / name)]
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     return tracking, written
@@ -117,10 +127,11 @@ def fingerprint(request: TrackingRequest) -> str:
     return digest.hexdigest()
 
 
-def planned_outputs(request: TrackingRequest) -> list[str]:
+def planned_outputs(request: TrackingRequest, report: bool) -> list[str]:
     """The names of the files that a tracking may write."""
     labelled = [] if request.labels is None else [LABELS, VOLUMES, STRAIN]
-    return [*(transform_name(k, len(request.cine)) for k in range(len(request.cine))), *labelled, SUMMARY]
+    drawn = report_names(request.labels is not None) if report else []
+    return [*(transform_name(k, len(request.cine)) for k in range(len(request.cine))), *labelled, SUMMARY, *drawn]
 
 
 def transform_name(k: int, frames: int) -> str:
@@ -194,8 +205,7 @@ def summary(tracking: Tracking) -> dict[str, Any]:
 def describe_volumes(found: Volumes) -> dict[str, Any]:
     """Ejection fractions and mass, with what they mean."""
     return {
-        "definition": "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection "
-        "fraction: 100 (largest - smallest) / largest volume of the cycle; mass: 1.05 g per ml of the reference's wall",
+        "definition": VOLUME_DEFINITION,
         "lv_ejection_fraction_percent": found.lv_ejection_fraction_percent,
         "rv_ejection_fraction_percent": found.rv_ejection_fraction_percent,
         "lv_largest_ml": found.lv_ml.max(),

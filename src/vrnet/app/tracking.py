@@ -58,7 +58,7 @@ class Tracking:
 
     @property
     def fields(self) -> Float[ndarray, "t d *s"]:
-        """In voxels: the point at x in the reference is at x + fields[t](x) in frame t."""
+        """In voxels: the point at x in the reference is at x + u(x) in frame t, u being fields[t]."""
         return self.found.fields
 
     @cached_property
@@ -114,6 +114,13 @@ class Tracking:
     def warped(self, k: int) -> Image:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
+
+    def report(self, folder: str | Path) -> Path:
+        """Write report.html, a page on which the heart beats, and for slides cine.gif and, given labels, strain.png;
+        the folder is made if it is not there, and files of these names in it are replaced. Returns the page."""
+        from vrnet.app.track_report import write_track_report
+
+        return write_track_report(self, Path(folder))
 
 
 def track(

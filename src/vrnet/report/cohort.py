@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vrnet.files import Row, write_bytes
+from vrnet.report.template import render_template
 
 INDEX = "index.html"
 SIGNIFICANT_DIGITS = 5
@@ -34,12 +35,8 @@ def write_index(
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
     the list."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("vrnet.report", "web")
-    page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     data = index_data(columns, rows, carried, links)
-    text = page.get_template("cohort.html").render(summary=summary, data=data)
+    text = render_template("cohort.html", summary=summary, data=data)
     write_bytes(text.encode(errors="replace"), path)
 
 

@@ -11,6 +11,7 @@ from vrnet.files import write_bytes
 from vrnet.report import measures
 from vrnet.report.page_data import page_colours, page_data
 from vrnet.report.pair import Pair, orient_for_viewing
+from vrnet.report.template import render_template
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""
@@ -27,12 +28,9 @@ def write_report(
 
 def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
     """The page as text; the arguments are those of `write_report`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("vrnet.report", "web")
-    page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     data = page_data(orient_for_viewing(pair))
-    return page.get_template("page.html").render(
+    return render_template(
+        "page.html",
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
         verdict=metrics.get("verdict"),

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
+from vrnet.images.grid import Grid
 from vrnet.report.colours import (
     DIFFERENCE_MAP,
     FOLD,
@@ -49,7 +50,7 @@ def page_data(pair: Pair) -> dict[str, Any]:
         "slices": [k + 1 for k in slices.numbers],
         "depth": 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2],
         "start": first_shown(pair, slices),
-        "edges": edge_letters(pair),
+        "edges": edge_letters(pair.grid),
         "labels": [{"value": value, "colour": colour} for value, colour in label_colours(labels).items()],
         "box": structure_box(slices),
         "sheets": {
@@ -97,12 +98,12 @@ def first_shown(pair: Pair, slices: PageSlices) -> int:
     return int(np.argmin(np.abs(np.array(slices.numbers) - main)))
 
 
-def edge_letters(pair: Pair) -> dict[str, str]:
+def edge_letters(grid: Grid) -> dict[str, str]:
     """The letters of what lies left, right, above and below in the pictures of a volume; none for an image."""
-    if pair.fixed.ndim == 2:
+    if len(grid.shape) == 2:
         return {}
-    D = np.reshape(pair.grid.direction, (3, 3))
-    ends = [AXIS_ENDS[axis][:: 1 if D[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(pair.grid)[:2])]
+    D = np.reshape(grid.direction, (3, 3))
+    ends = [AXIS_ENDS[axis][:: 1 if D[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(grid)[:2])]
     return dict(zip(("left", "right", "top", "bottom"), "".join(ends), strict=True))
 
 
@@ -116,8 +117,8 @@ def structure_box(slices: PageSlices) -> tuple[int, int, int, int] | None:
     return left, top, right - left, bottom - top
 
 
-def span_with_margin(is_inside: Any) -> tuple[int, int]:
-    """From the first true value to past the last one, widened by the margin."""
+def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:
+    """From the first true value to past the last one, widened on both sides by this part of it."""
     first, last = int(np.argmax(is_inside)), len(is_inside) - int(np.argmax(is_inside[::-1]))
-    margin = round(BOX_MARGIN * (last - first))
+    margin = round(part * (last - first))
     return max(first - margin, 0), min(last + margin, len(is_inside))

@@ -57,9 +57,9 @@ def slice_pair(pair: Pair) -> PageSlices:
     )
 
 
-def choose_slices(n: int) -> list[int]:
-    """At most MAX_SLICES of n slices, evenly spaced and centred."""
-    step = ceil(n / MAX_SLICES)
+def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:
+    """At most so many of n slices, evenly spaced and centred."""
+    step = ceil(n / most)
     return list(range((n - 1) % step // 2, n, step))
 
 

@@ -26,8 +26,9 @@ class Track:
     folder with DICOM: a series per slice or one for all, or enhanced multi-frame files.
 
     Writes in DIR: transforms/frame_00.nii.gz and so on, ITK displacement fields from the reference to each frame;
-    summary.json; and, given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv. They replace
-    those of an earlier run all at once; other files are never replaced. Interrupted, it goes on where it stopped.
+    summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
+    report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
+    once; other files are never replaced. Interrupted, it goes on where it stopped.
     """
 
     cine: CineFile
@@ -47,6 +48,8 @@ class Track:
     slices: Slices = "auto"
     """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    report: bool = False
+    """Write a page to look at (report.html), and for slides cine.gif and, given labels, strain.png."""
     method_options: Group[MethodOptions]
     device_options: Group[DeviceOptions]
 
@@ -62,7 +65,7 @@ class Track:
             stage("reading")
             request = prepare_tracking(self.cine, method, self.labels, self.frame, self.slices, heart, device)
             inputs = self.cine, self.labels, self.method_options.weights
-            tracking, written = track_to_folder(stage, request, self.out, inputs)
+            tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
         screen.print(tracking_table(tracking))
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))

@@ -1,7 +1,4 @@
 // The controls, the keys and the pointer.
-const element = (id) => document.getElementById(id);
-const inputsNamed = (name) => [...document.querySelectorAll(`input[name="${name}"]`)];
-const lessMotion = matchMedia("(prefers-reduced-motion: reduce)");
 let flickerTimer = null;
 
 function showSlice(k) {
@@ -81,31 +78,10 @@ const KEYS = {
   o: () => showOption("outlines", !state.outlines),
   z: () => showOption("zoom", !state.zoom),
 };
-document.addEventListener("keydown", (event) => {
-  const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  const isNative = event.key.length > 1 || event.key === " ";
-  if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
-  const usesKey = event.key === " " ? "input:not([type=range]), button, summary" : "input, button, summary";
-  if (isNative && event.target.closest(usesKey)) return;
-  event.preventDefault();
-  action();
-});
+listenToKeys(KEYS);
 
-// Turns of the wheel belong to what lay under the pointer at the first one: scrolling the page over a picture goes on.
-let lastTurn = 0, isOverPicture = false, turned = 0;
-function turnWheel(event) {
-  if (event.timeStamp - lastTurn > 300) [isOverPicture, turned] = [event.target.tagName === "CANVAS", 0];
-  lastTurn = event.timeStamp;
-  if (!isOverPicture || event.ctrlKey) return;
-  event.preventDefault();
-  turned += event.deltaY * (event.deltaMode ? 40 : 1);
-  if (Math.abs(turned) < 40) return;
-  showSlice(state.k + Math.sign(turned));
-  turned = 0;
-}
-if (element("slice")) document.addEventListener("wheel", turnWheel, { passive: false });
+if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
 
-const toFixed = (value, digits) => value.toFixed(digits).replace("-", "−");
 // The values of all arrays at a pixel, in words.
 function readValues(x, y) {
   const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];

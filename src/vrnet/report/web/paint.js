@@ -1,16 +1,6 @@
 // From arrays to colours and lines. A colour is one 32-bit number, in the byte order of a canvas.
 const packColour = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-const parseHex = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-const mix = (a, b, t) => a.map((value, c) => Math.round(value + (b[c] - value) * t));
-
-// 256 colours between equally spaced stops.
-function interpolate(stops) {
-  const colour = stops.map(parseHex);
-  return Uint32Array.from({ length: 256 }, (_, i) => {
-    const at = (i / 255) * (stops.length - 1), n = Math.min(Math.floor(at), stops.length - 2);
-    return packColour(...mix(colour[n], colour[n + 1], at - n));
-  });
-}
+const interpolate = (stops) => Uint32Array.from(colourRamp(stops), (colour) => packColour(...colour));
 const grey = Uint32Array.from({ length: 256 }, (_, i) => packColour(i, i, i));
 const differenceColours = interpolate(colours.difference), jacobianColours = interpolate(colours.jacobian);
 const foldColour = packColour(...parseHex(colours.fold));

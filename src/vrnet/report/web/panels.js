@@ -44,10 +44,7 @@ const view = () => (state.zoom && report.box) || [0, 0, width, height];
 
 function draw(name) {
   const canvas = canvases.get(name), context = canvas.getContext("2d"), s = slice(state.k), [x, y, w, h] = view();
-  const density = devicePixelRatio || 1;
-  canvas.width = Math.max(1, Math.round(canvas.clientWidth * density));
-  canvas.height = Math.max(1, Math.round(canvas.clientHeight * density));
-  const scale = [canvas.width / w, canvas.height / h];
+  const density = fitCanvas(canvas), scale = [canvas.width / w, canvas.height / h];
   // Enlarged pixels keep their sharp edges; near their own size, some would then be wider than others.
   context.imageSmoothingEnabled = Math.min(...scale) < 2.5;
   context.imageSmoothingQuality = "high";

@@ -1,19 +1,4 @@
 // The arrays of the page: each is a sheet of 8-bit tiles, one tile per slice.
-const readJson = (id) => JSON.parse(document.getElementById(id).textContent);
-const report = readJson("data");
-const colours = readJson("colours");
-const { width, height, columns } = report.tiles;
-
-function loadSheet([name, address]) {
-  return new Promise((resolve, reject) => {
-    const image = new Image();
-    image.onload = () => resolve([name, image]);
-    image.onerror = () => reject(new Error(`the sheet ${name} cannot be shown`));
-    image.src = address;
-  });
-}
-const sheets = Object.fromEntries(await Promise.all(Object.entries(report.sheets).map(loadSheet)));
-
 function newCanvas() {
   const canvas = document.createElement("canvas");
   canvas.width = width;

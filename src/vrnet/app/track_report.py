@@ -1,0 +1,78 @@
+"""What people look at of a tracked cine: the page, its curves as a picture, and a film for slides."""
+
+from datetime import datetime
+from pathlib import Path
+
+from vrnet.app.tracking import CLOSURE, Tracking
+from vrnet.provenance import versions
+from vrnet.report.cine_figures import curves_figure, write_film
+from vrnet.report.cine_numbers import Tracked
+from vrnet.report.cine_page import write_cine_page
+from vrnet.report.figures import save
+from vrnet.report.film import Film
+
+REPORT_FILES = PAGE, CURVES, FILM = "report.html", "strain.png", "cine.gif"
+VOLUME_DEFINITION = (
+    "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection "
+    "fraction: 100 (largest - smallest) / largest volume of the cycle; mass: 1.05 g per ml of the reference's wall"
+)
+FOLDS = "voxels of all frames where any of the determinants between a voxel and its neighbours is 0 or less"
+
+
+def report_names(is_labelled: bool) -> list[str]:
+    """The files of a report; without labels there are no curves."""
+    return [*REPORT_FILES] if is_labelled else [PAGE, FILM]
+
+
+def write_track_report(tracking: Tracking, folder: Path) -> Path:
+    """Write the files of the report in a folder, and return which is the page."""
+    film = film_of(tracking)
+    write_cine_page(folder / PAGE, film, quality(tracking), describe_tracking(tracking))
+    if film.volumes is not None:
+        save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)
+    write_film(folder / FILM, film)
+    return folder / PAGE
+
+
+def film_of(tracking: Tracking) -> Film:
+    """The tracked cine as it is shown."""
+    labels = None if tracking.reference_labels is None else tracking.reference_labels.array
+    cine = tracking.cine
+    return Film(
+        cine.frames, tracking.fields, cine.grid, tracking.frame, cine.times_ms, labels, tracking.heart,
+        tracking.strain, tracking.volumes,
+    )  # fmt: skip
+
+
+def quality(tracking: Tracking) -> Tracked:
+    """How well it was tracked, with what the numbers mean."""
+    meanings = {"closure error": CLOSURE, "folded voxels": FOLDS}
+    if tracking.volumes is not None:
+        meanings = {"volumes": VOLUME_DEFINITION, **meanings}
+    return Tracked(tracking.closure_mm, tracking.folding_strict_percent, meanings)
+
+
+def describe_tracking(tracking: Tracking) -> dict[str, str]:
+    """What was run and by which code, for the page: {heading: text}."""
+    cine, found = tracking.cine, tracking.found
+    size = " x ".join(map(str, cine.grid.shape))
+    spacing = " x ".join(f"{h:.4g}" for h in cine.grid.spacing)
+    about = {
+        "cine": cine.name,
+        "frames": f"{len(cine)} of {size} voxels of {spacing} mm",
+        "reference": f"frame {tracking.frame}",
+    }
+    if tracking.reference_labels is not None:
+        about["labels"] = tracking.reference_labels.name
+    about["method"] = found.method
+    if len(cine.grid.shape) == 3:
+        about["slices"] = "each by itself" if found.slice_axis is not None else "together"
+    repaired = [str(k) for k, repair in enumerate(found.repairs) if repair is not None]
+    if repaired:
+        about["folds"] = f"repaired in the frames {', '.join(repaired)}"
+    return about | {
+        "device": found.device,
+        "seconds": f"{found.seconds:.1f}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    }

@@ -1,0 +1,204 @@
+"""A tracked cine for slides: its curves as a picture, and a film of the middle slice."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from numpy import ndarray
+
+from vrnet.aha import LEVELS, SEGMENTS
+from vrnet.evaluation.strain import GLOBAL, Strain
+from vrnet.evaluation.volumes import Volumes
+from vrnet.files import write_bytes
+from vrnet.report.cine_data import COLOUR_LIMITS, WINDOW_PERCENTILES
+from vrnet.report.colours import GRID, JACOBIAN_MAP
+from vrnet.report.film import Film, FilmSlices
+from vrnet.report.greys import window_of
+from vrnet.report.material_points import MaterialPoints, material_points
+from vrnet.report.sheets import quantise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apical": "#8240b8"}
+VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
+PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_radial": "radial strain (Green), %"}
+FILM_SIDE_PIXELS = 256
+"""The longer side of each of the two pictures of a film."""
+WALL_OPACITY = 0.6
+COLOURS = 128
+"""Of each frame of a film: fewer make a smaller file."""
+DEFAULT_FRAME_MS = 40
+
+
+def curves_figure(film: Film, title: str) -> "Figure":
+    """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
+    from matplotlib.figure import Figure
+
+    has_segments = film.strain is not None and film.strain.insertions is not None
+    columns = (len(PLOTTED) if film.strain is not None else 0) + 1 + has_segments
+    figure = Figure(figsize=(4.6 * columns, 4.2), layout="constrained")
+    figure.suptitle(title, parse_math=False)
+    axes = [figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)]
+    if film.strain is not None:
+        for ax, measure in zip(axes, PLOTTED, strict=False):
+            plot_strain(ax, film.strain, measure, times_of(film))
+    if film.volumes is not None:
+        plot_volumes(axes[-1], film.volumes, times_of(film))
+    for ax in axes:
+        ax.set_xlabel("frame" if film.times_ms is None else "ms")
+    if film.strain is not None and has_segments:
+        draw_bullseye(figure.add_subplot(1, columns, columns, projection="polar"), film.strain)
+    return figure
+
+
+def times_of(film: Film) -> Float[ndarray, " t"]:
+    """Where frames lie along a plot."""
+    return np.arange(len(film), dtype=float) if film.times_ms is None else np.array(film.times_ms)
+
+
+def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
+    """Global and by level, with the global peak marked."""
+    for region in reversed(LEVELS):
+        ax.plot(times, strain.curve(measure, region), color=CURVE_COLOURS[region], linewidth=1.3, label=region)
+    peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
+    label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
+    ax.plot(times, strain.curve(measure), color=colour, linewidth=2.6, label=label)
+    if peak:
+        ax.plot(times[peak.frame], peak.percent, "o", color=colour)
+    ax.axhline(0, color="#999999", linewidth=0.8)
+    ax.set_title(PLOTTED[measure], fontsize=10)
+    ax.legend(fontsize=8)
+
+
+def plot_volumes(ax: "Axes", volumes: Volumes, times: Float[ndarray, " t"]) -> None:
+    """Of each structure that is labelled."""
+    for name, curve in (("LV", volumes.lv_ml), ("RV", volumes.rv_ml), ("wall", volumes.wall_ml)):
+        if curve.any():
+            ax.plot(times, curve, color=VOLUME_COLOURS[name], linewidth=2.6 if name == "LV" else 1.3, label=name)
+    ax.set_ylim(bottom=0)
+    ax.set_title("volume, ml", fontsize=10)
+    ax.legend(fontsize=8)
+
+
+def draw_bullseye(ax: Any, strain: Strain) -> None:
+    """The peak circumferential strain of each segment, the anterior wall on top, the septum on the left."""
+    import matplotlib as mpl
+
+    limit = COLOUR_LIMITS["circumferential"]
+    for segment in SEGMENTS:
+        peak = strain.peak("green_circumferential", f"segment {segment.number}")
+        width, turn = 2 * np.radians(segment.half_width_deg), segment.number - 1 - 6 * segment.level
+        angle, inner = np.pi / 2 + turn * width, 2.5 - segment.level
+        colour = mpl.colormaps[JACOBIAN_MAP](0.5 + peak.percent / (2 * limit)) if peak else "#dddddd"
+        ax.bar(angle, 1, width, inner, color=colour, edgecolor="white")
+        is_dark = peak is not None and abs(peak.percent) > 0.55 * limit
+        said = f"{peak.percent:.0f}".replace("-", "−") if peak else "–"
+        ax.text(angle, inner + 0.5, said, ha="center", va="center", fontsize=9, color="white" if is_dark else "black")
+    ax.set_title("peak circumferential strain, %", fontsize=10)
+    ax.set_axis_off()
+
+
+def write_film(path: Path, film: Film) -> None:
+    """Write the middle slice over the cycle as an animated GIF: in grey with contours, and beside it with the strain of
+    the wall or, without labels, with the grid."""
+    from PIL.Image import Dither, Quantize
+
+    slices, points = film.slices, material_points(film.slices, film.slices.main)
+    pictures = [film_picture(slices, points, t) for t in range(len(film))]
+    file = BytesIO()
+    first, *others = (picture.quantize(COLOURS, Quantize.MAXCOVERAGE, dither=Dither.NONE) for picture in pictures)
+    first.save(file, "GIF", save_all=True, append_images=others, duration=frame_ms(film), loop=0)
+    write_bytes(file.getvalue(), path)
+
+
+def frame_ms(film: Film) -> int:
+    """How long each frame is shown: as long as it lasted; GIF counts in 10 ms, and browsers show no less than 20."""
+    if film.times_ms is None:
+        return DEFAULT_FRAME_MS
+    return max(20, 10 * round((film.times_ms[-1] - film.times_ms[0]) / (len(film) - 1) / 10))
+
+
+def film_picture(slices: FilmSlices, points: MaterialPoints, t: int) -> "Image":
+    """Two pictures of a frame, side by side."""
+    from PIL import Image
+
+    low, high = window_of([slices.frames[..., slices.main]], WINDOW_PERCENTILES)
+    still = quantise(slices.frames[t, ..., slices.main], low, high)
+    left, scale = enlarge(still, slices.spacing)
+    right = left.copy()
+    moved = points.moved[t].T * scale
+    if slices.strain is None:
+        draw_grid(right, points, moved)
+    else:
+        draw_wall(right, slices, points, moved, t)
+    for picture in (left, right):
+        draw_outlines(picture, slices, points, moved)
+    both = Image.new("RGB", (2 * left.width + 4, left.height))
+    both.paste(left, (0, 0))
+    both.paste(right, (left.width + 4, 0))
+    return both
+
+
+def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple["Image", Float[ndarray, " 2"]]:
+    """A picture with square pixels, and how many of them there are to one of the array's along either axis."""
+    from PIL import Image
+
+    sides = np.array(still.shape) * spacing
+    size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int)
+    picture = Image.fromarray(np.ascontiguousarray(still.T)).convert("RGB")
+    return picture.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC), size / still.shape
+
+
+def draw_outlines(picture: "Image", slices: FilmSlices, points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
+    """The outlines of the labels, each in its colour."""
+    from PIL import ImageDraw
+
+    pen = ImageDraw.Draw(picture)
+    for outline in points.outlines:
+        line = moved[outline.first : outline.first + outline.length]
+        pen.line([*map(tuple, line), tuple(line[0])], fill=slices.structures[outline.label][1], width=2, joint="curve")
+
+
+def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
+    """The lines of the grid."""
+    from PIL import ImageDraw
+
+    pen, (across, down) = ImageDraw.Draw(picture), points.grid
+    nodes = moved[: across * down].reshape(across, down, 2)
+    for line in (*nodes, *nodes.swapaxes(0, 1)):
+        pen.line([*map(tuple, line)], fill=GRID, width=1)
+
+
+def draw_wall(
+    picture: "Image", slices: FilmSlices, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int
+) -> None:
+    """The circumferential strain of the wall as colour, half seen through, within its outlines."""
+    import matplotlib as mpl
+    from PIL import Image, ImageDraw
+
+    assert slices.strain is not None
+    percent = slices.strain.circumferential[t, slices.strain.index[2] == slices.main]
+    shades = mpl.colormaps[JACOBIAN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
+    covered, mask = picture.copy(), Image.new("1", picture.size)
+    pen = ImageDraw.Draw(covered)
+    for corners, shade in zip(points.corners, shades, strict=True):
+        colour = tuple(map(int, shade[:3]))
+        pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2)
+    for outline in points.outlines:
+        if outline.label == slices.heart.wall:
+            mask = invert_within(mask, moved[outline.first : outline.first + outline.length])
+    picture.paste(Image.blend(picture, covered, WALL_OPACITY), mask=mask)
+
+
+def invert_within(mask: "Image", line: Float[ndarray, "m 2"]) -> "Image":
+    """A mask changed inside a closed line: what two lines enclose is inside the outer one and not inside the inner."""
+    from PIL import Image, ImageChops, ImageDraw
+
+    inside = Image.new("1", mask.size)
+    ImageDraw.Draw(inside).polygon([*map(tuple, line)], fill=1)
+    return ImageChops.logical_xor(mask, inside)

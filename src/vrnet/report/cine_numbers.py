@@ -1,0 +1,109 @@
+"""The numbers of a tracked cine, as a page prints them, each with its definition."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from vrnet.aha import LEVELS
+from vrnet.evaluation.strain import GLOBAL, MEASURES, Peak, Strain
+from vrnet.evaluation.volumes import Volumes
+from vrnet.report.film import Film
+
+ABSENT = "–"
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """How well a cine was tracked, and what the numbers mean that are not in a film."""
+
+    closure_mm: Mapping[str, float]
+    """How far the forward and the backward chain are from where they began."""
+    folding_strict_percent: float
+    definitions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in the header: what it is, its value, and when it was reached."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts, the first of each its heading."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+
+def headline(film: Film, tracked: Tracked) -> list[Number]:
+    """What one wants to know first."""
+    rows = []
+    if film.volumes is not None:
+        rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent)))
+    for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
+        if film.strain is not None and (peak := film.strain.peak(name)):
+            rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak)))
+    rows.append(Number("Closure error", f"{max(tracked.closure_mm.values()):.2f} mm", "the larger of both ways"))
+    return rows
+
+
+def tables(film: Film, tracked: Tracked) -> list[Table]:
+    """What there is of strain, volumes and quality."""
+    found = [] if film.strain is None else [peak_table(film.strain)]
+    found += [] if film.volumes is None else [volume_table(film.volumes)]
+    closure = [(f"Closure error, {way}", f"{length:.2f} mm") for way, length in tracked.closure_mm.items()]
+    folds = ("Folded voxels, strict", in_percent(tracked.folding_strict_percent, 3))
+    return [*found, Table("Quality", (), [*closure, folds])]
+
+
+def peak_table(strain: Strain) -> Table:
+    """Peaks of every measure, global and by level, and which slices they are of."""
+    regions = (GLOBAL, *LEVELS)
+    rows = []
+    for m in MEASURES:
+        peaks = [strain.peak(m.name, region) for region in regions]
+        rows.append(
+            (m.name.replace("_", " "), *(in_percent(p.percent) if p else ABSENT for p in peaks), when(peaks[0]))
+        )
+    used = ", ".join(str(k + 1) for k in sorted(strain.slices))
+    left_out = [f"Slice {left.slice + 1} is left out: {left.reason}." for left in strain.left_out]
+    unknown = "Segments are not known: no right ventricle is labelled, or it does not show where the septum begins."
+    notes = (f"Measured in slices {used}.", *left_out, *([] if strain.insertions else [unknown]))
+    return Table("Peak strain", (*regions, "global, when"), rows, notes)
+
+
+def volume_table(volumes: Volumes) -> Table:
+    """Largest and smallest volume and ejection fraction of each ventricle that is labelled, and the mass."""
+    rows: list[tuple[str, ...]] = []
+    for name, curve, fraction in (
+        ("Left ventricle", volumes.lv_ml, volumes.lv_ejection_fraction_percent),
+        ("Right ventricle", volumes.rv_ml, volumes.rv_ejection_fraction_percent),
+    ):
+        if curve.any():
+            rows.append((name, f"{curve.max():.1f} ml", f"{curve.min():.1f} ml", in_percent(fraction)))
+    mass = f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g."
+    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, (mass,))
+
+
+def definitions(film: Film, tracked: Tracked) -> dict[str, str]:
+    """What the numbers mean."""
+    measures = {} if film.strain is None else {m.name.replace("_", " "): m.definition for m in MEASURES}
+    return {**measures, **tracked.definitions}
+
+
+def in_percent(value: float, digits: int = 1) -> str:
+    """A percentage, with a true minus; a dash for what cannot be measured."""
+    return f"{value:.{digits}f} %".replace("-", "−") if isfinite(value) else ABSENT
+
+
+def when(peak: Peak | None) -> str:
+    """The frame of a peak, and its time where that is known."""
+    if peak is None:
+        return ABSENT
+    return f"frame {peak.frame}" + ("" if peak.time_ms is None else f", {peak.time_ms:.0f} ms")

@@ -1,0 +1,123 @@
+// Playing, stepping and choosing what is drawn.
+const cycle = report.cycle ?? 1000;
+let started = null, playedFrom = 0;
+
+function showFrame(t) {
+  state.t = (t + report.frames) % report.frames;
+  element("frame").value = state.t;
+  const time = report.times ? ` · ${toFixed(report.times[state.t], 0)} ms` : "";
+  element("when").value = `frame ${state.t} / ${report.frames - 1}${time}`;
+  drawFilm();
+  charts.forEach((chart) => chart.follow());
+  followSegments();
+}
+
+function showSlice(k) {
+  state.k = Math.max(0, Math.min(report.slices.length - 1, k));
+  if (element("slice")) {
+    element("slice").value = state.k;
+    element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+  }
+  showWall(state.wall);
+}
+
+function showWall(wall) {
+  state.wall = report.strain ? wall : "off";
+  inputsNamed("wall").forEach((input) => (input.checked = input.value === wall));
+  if (report.strain) {
+    const limit = report.limits[wall];
+    element("ramp").hidden = !limit;
+    element("low").textContent = `−${limit} % shortens`;
+    element("high").textContent = `lengthens ${limit} %`;
+    element("absent").hidden = !limit || report.points[state.k].strain !== null;
+  }
+  drawFilm();
+}
+
+function showOption(name, on) {
+  if (!element(name)) return;
+  state[name] = element(name).checked = on;
+  drawFilm();
+}
+
+function stop() {
+  started = null;
+  element("play").textContent = "Play";
+  element("play").setAttribute("aria-pressed", "false");
+}
+
+// Frames follow the clock, so that a slow machine leaves some out instead of slowing the heart.
+function tick(now) {
+  if (started === null) return;
+  const passed = ((now - started) * Number(element("speed").value)) / cycle;
+  const t = Math.floor(playedFrom + passed * report.frames) % report.frames;
+  if (t !== state.t) showFrame(t);
+  requestAnimationFrame(tick);
+}
+
+function play() {
+  if (started !== null) return stop();
+  [started, playedFrom] = [performance.now(), state.t];
+  element("play").textContent = "Stop";
+  element("play").setAttribute("aria-pressed", "true");
+  requestAnimationFrame(tick);
+}
+
+function step(n) {
+  stop();
+  showFrame(state.t + n);
+}
+
+// Another speed goes on from the frame that is shown.
+function restart() {
+  if (started !== null) [started, playedFrom] = [performance.now(), state.t];
+}
+
+function changeSpeed() {
+  const speed = element("speed");
+  speed.selectedIndex = (speed.selectedIndex + 1) % speed.options.length;
+  restart();
+}
+
+function showMeasure() {
+  element("definition").textContent = strainOf().definition;
+  charts[0].draw();
+  followSegments();
+}
+
+element("play").addEventListener("click", play);
+element("back").addEventListener("click", () => step(-1));
+element("on").addEventListener("click", () => step(1));
+element("speed").addEventListener("change", restart);
+element("measure")?.addEventListener("change", showMeasure);
+element("slice")?.addEventListener("input", (event) => showSlice(Number(event.target.value)));
+element("frame").addEventListener("input", (event) => {
+  stop();
+  showFrame(Number(event.target.value));
+});
+for (const name of ["contours", "grid"]) element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
+inputsNamed("wall").forEach((input) => input.addEventListener("change", () => showWall(input.value)));
+inputsNamed("when").forEach((input) => input.addEventListener("change", followSegments));
+
+const WALLS = ["off", "circumferential", "radial"];
+listenToKeys({
+  ArrowLeft: () => step(-1),
+  ArrowRight: () => step(1),
+  j: () => showSlice(state.k + 1),
+  k: () => showSlice(state.k - 1),
+  " ": play,
+  v: changeSpeed,
+  c: () => showOption("contours", !state.contours),
+  g: () => showOption("grid", !state.grid),
+  s: () => report.strain && showWall(WALLS[(WALLS.indexOf(state.wall) + 1) % WALLS.length]),
+});
+if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
+
+showSlice(state.k);
+if (report.strain) showMeasure();
+showFrame(state.t);
+new ResizeObserver(() => {
+  drawFilm();
+  charts.forEach((chart) => chart.draw());
+}).observe(document.querySelector("main"));
+if (!lessMotion.matches) play();

@@ -1,0 +1,90 @@
+"""`vrnet track --report` and `.report()`: the page and pictures of a tracked cine."""
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from vrnet import Cine, Grid, Image, InputWarning, write_image
+from vrnet.app.track_report import describe_tracking
+from vrnet.app.tracking import Tracking
+from vrnet.evaluation.wall import HeartLabels
+from vrnet.images.cine_files import read_cine
+from vrnet.phantom.cycle import cycle
+from vrnet.registration.cine import TrackedFrames
+
+GRID = Grid.plain((56, 52, 2), (3.0, 3.0, 10.0))
+FRAMES = 4
+
+
+@pytest.fixture(scope="module")
+def beat():
+    return cycle(2, GRID.shape, GRID.spacing, frames=FRAMES)
+
+
+@pytest.fixture(scope="module")
+def exact(beat):
+    """The result of tracking that makes no mistake."""
+    closing = np.full((2, 3, *GRID.shape), 0.1)
+    found = TrackedFrames(beat.fields.numpy(), closing, "truth", None, "cpu", 2, (None,) * FRAMES, 1.0)
+    cine = Cine(beat.frames.numpy(), GRID, beat.times_ms, "a/heart.nii.gz")
+    return Tracking(cine, 0, found, Image(beat.labels.numpy(), GRID), HeartLabels())
+
+
+def test_the_report_is_a_page_with_pictures_beside_it(exact, tmp_path):
+    page = exact.report(tmp_path / "new" / "folder")
+    assert page == tmp_path / "new" / "folder" / "report.html"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["cine.gif", "report.html", "strain.png"]
+    text = page.read_text()
+    assert "<title>truth: heart.nii.gz</title>" in text
+    assert f"{max(exact.closure_mm.values()):.2f} mm" in text
+    with Picture.open(page.parent / "cine.gif") as film:
+        assert film.n_frames == FRAMES
+
+
+def test_without_labels_there_are_no_curves(exact, tmp_path):
+    Tracking(exact.cine, 0, exact.found).report(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cine.gif", "report.html"]
+
+
+def test_labels_without_a_ring_of_wall_have_volumes_alone(exact, beat, tmp_path):
+    """The cavity alone: no strain is measured, and the page and the picture do without."""
+    labels = Image(np.where(beat.labels.numpy() == 3, 3, 0), GRID)
+    with pytest.warns(InputWarning, match="no strain is measured"):
+        page = Tracking(exact.cine, 0, exact.found, labels, HeartLabels()).report(tmp_path)
+    assert "Ejection fraction, LV" in page.read_text()
+    assert "Peak strain" not in page.read_text()
+    assert (tmp_path / "strain.png").exists()
+
+
+def test_the_page_says_what_was_run(exact):
+    said = describe_tracking(exact)
+    assert (said["cine"], said["method"], said["slices"]) == ("a/heart.nii.gz", "truth", "each by itself")
+    assert said["frames"] == "4 of 56 x 52 x 2 voxels of 3 x 3 x 10 mm"
+
+
+def test_the_command_writes_it_and_a_run_without_it_takes_it_away(vrnet, beat, tmp_path):
+    import SimpleITK as sitk
+
+    from vrnet.images.io import to_sitk
+
+    frames = [to_sitk(frame, GRID) for frame in beat.frames.numpy()]
+    sitk.WriteImage(sitk.JoinSeries(frames, 0.0, 0.2), str(tmp_path / "cine.nii.gz"))
+    write_image(Image(beat.labels.numpy(), GRID), tmp_path / "labels.nii.gz")
+    assert len(read_cine(tmp_path / "cine.nii.gz")) == FRAMES
+    out = tmp_path / "out"
+    words = (
+        "track",
+        tmp_path / "cine.nii.gz",
+        "--labels",
+        tmp_path / "labels.nii.gz",
+        "--method",
+        "identity",
+        "--out",
+        out,
+    )
+    status, said, err = vrnet(*words, "--report")
+    assert status == 0, err
+    assert "report.html, strain.png, cine.gif" in said
+    assert {"report.html", "strain.png", "cine.gif"} <= {path.name for path in out.iterdir()}
+    assert vrnet(*words)[0] == 0
+    assert not {"report.html", "strain.png", "cine.gif"} & {path.name for path in out.iterdir()}

@@ -1,0 +1,38 @@
+"""Films whose motion is known."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from vrnet.evaluation.strain import strain
+from vrnet.evaluation.volumes import volumes
+from vrnet.evaluation.wall import HeartLabels
+from vrnet.images.grid import Grid
+from vrnet.phantom.cycle import cycle
+from vrnet.report.cine_numbers import Tracked
+from vrnet.report.film import Film
+
+SHAPE, SPACING = (72, 64, 3), (2.4, 2.4, 10.0)
+TRACKED = Tracked({"forward": 0.12, "backward": 0.34}, 0.0, {"closure error": "how far <b>round</b>"})
+
+
+def beating_film(frames=6):
+    """A stack with its true motion, an RV, and so with segments."""
+    beat = cycle(2, SHAPE, SPACING, frames=frames)
+    labels, fields = beat.labels.numpy(), beat.fields.numpy()
+    return Film(
+        beat.frames.numpy(), fields, Grid.plain(SHAPE, SPACING), 0, beat.times_ms, labels, HeartLabels(),
+        strain(fields, labels, SPACING, across=2, times_ms=beat.times_ms), volumes(beat.frame_labels.numpy(), SPACING),
+    )  # fmt: skip
+
+
+def without_rv(film):
+    """The same with the wall and the cavity alone, frames without times: no segments."""
+    labels = np.where(film.labels == 1, 0, film.labels)
+    measured = strain(film.fields, labels, SPACING, across=2)
+    return replace(film, labels=labels, strain=measured, volumes=volumes(labels[None].repeat(len(film), 0), SPACING),
+                   times_ms=None)  # fmt: skip
+
+
+def without_labels(film):
+    return replace(film, labels=None, heart=None, strain=None, volumes=None)

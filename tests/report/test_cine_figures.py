@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.report.cines import beating_film, without_labels, without_rv
+from vrnet.report.cine_figures import curves_figure, write_film
+from vrnet.report.colours import GRID
+
+
+@pytest.fixture(scope="module")
+def film():
+    return beating_film()
+
+
+def test_the_figure_has_what_was_measured(film):
+    assert [ax.get_title() for ax in curves_figure(film, "a $title$ <b>").axes] == [
+        "circumferential strain (Green), %", "radial strain (Green), %", "volume, ml", "peak circumferential strain, %"
+    ]  # fmt: skip
+    assert len(curves_figure(without_rv(film), "").axes) == 3
+
+
+def test_the_bullseye_has_the_anterior_wall_on_top_and_the_septum_on_the_left(film):
+    ax = curves_figure(film, "").axes[-1]
+    values = [text.get_text() for text in ax.texts]
+    peaks = [film.strain.peak("green_circumferential", f"segment {k}") for k in range(1, 17)]
+    assert values == [f"{peak.percent:.0f}".replace("-", "−") if peak else "–" for peak in peaks]
+    angles = np.degrees([text.get_position()[0] for text in ax.texts]) % 360
+    assert angles[:6].round().tolist() == [90, 150, 210, 270, 330, 30]
+    assert angles[12:].round().tolist() == [90, 180, 270, 0]
+
+
+def test_the_film_repeats_for_ever_at_the_speed_of_the_heart(film, tmp_path):
+    write_film(tmp_path / "cine.gif", film)
+    with Image.open(tmp_path / "cine.gif") as found:
+        assert (found.n_frames, found.info["loop"]) == (len(film), 0)
+        assert abs(found.info["duration"] - np.diff(film.times_ms).mean()) <= 5
+        first = np.asarray(found.convert("RGB"), int)
+        found.seek(2)
+        later = np.asarray(found.convert("RGB"), int)
+    is_coloured = np.ptp(later, axis=2) > 40
+    half = later.shape[1] // 2
+    assert is_coloured[:, half:].sum() > 2 * is_coloured[:, :half].sum() > 0  # contours, and contours with strain
+    assert np.abs(later - first).mean() > 2
+
+
+def test_without_labels_the_film_shows_the_grid(film, tmp_path):
+    write_film(tmp_path / "cine.gif", without_labels(film))
+    with Image.open(tmp_path / "cine.gif") as found:
+        shown = np.asarray(found.convert("RGB"), int)
+    colour = [int(GRID[i : i + 2], 16) for i in (1, 3, 5)]
+    is_line = np.abs(shown - colour).sum(2) < 60
+    half = shown.shape[1] // 2
+    assert is_line[:, half:].mean() > 0.1
+    assert not is_line[:, : half - 4].any()
