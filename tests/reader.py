@@ -11,8 +11,7 @@ from scipy import ndimage
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet import Grid, Image, write_image
 from vrnet.images.io import to_sitk
-from vrnet.phantom import phantom
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle, phantom
 from vrnet.training.fit import fit
 
 SHAPE, SPACING = (32, 32), 8.0

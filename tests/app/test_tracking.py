@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import ndimage
 
 from vrnet import Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.tracking import Tracking, interpret_labels
 from vrnet.evaluation.wall import HeartLabels
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
@@ -49,11 +50,16 @@ def test_without_labels_there_is_motion_alone(exact):
 
 
 def test_a_lone_label_is_the_wall_and_what_it_encloses_the_cavity(beat):
+    """A voxel that is missing in the wall is no cavity."""
     labels = beat.labels.numpy()
+    inner = ndimage.binary_erosion(labels == 2, np.ones((3, 3, 1)))
+    pit = np.zeros_like(inner)
+    pit[tuple(np.argwhere(inner)[0])] = True
+    wall = (labels == 2) & ~pit
     with pytest.warns(InputWarning, match="taken for the wall"):
-        found, heart = interpret_labels(Image((labels == 2).astype(np.uint8), GRID))
+        found, heart = interpret_labels(Image(wall.astype(np.uint8), GRID))
     assert (heart.wall, heart.lv) == (1, 3)
-    assert_array_equal(found.array == heart.wall, labels == 2)
+    assert_array_equal(found.array == heart.wall, wall)
     assert_array_equal(found.array == heart.lv, labels == 3)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle
 from vrnet.registration.propagation import propagate_labels
 
 

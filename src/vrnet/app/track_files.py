@@ -21,7 +21,7 @@ from vrnet.files import Row, check_not_input, exists, write_json, write_rows
 from vrnet.images.io import to_sitk, write_sitk
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, versions
-from vrnet.registration.chains import RESULT_SMOOTHING_MM, START_SMOOTHING_MM, Link
+from vrnet.registration.chains import SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
 from vrnet.tensor_files import checksum, open_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def fingerprint(request: TrackingRequest) -> str:
         "version": __version__, "method": str(plan.method), "parameters": plan.method.details,
         "weights": None if model is None else checksum(model.state_dict(), {}), "device": plan.device.type,
         "order": plan.order, "slice_axis": plan.slice_axis, "grid": repr(plan.grid), "frame": request.frame,
-        "shape": frames.shape, "type": frames.dtype.str, "smoothing_mm": (START_SMOOTHING_MM, RESULT_SMOOTHING_MM),
+        "shape": frames.shape, "type": frames.dtype.str, "smoothing_mm": (SMOOTHING_MM, SOLVER_SMOOTHING_MM),
     }  # fmt: skip
     digest = sha256(json.dumps(settings, sort_keys=True).encode())
     digest.update(frames.data)

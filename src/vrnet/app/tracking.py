@@ -186,18 +186,25 @@ def check_labels(labels: Image, cine: Cine) -> Image:
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too."""
-    from scipy.ndimage import binary_fill_holes
-
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
     wall, across = int(values[0]), labels.grid.across if labels.array.ndim == 3 else None
     planes = labels.array[None] if across is None else np.moveaxis(labels.array, across, 0)
-    filled = np.stack([binary_fill_holes(plane != 0) for plane in planes]) & (planes == 0)
+    filled = np.stack([enclosed(plane != 0) for plane in planes])
     inside = filled[0] if across is None else np.moveaxis(filled, 0, across)
     cavity = CAVITY if wall != CAVITY else CAVITY + 1
-    array = labels.array.astype(np.int16)
+    array = labels.array.astype(np.int32)
     array[inside] = cavity
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
     warnings.warn(said, InputWarning, stacklevel=1)
     return labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
+
+
+def enclosed(wall: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The largest part of a slice that the wall encloses: pits within the wall are no cavity."""
+    from scipy.ndimage import binary_fill_holes, label
+
+    parts, count = label(binary_fill_holes(wall) & ~wall)
+    sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
+    return parts == 1 + sizes.argmax() if count else np.zeros_like(wall)

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from vrnet.fields import compose, smooth, warp
 
-START_SMOOTHING_MM = 6.0
-"""Standard deviation of the Gaussian by which a start is smoothed: about the thickness of the wall of a ventricle."""
-RESULT_SMOOTHING_MM = 1.5
-"""Likewise of what is found, about a voxel: two motions that are composed are rougher than either."""
+SMOOTHING_MM = (6.0, 1.5)
+"""Standard deviations of the Gaussians by which a start and what is found from it are smoothed: about the thickness of
+the wall of a ventricle, and a voxel, since two motions that are composed are rougher than either."""
+SOLVER_SMOOTHING_MM = (2.0, 1.0)
+"""Likewise for a solver, whose result hardly depends on its start."""
 Find = Callable[[Tensor, Tensor], Tensor]
 """(I0, I1) -> the field of a batch of pairs."""
 FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -47,9 +48,10 @@ class Smoothing(NamedTuple):
     result: tuple[float, ...]
 
     @classmethod
-    def on(cls, spacing: tuple[float, ...]) -> "Smoothing":
-        """What START_SMOOTHING_MM and RESULT_SMOOTHING_MM are on voxels of these edges, in mm."""
-        return cls(*(tuple(mm / h for h in spacing) for mm in (START_SMOOTHING_MM, RESULT_SMOOTHING_MM)))
+    def on(cls, spacing: tuple[float, ...], is_solver: bool) -> "Smoothing":
+        """What starts and results are smoothed by, on voxels of these edges in mm."""
+        start, result = SOLVER_SMOOTHING_MM if is_solver else SMOOTHING_MM
+        return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing))
 
 
 @runtime_checkable

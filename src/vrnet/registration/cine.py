@@ -145,7 +145,7 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
         tell(0.0)
 
     find_from = solve_from(find, plan) if isinstance(find, Solver) else start_by_warping(find_all)
-    return go_round(find_from, frames, Smoothing.on(plan.spacing), store, after)
+    return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), store, after)
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:

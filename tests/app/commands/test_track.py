@@ -16,7 +16,7 @@ from vrnet.app.track_files import UNFINISHED, LinkFiles
 from vrnet.evaluation.strain import MEASURES
 from vrnet.fields import warp
 from vrnet.images.io import to_sitk
-from vrnet.phantom.cycle import cycle
+from vrnet.phantom import cycle
 
 GRID = Grid((48, 44, 2), (3.0, 3.0, 10.0), (-50.0, 20.0, 7.0), (0.8, -0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0))
 FRAMES = 5
