@@ -5,7 +5,6 @@ The labels of end-diastole alone are tracked; those of end-systole are what the 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +50,7 @@ def strain_rows(study: Study, method: str) -> list[Row]:
     """One row per subject: strain at end-systole in percent, and volumes in ml. What is missing is measured, and kept.
 
     Without a folder of images, what was measured before is all there is."""
-    path = study.results.root / "strain" / f"{study.data}_{method}.csv"
+    path = study.results.out / "strain" / f"{study.data}_{method}.csv"
     known = {row["subject"]: as_numbers(row) for row in read_rows(path, "one row per subject")} if path.exists() else {}
     subjects = find_subjects(study, bool(known))
     missing = [subject for subject in subjects if subject.name not in known]
