@@ -5,7 +5,7 @@ import torch
 
 from tests.data.conftest import affine_of, brightest, heart, place, spots, write_acdc
 from vrnet import BadInput
-from vrnet.data.acdc import ACDC, ACDC3D
+from vrnet.data.acdc import ACDC, ACDC3D, group_of
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 
 SHAPE, SPACING = (100, 90, 9), (1.4, 1.6, 10.0)
@@ -149,3 +149,9 @@ def test_real_stacks_fill_the_volume(data_root):
     sample = ACDC3D(data_root / "acdc").prepare("patient001", "evaluation")
     assert set(sample.fixed_labels.unique().tolist()) == {0, 1, 2, 3}
     assert sample.fixed.std() > 0.1
+
+
+def test_the_group_of_a_patient_is_that_of_its_info(root):
+    assert group_of(root / "patient001") == "NOR"
+    with pytest.raises(BadInput, match="names the Group"):
+        group_of(root)

@@ -106,3 +106,11 @@ def test_progress_goes_from_0_to_1():
 def test_a_reference_that_is_not_there_is_refused(frame):
     with pytest.raises(BadInput, match="frames 0 to 4"):
         run(small_stack(), frame=frame)
+
+
+def test_a_solver_finds_a_large_motion_of_two_frames(beat):
+    """The first frame of a chain has no neighbour to start from: it is found as a pair is, coarse to fine."""
+    two = [0, beat.end_systole]
+    found = run(Cine(beat.frames[two].numpy(), Grid.plain(tuple(beat.labels.shape), beat.spacing)))
+    miss = (torch.from_numpy(found.fields[1]) - beat.fields[two[1]])[:, beat.labels == 2]
+    assert torch.linalg.vector_norm(miss, dim=0).mean() * beat.spacing[0] < 0.9

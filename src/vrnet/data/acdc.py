@@ -82,8 +82,21 @@ class ACDC3D(PatientFolder):
 def frame_numbers(folder: Path) -> tuple[int, int]:
     """The numbers of the end-diastolic and of the end-systolic frame of a patient."""
     try:
-        lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
-        info = dict(line.split(":", 1) for line in lines if ":" in line)
+        info = read_info(folder)
         return int(info["ED"]), int(info["ES"])
     except (OSError, KeyError, ValueError) as error:
         raise BadInput(f"{folder} has no Info.cfg that names the frames ED and ES: is it a patient of ACDC?") from error
+
+
+def group_of(folder: Path) -> str:
+    """What a patient suffers from: NOR, DCM, HCM, MINF or RV."""
+    try:
+        return read_info(folder)["Group"]
+    except (OSError, KeyError, ValueError) as error:
+        raise BadInput(f"{folder} has no Info.cfg that names the Group: is it a patient of ACDC?") from error
+
+
+def read_info(folder: Path) -> dict[str, str]:
+    """What Info.cfg says of a patient."""
+    lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
+    return {key: value.strip() for key, value in (line.split(":", 1) for line in lines if ":" in line)}

@@ -12,6 +12,7 @@ from vrnet.paper.columns import measure_title
 from vrnet.paper.pictures import COMPARED_METHODS, draw_comparison, draw_denoising
 from vrnet.paper.results import Entry, Results
 from vrnet.paper.specs import RC_NETS
+from vrnet.paper.strain_figure import draw_strain
 from vrnet.paper.study import Study
 from vrnet.paper.values import published_values
 
@@ -112,6 +113,7 @@ FIGURES = {
     "visual": FigureSpec("All methods on one subject", draw_comparison),
     "boxplots": FigureSpec("Dice and Hausdorff distance by method and structure", draw_boxplots),
     "denoising": FigureSpec("The field after each cascade, from a noisy start", draw_denoising),
+    "strain": FigureSpec("Strain by pathology, and the ejection fraction", draw_strain),
 }
 
 

@@ -76,7 +76,8 @@ def plan_study(request: PaperRequest, own: str, fallback: str | None, stage: Sta
     """A study of the data set that is named; else of the table's own; where the reader has none, of the fallback."""
     budget = BUDGETS[request.budget]
     data, split = find_data(request.source, budget, own, fallback, stage, say)
-    return Study(Results(request.out, data, budget), split, stage, say, request.device, request.at_once)
+    results = Results(request.out, data, budget)
+    return Study(results, split, stage, say, request.device, request.at_once, request.source)
 
 
 def find_data(

@@ -7,6 +7,7 @@ from typing import Any, cast
 from vrnet.attributes import cached_property
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
+from vrnet.data.source import Source
 from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import evaluate_split
@@ -34,6 +35,8 @@ class Study:
     device: str = "auto"
     at_once: int = 4
     """How many networks are trained at the same time."""
+    source: Source | None = None
+    """Where whole images are found, for what is not made of prepared pairs."""
 
     @property
     def data(self) -> str:

@@ -151,12 +151,16 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
     """A solver that iterates from a start, so that the whole motion is regular, and not only what is added to it.
 
-    Slices are quicker all at once; of volumes, one at a time is held in memory."""
+    The first frame of a chain has no neighbour, and may be far from the reference: it is found coarse to fine. Slices
+    are quicker all at once; of volumes, one at a time is held in memory."""
+
+    def begin(start: Tensor) -> Solver:
+        return solver.starting_from(start) if start.any() else solver
 
     def find(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         size = len(I0) if plan.slice_axis is not None else 1
         parts = zip(*(torch.split(x, size) for x in (I0, I1, start)), strict=True)
-        return torch.cat([solver.starting_from(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
+        return torch.cat([begin(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
 
     return find
 

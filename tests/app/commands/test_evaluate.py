@@ -215,7 +215,7 @@ def test_what_to_try_names_options_that_the_command_has(vrnet, files, tmp_path, 
     what = tmp_path / "t.nii.gz" if measured == "transform" else measured
     vrnet("evaluate", what, *pair)
     advice = read_json(tmp_path / "m.json")["verdict"]["try"]
-    words = "vrnet register --method" if measured == "transform" else "vrnet evaluate Gaussian-MIND"
+    words = "vrnet register --method" if measured == "transform" else "vrnet evaluate Gaussian-Remap"
     assert any(words in each for each in advice), advice
     options = [word for each in advice if "vrnet register" not in each for word in each.split() if word[:2] == "--"]
     _, out, _ = vrnet("evaluate", "--help")

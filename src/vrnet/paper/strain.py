@@ -1,0 +1,141 @@
+"""End-diastole and end-systole as a cine of two frames: how much hearts strain and eject.
+
+The labels of end-diastole alone are tracked; those of end-systole are what the ejection fraction is held against.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrnet.aha import LEVELS
+from vrnet.data.acdc import ACDC, group_of
+from vrnet.errors import BadInput
+from vrnet.evaluation.strain import GLOBAL, MEASURES, strain
+from vrnet.evaluation.volumes import volumes
+from vrnet.files import Row, read_rows, write_rows
+from vrnet.images.cine import Cine
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.paper.study import Study
+from vrnet.phantom.cycle import cycle
+from vrnet.phantom.pathology import PATHOLOGIES
+from vrnet.registration.cine import plan_tracking, track_frames
+from vrnet.registration.propagation import propagate_labels
+
+METHODS = "short-axis", "TV-L1"
+TEXTS = "subject", "group", "split", "method"
+"""The columns that are no numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beat:
+    """A heart at end-diastole and at end-systole."""
+
+    cine: Cine
+    labels: tuple[Image, Image]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whose heart it is, what it suffers from, and how it is read."""
+
+    name: str
+    group: str
+    split: str
+    read: Callable[[], Beat]
+
+
+def strain_rows(study: Study, method: str) -> list[Row]:
+    """One row per subject: strain at end-systole in percent, and volumes in ml. What is missing is measured, and kept.
+
+    Without a folder of images, what was measured before is all there is."""
+    path = study.results.out / "strain" / f"{study.data}_{method}.csv"
+    known = {row["subject"]: as_numbers(row) for row in read_rows(path, "one row per subject")} if path.exists() else {}
+    subjects = find_subjects(study, bool(known))
+    missing = [subject for subject in subjects if subject.name not in known]
+    tick = study.stage(f"tracking {study.data} by {method}") if missing else None
+    for number, subject in enumerate(missing, start=1):
+        known[subject.name] = measure(subject, method, study.device)
+        write_rows(list(known.values()), path)
+        if tick:
+            tick(number / len(missing))
+    return [known[subject.name] for subject in subjects] or list(known.values())
+
+
+def as_numbers(row: Mapping[str, str]) -> Row:
+    """A row of the file, its numbers read."""
+    return {key: text if key in TEXTS else float(text or "nan") for key, text in row.items()}
+
+
+def find_subjects(study: Study, is_measured: bool) -> list[Subject]:
+    """All subjects of the study; none where results are there and no folder is given."""
+    if study.results.budget.phantoms is not None:
+        return [phantom_subject(seed, name) for name in PATHOLOGIES for seed in range(2)]
+    root = study.source.root if study.source else None
+    if study.data != ACDC.name:
+        raise BadInput(f"strain is measured on whole stacks of {ACDC.name}, not on {study.data}")
+    if root is not None:
+        return acdc_subjects(ACDC(root, study.source.split_file if study.source else None))
+    if not is_measured:
+        raise BadInput("no strain is measured yet: give the folder of ACDC as `root`")
+    return []
+
+
+def acdc_subjects(patients: ACDC) -> list[Subject]:
+    """The patients of all splits."""
+
+    def subject(name: str, split: str) -> Subject:
+        return Subject(name, group_of(patients.root / name), split, lambda: read_patient(patients, name))
+
+    return [subject(name, split) for split, names in patients.splits.items() for name in names]
+
+
+def read_patient(patients: ACDC, name: str) -> Beat:
+    """Both phases of a patient; where headers place them apart, as end-diastole lies."""
+    images, masks = patients.read(name)
+    frames = np.stack([image.array for image in images])
+    return Beat(Cine(frames, images[0].grid, name=name), (masks[0], masks[1]))
+
+
+def phantom_subject(seed: int, pathology: str) -> Subject:
+    """A small beating stack whose motion stays within slices."""
+
+    def read() -> Beat:
+        shape, spacing = (40, 40, 3), (4.0, 4.0, 12.0)
+        beat = cycle(seed, shape, spacing, pathology, frames=6)
+        grid, at = Grid.plain(shape, spacing), [0, beat.end_systole]
+        labels = [Image(beat.frame_labels[t].numpy(), grid, "labels") for t in at]
+        return Beat(Cine(beat.frames[at].numpy(), grid), (labels[0], labels[1]))
+
+    return Subject(f"{pathology} {seed}", pathology, "test", read)
+
+
+def measure(subject: Subject, method: str, device: str) -> Row:
+    """The row of a subject."""
+    beat = subject.read()
+    plan = plan_tracking(beat.cine, method, "auto", device)
+    found = track_frames(beat.cine, plan)
+    diastole, systole = (labels.array for labels in beat.labels)
+    spacing, across = beat.cine.grid.spacing, found.slice_axis
+    curves = strain(found.fields, diastole, spacing, across=across)
+    tracked = volumes(propagate_labels(diastole, found.fields, across), spacing).lv_ml
+    labelled = volumes(np.stack([diastole, systole]), spacing).lv_ml
+    regions = {measure.name: curves.curve(measure.name)[1] for measure in MEASURES} | {
+        f"{name}_{level}": curves.curve(name, level)[1]
+        for name in ("green_circumferential", "green_radial")
+        for level in LEVELS
+    }
+    assert curves.regions[0] == GLOBAL
+    return {
+        "subject": subject.name, "group": subject.group, "split": subject.split, "method": str(plan.method),
+        **{key: round(float(value), 3) for key, value in regions.items()}, "slices": len(curves.slices),
+        "diastole_ml": round(float(labelled[0]), 3), "systole_ml": round(float(labelled[1]), 3),
+        "systole_tracked_ml": round(float(tracked[1]), 3),
+        "ejection_labels": round(ejection(labelled), 3), "ejection_tracked": round(ejection(tracked), 3),
+    }  # fmt: skip
+
+
+def ejection(volume: np.ndarray) -> float:
+    """100 (1 − V_ES / V_ED) of the volumes at end-diastole and end-systole."""
+    return float(100 * (1 - volume[1] / volume[0]))
