@@ -52,7 +52,7 @@ function listenToKeys(keys) {
 
 // Turns of the wheel belong to what lay under the pointer at the first one: scrolling the page over a picture goes on.
 function listenToWheel(turn) {
-  let lastTurn = 0, isOverPicture = false, turned = 0;
+  let lastTurn = -Infinity, isOverPicture = false, turned = 0;
   document.addEventListener("wheel", (event) => {
     if (event.timeStamp - lastTurn > 300) [isOverPicture, turned] = [event.target.tagName === "CANVAS", 0];
     lastTurn = event.timeStamp;
