@@ -62,7 +62,7 @@ def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):
     lines = [f"p{k},a.nii,missing{k}.nii" for k in range(8)]
     (tmp_path / "a.nii").touch()
     table = read_table(write(tmp_path, "\n".join([HEAD, "p9,a.nii,a.nii", *lines])))
-    with pytest.raises(BadInput, match=r"8 subjects \(p0: .*missing0.nii; .* and 3 more\)"):
+    with pytest.raises(BadInput, match=r"8 subjects \(p0: .*; p1: .* and 3 more\)"):
         table.check_files()
 
 

@@ -265,11 +265,6 @@ def test_matching_intensities_undoes_another_contrast(d):
     assert matched.warped.array.max() > 100, "the warped image keeps its own intensities"
 
 
-def test_slices_are_auto_each_or_together():
-    with pytest.raises(BadInput, match="auto, each or together"):
-        choose_slice_axis(heart(3)[0].grid, "all")
-
-
 def test_images_far_apart_are_bad_input(d):
     fixed, moving = heart(d)[:2]
     away = Image(moving.array, Grid(moving.grid.shape, moving.grid.spacing, (9e3,) * d, moving.grid.direction))
