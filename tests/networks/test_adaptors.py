@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vrnet.fields import compose, warp
-from vrnet.networks.adaptors import Plain, Predict, PredictInside, Recurse, Residual, apply_padded
+from vrnet.networks.adaptors import Plain, Predict, Recurse, Residual, apply_padded
 from vrnet.variational.cascade import State
 from vrnet.variational.linearize import linearize
 from vrnet.variational.masks import Masks
@@ -42,23 +42,6 @@ def test_fields_are_scaled_into_a_network_and_out_of_it(d, random):
 def test_images_go_in_as_they_are_and_fields_come_out_scaled(d, random):
     I0, I1 = random(1, 1, *(16,) * d), random(1, 1, *(16,) * d)
     torch.testing.assert_close(Predict(Copy(1))(I0, I1), 10 * I0)
-
-
-def test_a_bounded_network_moves_nothing_farther_than_half_a_side(d, random):
-    """The sides are those of the images, not of what the network was padded to."""
-    sizes = (16, 30, 20)[:d]
-    I0, I1 = random(1, 1, *sizes), random(1, 1, *sizes)
-
-    class Multiply(Copy):
-        def forward(self, x):
-            return self.k * x[:, :1].expand(-1, d, *x.shape[2:])
-
-    u = PredictInside(Multiply(1000))(I0.abs() + 0.1, I1)
-    for component, n in zip(u[0], sizes, strict=True):
-        torch.testing.assert_close(component, torch.full_like(component, n / 2))
-    small = PredictInside(Multiply(1e-3))(I0, I1)
-    expected = torch.stack([n / 2 * torch.tanh(1e-3 * I0[:, 0]) for n in sizes], dim=1)
-    torch.testing.assert_close(small, expected)
 
 
 def test_the_image_aware_denoiser_sees_moving_warped_by_the_field_it_is_given(d, random):

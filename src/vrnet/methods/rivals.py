@@ -14,7 +14,7 @@ from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, Learned, che
 from vrnet.methods.method import CPU, LossTerms
 from vrnet.methods.parameters import check_at_most
 from vrnet.networks import siamese
-from vrnet.networks.adaptors import Predict, PredictInside, Recurse
+from vrnet.networks.adaptors import Predict, Recurse
 from vrnet.networks.unet import unet
 from vrnet.variational.cascade import Cascade, Keep, Step, no_motion
 
@@ -61,10 +61,10 @@ class Siamese(Learned):
 
     @property
     def loss(self) -> LossTerms:
-        return LossTerms("L2", "Huber", alpha=1.5)
+        return LossTerms("L2", "Huber", alpha=1e-4)
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        return Cascade(PredictInside(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
+        return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.fields import compose, scale, warp
+from vrnet.fields import compose, warp
 from vrnet.variational.cascade import Spacing, State
 from vrnet.variational.masks import Masks
 
@@ -19,7 +19,7 @@ FIELD_SCALE = 10.0
 
 
 class Predict(nn.Module):
-    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph.
+    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese.
 
     Outside its mask each image is shown as the other is."""
 
@@ -36,26 +36,6 @@ class Predict(nn.Module):
     ) -> Float[Tensor, "b d *s"]:
         I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
-
-
-class PredictInside(nn.Module):
-    """u = n/2 tanh(net(I0, I1)), where n are the sides of the images: nothing moves farther than half a side. Siamese.
-
-    Outside its mask each image is shown as the other is."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(
-        self,
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
-        I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
-        return scale(apply_padded(self.net, torch.cat([I0, I1], dim=1)).tanh(), tuple(n / 2 for n in I0.shape[2:]))
 
 
 class Plain(nn.Module):

@@ -1,7 +1,4 @@
-"""The Siamese network of Qin et al. and Qiu et al.: two encoders that share weights, all scales joined at full size.
-
-Layers are those of their code; the last one starts near zero, as in all our networks.
-"""
+"""The Siamese network of Qin et al. and Qiu et al.: two encoders that share weights, all scales joined at full size."""
 
 from collections.abc import Sequence
 
@@ -31,15 +28,14 @@ class Siamese(nn.Module):
         levels = zip(channels, channels[1:], DEPTHS, strict=False)
         self.encoder = nn.ModuleList(encoding(d, a, b, n, 1 + (a > 1)) for a, b, n in levels)
         self.join = nn.ModuleList(block(d, 2 * b, width) for b in channels[1:])
-        first, last = CONVOLUTIONS[d](5 * width, width, 1), CONVOLUTIONS[d](width, d, 1)
-        self.head = nn.Sequential(first, block(d, width, width, 1), near_zero(last))
+        last = CONVOLUTIONS[d](width, d, 1)
+        self.head = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1), near_zero(last))
 
     def forward(self, x: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
         size, mode = x.shape[2:], LINEAR_MODE[x.dim() - 2]
         features = zip(*(self.encode(image) for image in (x[:, :1], x[:, 1:])), strict=True)
         joined = [join(torch.cat(pair, dim=1)) for join, pair in zip(self.join, features, strict=True)]
-        enlarged = [functional.interpolate(f, size, mode=mode, align_corners=True) for f in joined]
-        return self.head(torch.cat(enlarged, dim=1))
+        return self.head(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1))
 
     def encode(self, image: Float[Tensor, "b 1 *s"]) -> Sequence[Tensor]:
         """The features of one image at every scale, finest first."""

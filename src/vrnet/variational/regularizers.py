@@ -29,8 +29,6 @@ from vrnet.fields import (
 )
 
 ROOT_EPSILON = 1e-6
-HUBER_EPSILON = 1e-4
-"""That of Qiu et al., where half a side of the image counts as 1."""
 Scalar = Float[Tensor, ""]
 Density = Float[Tensor, "b *s"]
 Memory = Tensor | None
@@ -184,18 +182,13 @@ class Gaussian(Regularizer):
 
 @dataclass(frozen=True)
 class Huber(Penalty):
-    """√(ε² + |∇v|²): nearly linear in all but the smallest differences. For training only: it has no prox."""
+    """√(0.01 + |∇v|²): nearly linear in large differences. For training only: it has no prox."""
 
     name = "Huber"
     summary = "Huber-type smoothness (nearly linear in large differences)"
 
     def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
-        return (HUBER_EPSILON**2 + squared_gradient(scale(u, h), h)).sqrt()
-
-    def loss(self, u: Float[Tensor, "b d *s"]) -> Scalar:
-        """The mean of the value where half a side counts as 1, as in the code of Qiu et al.: of 160 voxels, a weight of
-        1.5 is one of 0.019 in voxels."""
-        return self.value(scale(u, tuple(2 / n for n in u.shape[2:])), (1.0,) * u.shape[1]).mean()
+        return (0.01 + squared_gradient(scale(u, h), h)).sqrt()
 
 
 REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffusion(), Bending(), Gaussian())}
