@@ -195,6 +195,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "folding_strict_percent": tracking.folding_strict_percent,
         "frames_with_repaired_folds": [k for k, repair in enumerate(found.repairs) if repair is not None],
     }  # fmt: skip
+    if tracking.label_names:
+        about["label_names"] = {str(label): name for label, name in tracking.label_names.items()}
     if tracking.volumes is not None:
         about["volumes"] = describe_volumes(tracking.volumes)
     if tracking.strain is not None:
