@@ -28,17 +28,18 @@ FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
 MIN_COLUMNS = 40
 REGISTER = "vrnet register --{name} {value}"
+OF_A_FILE = "method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"
+"""What is advised of a transform in a file, and can only be had by a registration."""
 FORMS = {
     "evaluate": {
         "method": "vrnet evaluate {value}",
         **dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
     },
-    "evaluate FILE": dict.fromkeys(
-        ("method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"), REGISTER
-    ),
+    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
+    "report": dict.fromkeys(OF_A_FILE, REGISTER),
     "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
 }
-"""How commands that lack options of a registration say its arguments; `evaluate FILE` measures a transform."""
+"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
