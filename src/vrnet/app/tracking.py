@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
+from vrnet.evaluation.cine_verdict import CineEvidence, judge_cine, unevenness
 from vrnet.evaluation.metrics import folding_strict_percent
+from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
 from vrnet.evaluation.strain import Strain, strain
+from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
@@ -99,11 +102,37 @@ class Tracking:
         """How far each chain is from where it began, once round the cycle: see CLOSURE."""
         spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
         lengths = np.linalg.norm(self.found.closing * spacing, axis=1)
-        inside = np.ones(self.cine.grid.shape, bool)
-        if self.reference_labels is not None and self.reference_labels.array.any():
-            inside = self.reference_labels.array != 0
-        forward, backward = (float(length[inside].mean()) for length in lengths)
+        forward, backward = (float(length[self.labelled].mean()) for length in lengths)
         return {"forward": forward, "backward": backward}
+
+    @cached_property
+    def labelled(self) -> NDArray[np.bool_]:
+        """The voxels of the reference that have a label; without labels, all."""
+        if self.reference_labels is not None and self.reference_labels.array.any():
+            return np.asarray(self.reference_labels.array != 0)
+        return np.ones(self.cine.grid.shape, bool)
+
+    @cached_property
+    def evidence(self) -> CineEvidence:
+        """The grounds of the verdict."""
+        others = [k for k in range(len(self.cine)) if k != self.frame]
+        wall = None if self.volumes is None else self.volumes.wall_ml / max(self.volumes.wall_ml[self.frame], 1e-6)
+        return CineEvidence(
+            frames=tuple((k, self.as_pair(k).evidence()) for k in others),
+            closure_mm=max(self.closure_mm.values()),
+            unevenness=unevenness(self.fields, self.labelled.astype(float)),
+            wall_change=None if wall is None else float(np.abs(wall - 1).max()),
+        )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the tracking is worth: good, look or failed, why, and what to try."""
+        return judge_cine(self.evidence)
+
+    def as_pair(self, k: int) -> RegisteredPair:
+        """The reference and frame k as a registered pair."""
+        reference, moving, grid = self.cine.frames[self.frame], self.cine.frames[k], self.cine.grid
+        return RegisteredPair(reference, moving, self.warped(k).array, self.fields[k], grid, grid)
 
     @cached_property
     def folding_strict_percent(self) -> float:

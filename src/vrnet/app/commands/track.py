@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, MethodOptions, Name, OptionalFile
-from vrnet.app.console import print_line, screen, stage_progress, tracking_table
+from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
+from vrnet.app.endings import end_if_failed
 from vrnet.errors import BadInput
 from vrnet.registration.options import Slices
 
@@ -29,6 +30,8 @@ class Track:
     summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
     report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
     once; other files are never replaced. Interrupted, it goes on where it stopped.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     cine: CineFile
@@ -55,6 +58,7 @@ class Track:
 
     def run(self) -> None:
         from vrnet.app.track_files import track_to_folder
+        from vrnet.app.track_report import verdict_of
         from vrnet.app.tracking import prepare_tracking
         from vrnet.devices import find_device
 
@@ -70,6 +74,9 @@ class Track:
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
         print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
+        verdict = verdict_of(tracking)
+        print_verdict(verdict)
+        end_if_failed(verdict)
 
 
 def read_label_names(text: str) -> "HeartLabels":
