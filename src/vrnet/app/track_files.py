@@ -196,6 +196,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "frames_with_repaired_folds": [k for k, repair in enumerate(found.repairs) if repair is not None],
         "verdict": verdict_of(tracking),
     }  # fmt: skip
+    if tracking.label_names:
+        about["label_names"] = {str(label): name for label, name in tracking.label_names.items()}
     if tracking.volumes is not None:
         about["volumes"] = describe_volumes(tracking.volumes)
     if tracking.strain is not None:

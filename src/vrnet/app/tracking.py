@@ -1,7 +1,7 @@
 """A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.cine_verdict import CineEvidence, judge_cine, unevenness
+from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
@@ -33,6 +34,8 @@ from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference
 from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
 
+PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
+"""What parts of the heart are called in names of labels, and in HeartLabels."""
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
 NOWHERE = -1
@@ -55,6 +58,8 @@ class Tracking:
     reference_labels: Image | None = None
     heart: HeartLabels | None = None
     """Which labels are the ventricles and the wall; None without labels."""
+    label_names: LabelNames = field(default_factory=dict)
+    """What labels are called, where that was given."""
 
     def __repr__(self) -> str:
         return f"Tracking({self.found.method}, {self.cine}, {self.found.seconds:.2f} s)"
@@ -160,6 +165,7 @@ def track(
     frame: int = 0,
     slices: Slices = "auto",
     heart: HeartLabels | None = None,
+    label_names: str | LabelNames | None = None,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Tracking:
@@ -168,9 +174,9 @@ def track(
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
     gets labels, and there are volumes and strain; `heart` says what their values mean, as in ACDC if not given (1 RV, 2
-    wall of the LV, 3 its cavity; a lone value is the wall). Where no method is named, the model in the box tracks
+    wall of the LV, 3 its cavity; a lone value is the wall), or `label_names`, such as "3=RV,2=Myo,1=LV", does. Where no method is named, the model in the box tracks
     stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
-    request = prepare_tracking(cine, method, labels, frame, slices, heart, device)
+    request = prepare_tracking(cine, method, labels, frame, slices, heart, device, label_names)
     return request.run(None, progress)
 
 
@@ -183,11 +189,12 @@ class TrackingRequest:
     frame: int
     labels: Image | None
     heart: HeartLabels | None
+    label_names: LabelNames = field(default_factory=dict)
 
     def run(self, store: LinkStore | None, progress: Progress | None) -> Tracking:
         """Track it."""
         found = track_frames(self.cine, self.plan, self.frame, store, progress)
-        return Tracking(self.cine, self.frame, found, self.labels, self.heart)
+        return Tracking(self.cine, self.frame, found, self.labels, self.heart, self.label_names)
 
 
 def prepare_tracking(
@@ -198,16 +205,30 @@ def prepare_tracking(
     slices: Slices,
     heart: HeartLabels | None,
     device: str,
+    label_names: str | LabelNames | None = None,
 ) -> TrackingRequest:
     """Read what is to be tracked; BadInput if it cannot be."""
+    names = {} if label_names is None else read_label_names(label_names)
+    if names and heart is not None:
+        raise BadInput("labels are explained twice: give `heart` or `label_names`")
+    said = heart_of(names) if names else heart
     whole = cine if isinstance(cine, Cine) else read_cine(cine)
     check_reference(whole, frame)
     if labels is None:
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
     given = labels if isinstance(labels, Image) else read_image(labels)
     of_frame = check_labels(given, whole)
-    known, meaning = (of_frame, heart) if heart else interpret_labels(of_frame)
-    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning)
+    known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
+    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)
+
+
+def heart_of(names: LabelNames) -> HeartLabels:
+    """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
+    found = {PARTS[name.casefold()]: label for label, name in names.items() if name.casefold() in PARTS}
+    if "wall" not in found:
+        shown = ", ".join(f"{label}={name}" for label, name in names.items())
+        raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
+    return HeartLabels(**({part: NOWHERE for part in PARTS.values()} | found))
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:
