@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vrnet.errors import BadInput, InputWarning
     from vrnet.evaluation.verdict import Verdict, judge, judge_images
     from vrnet.images.affine import Affine
+    from vrnet.images.chain import compose
     from vrnet.images.cine import Cine
     from vrnet.images.cine_files import read_cine
     from vrnet.images.grid import Grid
@@ -55,6 +56,7 @@ __all__ = [
     "Variational",
     "Verdict",
     "__version__",
+    "compose",
     "judge",
     "judge_images",
     "load_method",
@@ -74,6 +76,7 @@ PLACES = {
     "errors": ["BadInput", "InputWarning"],
     "evaluation.verdict": ["Verdict", "judge", "judge_images"],
     "images.affine": ["Affine"],
+    "images.chain": ["compose"],
     "images.cine": ["Cine"],
     "images.cine_files": ["read_cine"],
     "images.grid": ["Grid"],

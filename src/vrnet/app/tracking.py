@@ -19,9 +19,8 @@ from vrnet.evaluation.strain import Strain, strain
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
-from vrnet.images.cine_files import read_cine
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image
+from vrnet.images.inputs import CineLike, ImageLike, given_cine, given_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.progress import Progress
@@ -124,17 +123,18 @@ class Tracking:
 
 
 def track(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method = "default",
     *,
-    labels: Image | str | Path | None = None,
+    labels: ImageLike | None = None,
     frame: int = 0,
     slices: Slices = "auto",
     heart: HeartLabels | None = None,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Tracking:
-    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file.
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
+    or of a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
@@ -162,21 +162,20 @@ class TrackingRequest:
 
 
 def prepare_tracking(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method,
-    labels: Image | str | Path | None,
+    labels: ImageLike | None,
     frame: int,
     slices: Slices,
     heart: HeartLabels | None,
     device: str,
 ) -> TrackingRequest:
     """Read what is to be tracked; BadInput if it cannot be."""
-    whole = cine if isinstance(cine, Cine) else read_cine(cine)
+    whole = given_cine(cine)
     check_reference(whole, frame)
     if labels is None:
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
-    given = labels if isinstance(labels, Image) else read_image(labels)
-    of_frame = check_labels(given, whole)
+    of_frame = check_labels(given_image("labels", labels), whole)
     known, meaning = (of_frame, heart) if heart else interpret_labels(of_frame)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning)
 

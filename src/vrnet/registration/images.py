@@ -1,7 +1,6 @@
 """Two images in the world in, each on its own grid; the transform between them out."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
@@ -20,7 +20,7 @@ from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register
 from vrnet.registration.folds import Repair
-from vrnet.registration.masks import ImageMasks, given_image
+from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
@@ -62,21 +62,23 @@ class ImageRegistration:
 
 
 def register_images(
-    fixed: Image | str | Path,
-    moving: Image | str | Path,
+    fixed: ImageLike,
+    moving: ImageLike,
     method: str | Method = "default",
     *,
     affine: AffineStart | Affine = DEFAULTS.affine,
     slices: Slices = DEFAULTS.slices,
     match_intensities: bool = DEFAULTS.match_intensities,
-    fixed_mask: Image | str | Path | None = None,
-    moving_mask: Image | str | Path | None = None,
+    fixed_mask: ImageLike | None = None,
+    moving_mask: ImageLike | None = None,
     folds: Folds = DEFAULTS.folds,
     average: bool = False,
     device: DeviceChoice = DEFAULTS.device,
     progress: Progress | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, images or files, each on its own grid in the world.
+    """Find the transform from fixed to moving, each on its own grid in the world.
+
+    Images are our own, files, or images of SimpleITK or nibabel.
 
     In which order the axes of the arrays are stored, and which way they run, does not matter: methods see them in the
     order of the world's, and running as these do. An `affine` start, "rigid" or "affine", is found first, also where
