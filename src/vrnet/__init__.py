@@ -20,6 +20,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from vrnet.views import connect as _connect
+
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking, track
     from vrnet.errors import BadInput, InputWarning
@@ -93,6 +95,9 @@ PLACES = {
 }
 """Where each name is defined. It is imported when it is first asked for, so that the command can answer Ctrl-C, and
 lack of memory, while PyTorch is loaded."""
+
+
+_connect(lambda: import_module("vrnet.app.viewer"))  # results are shown by a layer above the one that makes them
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,9 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +29,9 @@ from vrnet.registration.chains import LinkStore
 from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
 from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
@@ -114,12 +118,29 @@ class Tracking:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
 
-    def report(self, folder: str | Path) -> Path:
-        """Write report.html, a page on which the heart beats, and for slides cine.gif and, given labels, strain.png;
-        the folder is made if it is not there, and files of these names in it are replaced. Returns the page."""
+    def metrics(self) -> dict[str, Any]:
+        """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""
+        from vrnet.app.track_files import summary
+
+        return summary(self)
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: two frames with what was tracked, and curves of strain and volumes given labels."""
+        from vrnet.app.track_views import tracking_figure
+
+        return tracking_figure(self)
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
+        not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
         from vrnet.app.track_report import write_track_report
 
-        return write_track_report(self, Path(folder))
+        return write_track_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from vrnet.app.track_views import tracking_card
+
+        return tracking_card(self).html()
 
 
 def track(

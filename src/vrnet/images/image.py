@@ -14,10 +14,12 @@ from vrnet.images.checks import check_grid
 from vrnet.images.exchange import NibabelImage, SimpleITKImage, grid_of, grid_of_nibabel, to_nibabel, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.nifti import NOT_FINITE
+from vrnet.views import viewer
 
 if TYPE_CHECKING:
     import nibabel
     import SimpleITK as sitk
+    from matplotlib.figure import Figure
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
@@ -85,6 +87,13 @@ class Image:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Shaped[ndarray, "*s"]:
         """For `numpy.asarray`."""
         return np.array(self.array, dtype=dtype, copy=copy)
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: the picture, or of a volume the middle slice in each plane."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
         """An image of other values on the same grid, under the same name."""

@@ -27,9 +27,11 @@ from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, read_sitk, write_sitk
 from vrnet.images.itk_transforms import is_itk_transform, read_itk
 from vrnet.images.resample import resample, resample_labels
+from vrnet.views import viewer
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
+    from matplotlib.figure import Figure
 
 Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
@@ -151,6 +153,13 @@ class Transform:
     def jacobian(self) -> Float[ndarray, "*s"]:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
         return determinant(jacobian(torch.from_numpy(self.in_voxels())[None]))[0].numpy()
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: grid, motion and Jacobian determinant of the slice that moves most."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.

@@ -1,16 +1,18 @@
 """Two images in the world in, each on its own grid; the transform between them out."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrnet.attributes import cached_property
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.inputs import ImageLike, given_image
+from vrnet.images.inputs import File, ImageLike, given_image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
@@ -24,6 +26,10 @@ from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
+from vrnet.views import viewer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULTS = RegistrationOptions()
 
@@ -48,10 +54,16 @@ class ImageRegistration:
     affine: Affine | None
     """The start, through which moving was seen when the deformation was sought."""
     seconds: float
-    repair: Repair | None = None
+    repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
-    options: RegistrationOptions = DEFAULTS
+    options: RegistrationOptions
     """What was asked for."""
+    fixed: Image
+    """The images, as they were given."""
+    moving: Image
+    masks: ImageMasks
+    details: dict[str, str]
+    """What a page says of the method beside its name."""
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
@@ -59,6 +71,36 @@ class ImageRegistration:
     def inverse(self, grid: Grid | None = None) -> Inverse:
         """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
         return self.transform.inverse(grid)
+
+    @cached_property
+    def verdict(self) -> Any:
+        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
+        return viewer().verdict(self._measured)
+
+    def metrics(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both, each on
+        its image's grid, Dice and distances too. What to try is said in arguments, not in options."""
+        return self._measure(fixed_labels, moving_labels).metrics
+
+    def show(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels))
+
+    def report(self, path: File, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        return viewer().report(self, self._measure(fixed_labels, moving_labels), Path(path))
+
+    @cached_property
+    def _measured(self) -> Any:
+        """What is measured without labels, once for all who ask."""
+        return viewer().measure(self)
+
+    def _measure(self, *labels: ImageLike | None) -> Any:
+        """What is measured, with labels where there are any."""
+        return self._measured if all(map_ is None for map_ in labels) else viewer().measure(self, *labels)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
 
 def register_images(
@@ -117,7 +159,7 @@ def register_image_pair(
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
-    masks = masks.reordered(order, moving.grid.order)
+    given, masks = masks, masks.reordered(order, moving.grid.order)
     I0, I1 = masks.inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
@@ -139,6 +181,10 @@ def register_image_pair(
         seconds=perf_counter() - start,
         repair=repair and repair.reordered(stored),
         options=options,
+        fixed=fixed,
+        moving=moving,
+        masks=given,
+        details=plan.method.details,
     )
 
 

@@ -34,14 +34,14 @@ WINDOW_PERCENTILES = (0.0, 99.5)
 
 def overview(pair: Pair, title: str) -> "Figure":
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice."""
-    from matplotlib.figure import Figure
+    from vrnet.report.picture import Picture
 
     whole = orient_for_viewing(pair)
     is_volume = whole.fixed.ndim == 3
     k = whole.main_slice() if is_volume else 0
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
-    figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
+    figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
     figure.suptitle(f"{title}{start}{shown}")
