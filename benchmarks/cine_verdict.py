@@ -84,7 +84,14 @@ def measure(seed, pathology, method, change):
     miss, motion = (np.linalg.norm(u, axis=1)[:, labels.array == MYO].mean() * 1.4 for u in (found.fields - true, true))
     evidence = found.evidence
     values = {rule.name: rule.measure(evidence) for rule in FINDINGS}
-    row = {"seed": seed, "pathology": pathology, "method": method, "change": change, "error_mm": miss, "motion_mm": motion}
+    row = {
+        "seed": seed,
+        "pathology": pathology,
+        "method": method,
+        "change": change,
+        "error_mm": miss,
+        "motion_mm": motion,
+    }
     return row | values | {"level": judge_cine(evidence).level}
 
 
@@ -112,14 +119,19 @@ def kind(row):
 
 def table(rows):
     """Limits and percentiles, in Markdown; then what the verdict says of each change."""
-    lines = ["| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |", "| --- " * 6 + "|"]
+    lines = [
+        "| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |",
+        "| --- " * 6 + "|",
+    ]
     groups = {name: [row for row in rows if kind(row) == name] for name in ("good", "ruined")}
     for rule in FINDINGS:
         good, ruined = (np.array([float(row[rule.name]) for row in groups[name]]) for name in ("good", "ruined"))
         cells = [np.percentile(good, [50, 97, 100]), np.percentile(ruined, [3, 50])]
         told = (", ".join(f"{x:.2f}" for x in cell) for cell in cells)
         failed = "–" if np.isinf(rule.failed) else f"{rule.failed:g}"
-        lines.append(f"| {rule.name} | {rule.look:g} | {failed} | {' | '.join(told)} | {(ruined > rule.look).mean():.0%} |")
+        lines.append(
+            f"| {rule.name} | {rule.look:g} | {failed} | {' | '.join(told)} | {(ruined > rule.look).mean():.0%} |"
+        )
     lines += ["", "| | good | look | failed |", "| --- | --- | --- | --- |"]
     for change in (AS_IS, *CHANGES):
         of = [row["level"] for row in rows if row["change"] == change and kind(row)]

@@ -20,11 +20,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from vrnet.views import connect as _connect
+
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking, track
     from vrnet.errors import BadInput, InputWarning
     from vrnet.evaluation.verdict import Verdict, judge, judge_images
     from vrnet.images.affine import Affine
+    from vrnet.images.chain import compose
     from vrnet.images.cine import Cine
     from vrnet.images.cine_files import read_cine
     from vrnet.images.grid import Grid
@@ -55,6 +58,7 @@ __all__ = [
     "Variational",
     "Verdict",
     "__version__",
+    "compose",
     "judge",
     "judge_images",
     "load_method",
@@ -74,6 +78,7 @@ PLACES = {
     "errors": ["BadInput", "InputWarning"],
     "evaluation.verdict": ["Verdict", "judge", "judge_images"],
     "images.affine": ["Affine"],
+    "images.chain": ["compose"],
     "images.cine": ["Cine"],
     "images.cine_files": ["read_cine"],
     "images.grid": ["Grid"],
@@ -90,6 +95,9 @@ PLACES = {
 }
 """Where each name is defined. It is imported when it is first asked for, so that the command can answer Ctrl-C, and
 lack of memory, while PyTorch is loaded."""
+
+
+_connect(lambda: import_module("vrnet.app.viewer"))  # results are shown by a layer above the one that makes them
 
 
 def __getattr__(name: str) -> Any:

@@ -39,6 +39,8 @@ FORMS = {
     "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
 }
 """How commands that lack options of a registration say its arguments; `evaluate FILE` measures a transform."""
+PYTHON = "python"
+"""What stands for the command where there is none."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
@@ -65,7 +67,10 @@ def end_if_failed(verdict: Mapping[str, Any]) -> None:
 def as_options(message: str, command: str = "") -> str:
     """A message with its arguments as options of a command: `slices=each` is --slices each.
 
-    An argument that the command does not have is told as an option of `vrnet register`, which has all of them."""
+    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
+    who ask in Python, arguments stay arguments."""
+    if command == PYTHON:
+        return message
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], found[2] or ""

@@ -19,7 +19,8 @@ from vrnet.evaluation.strain import MEASURES, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.file_sets import check_set, own_files, replace_set
 from vrnet.files import Row, check_not_input, exists, write_json, write_rows
-from vrnet.images.io import to_sitk, write_sitk
+from vrnet.images.exchange import to_sitk
+from vrnet.images.io import write_sitk
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, versions
 from vrnet.registration.chains import SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link

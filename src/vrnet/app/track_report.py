@@ -28,8 +28,11 @@ def report_names(is_labelled: bool) -> list[str]:
 
 
 def write_track_report(tracking: Tracking, folder: Path) -> Path:
-    """Write the files of the report in a folder, and return which is the page."""
+    """Write the files of the report in a folder, and return which is the page; of a name that ends in .html, that."""
     film = film_of(tracking)
+    if folder.suffix == ".html":
+        write_cine_page(folder, film, quality(tracking), describe_tracking(tracking))
+        return folder
     write_cine_page(folder / PAGE, film, quality(tracking), describe_tracking(tracking))
     if film.volumes is not None:
         save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)

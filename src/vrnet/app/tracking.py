@@ -2,8 +2,9 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,9 +24,8 @@ from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
-from vrnet.images.cine_files import read_cine
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image
+from vrnet.images.inputs import CineLike, ImageLike, given_cine, given_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.progress import Progress
@@ -33,6 +33,9 @@ from vrnet.registration.chains import LinkStore
 from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
 from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
@@ -149,19 +152,36 @@ class Tracking:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
 
-    def report(self, folder: str | Path) -> Path:
-        """Write report.html, a page on which the heart beats, and for slides cine.gif and, given labels, strain.png;
-        the folder is made if it is not there, and files of these names in it are replaced. Returns the page."""
+    def metrics(self) -> dict[str, Any]:
+        """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""
+        from vrnet.app.track_files import summary
+
+        return summary(self)
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: two frames with what was tracked, and curves of strain and volumes given labels."""
+        from vrnet.app.track_views import tracking_figure
+
+        return tracking_figure(self)
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
+        not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
         from vrnet.app.track_report import write_track_report
 
-        return write_track_report(self, Path(folder))
+        return write_track_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from vrnet.app.track_views import tracking_card
+
+        return tracking_card(self).html()
 
 
 def track(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method = "default",
     *,
-    labels: Image | str | Path | None = None,
+    labels: ImageLike | None = None,
     frame: int = 0,
     slices: Slices = "auto",
     heart: HeartLabels | None = None,
@@ -169,7 +189,8 @@ def track(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Tracking:
-    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file.
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
+    or of a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
@@ -198,9 +219,9 @@ class TrackingRequest:
 
 
 def prepare_tracking(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method,
-    labels: Image | str | Path | None,
+    labels: ImageLike | None,
     frame: int,
     slices: Slices,
     heart: HeartLabels | None,
@@ -212,12 +233,11 @@ def prepare_tracking(
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
     said = heart_of(names) if names else heart
-    whole = cine if isinstance(cine, Cine) else read_cine(cine)
+    whole = given_cine(cine)
     check_reference(whole, frame)
     if labels is None:
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
-    given = labels if isinstance(labels, Image) else read_image(labels)
-    of_frame = check_labels(given, whole)
+    of_frame = check_labels(given_image("labels", labels), whole)
     known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)
 

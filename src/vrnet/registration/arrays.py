@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vrnet.attributes import cached_property
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
@@ -25,6 +28,10 @@ from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
+from vrnet.views import viewer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
@@ -54,8 +61,19 @@ class Registration(Generic[Array]):
     method: str
     """The name of the method that was used; never `default`."""
     seconds: float
-    repair: Repair | None = None
+    repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
+    fixed: Array
+    """The images, as they were given."""
+    moving: Array
+    inside: Inside
+    """Which voxels of each were compared."""
+    spacing: Spacing
+    slice_axis: int | None
+    weights: str | None
+    """The file that the weights of a trained model came from."""
+    details: dict[str, str]
+    """What a page says of the method beside its name."""
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -78,6 +96,38 @@ class Registration(Generic[Array]):
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]
         return InverseField(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
+
+    @cached_property
+    def verdict(self) -> Any:
+        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
+        return viewer().verdict(self._measured)
+
+    def metrics(self, fixed_labels: Array | None = None, moving_labels: Array | None = None) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
+        label maps on their grid, Dice and distances too. Lengths are in mm if a spacing was given, else in voxels."""
+        return self._measure(fixed_labels, moving_labels).metrics
+
+    def show(self, fixed_labels: Array | None = None, moving_labels: Array | None = None) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels))
+
+    def report(
+        self, path: str | PathLike[str], fixed_labels: Array | None = None, moving_labels: Array | None = None
+    ) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        return viewer().report(self, self._measure(fixed_labels, moving_labels), Path(path))
+
+    @cached_property
+    def _measured(self) -> Any:
+        """What is measured without labels, once for all who ask."""
+        return viewer().measure(self)
+
+    def _measure(self, *labels: Array | None) -> Any:
+        """What is measured, with labels where there are any."""
+        return self._measured if all(map_ is None for map_ in labels) else viewer().measure(self, *labels)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
         """function(image, field), both as batches of one, its result as an array or a tensor again."""
@@ -126,7 +176,10 @@ def register(
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     parts = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    return Registration(parts[0], parts[1], parts[2], str(chosen), perf_counter() - start, repair)
+    run, file = (str(chosen), perf_counter() - start, repair), chosen.weights
+    return Registration(
+        parts[0], parts[1], parts[2], *run, fixed, moving, inside, spacing, slice_axis, file, chosen.details
+    )
 
 
 @torch.inference_mode()
