@@ -17,8 +17,8 @@ from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.rules import Level, percent
 from vrnet.evaluation.verdict import UNKNOWN, Verdict, judge_evidence, unique
 
-LEAST_FRAMES = 8
-"""Of fewer frames, motion need not run evenly from one to the next."""
+LEAST_FRAMES = 15
+"""Of fewer frames, hearts move unevenly from one to the next."""
 MAX_NAMED = 8
 """Frames that are named; of more, how many there are."""
 MAX_REASONS, MAX_ADVICE = 5, 3
