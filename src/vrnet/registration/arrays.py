@@ -167,19 +167,22 @@ def register(
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_spacing(spacing, I0.dim())
-    check_axes(tuple(I0.shape), slice_axis)
-    check_choice("folds", folds, Folds)
+    check_request(tuple(I0.shape), spacing, slice_axis, folds)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
-    parts = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    run, file = (str(chosen), perf_counter() - start, repair), chosen.weights
-    return Registration(
-        parts[0], parts[1], parts[2], *run, fixed, moving, inside, spacing, slice_axis, file, chosen.details
-    )
+    u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
+    run, of_method = (str(chosen), perf_counter() - start, repair), (chosen.weights, chosen.details)
+    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method)
+
+
+def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object) -> None:
+    """BadInput unless images of this shape can be registered as it is asked for."""
+    check_spacing(spacing, len(shape))
+    check_axes(shape, slice_axis)
+    check_choice("folds", folds, Folds)
 
 
 @torch.inference_mode()

@@ -159,13 +159,11 @@ def register_image_pair(
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
-    given, masks = masks, masks.reordered(order, moving.grid.order)
-    I0, I1 = masks.inpaint(I0, I1)
+    I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
     source = match_histogram(I1, I0) if options.match_intensities else I1
-    done = stage(f"registering with {plan.method}")
-    field, energies, repair = find_field(I0, source, masks, plan, affine, done)
+    field, energies, repair = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored = np.argsort(order).tolist()
     transform = Transform.from_voxels(field, I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
@@ -183,7 +181,7 @@ def register_image_pair(
         options=options,
         fixed=fixed,
         moving=moving,
-        masks=given,
+        masks=masks,
         details=plan.method.details,
     )
 
