@@ -51,7 +51,8 @@ def display(value):
 def page(path):
     """A notebook as Markdown, with what its cells showed."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join(part for cell in cells for part in cell_parts(cell)) + "\n"
+    parts = [part for cell in cells for part in cell_parts(cell)]
+    return "\n\n".join([*parts, f"This page is the notebook [{path.name}](notebooks/{path.name})."]) + "\n"
 
 
 def cell_parts(cell):
