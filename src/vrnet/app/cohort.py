@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class RegisterSubject:
     report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
+    label_names: tuple[tuple[int, str], ...] = ()
+    """What labels are called."""
 
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs. The device is not part of it: a run may go on elsewhere."""
@@ -58,7 +60,8 @@ class RegisterSubject:
         options = {name: value for name, value in self.options.as_json().items() if name != "device"}
         made_by = {"vrnet": __version__, "commit": commit()}
         found = {"method": str(method), "weights": None if weights is None else digest(str(weights)), **options}
-        return json_ready({**found, "report": self.report, "bids": self.bids, **made_by})
+        names = {str(label): name for label, name in self.label_names}
+        return json_ready({**found, "report": self.report, "bids": self.bids, "label_names": names, **made_by})
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         """With one thread, wherever it runs: so a result depends neither on how many jobs there are nor on which."""
@@ -66,6 +69,7 @@ class RegisterSubject:
         with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InputWarning)
             pair = read_pair(*(subject.path(column) for column in FILES))  # type: ignore[arg-type]
+            pair = replace(pair, label_names=dict(self.label_names))  # not every subject has every structure
             result, _ = register_pair(no_stage, pair, method, folder, self.options, report=self.report)
             write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
         (folder / RECORD).unlink()  # done.json records the files
@@ -110,7 +114,8 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links_of(folder, recipe))
+                titles = {f"dice_{label}": f"dice_{name}" for label, name in recipe["label_names"].items()}
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links_of(folder, recipe), titles)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)
                     write_bytes(IGNORED.encode(), staged / IGNORE)

@@ -15,7 +15,7 @@ from rich.text import Text
 from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.progress import Stage
-from vrnet.report.measures import Row, by_structure, number, summary
+from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -49,6 +49,8 @@ def visible(text: str) -> str:
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
 VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
 """The words and the colour of each level."""
+MEAN_DICE = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
+"""What the mean over structures is called beside the Dice of each."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -178,25 +180,27 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
     return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
 
 
-def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:
-    """metrics.json as one row per measure, before and after; `structures` has the names of labels."""
+def metrics_table(metrics: dict[str, Any]) -> Table:
+    """metrics.json as one row per measure, before and after."""
     title = method_title(metrics["method"], metrics.get("weights"))
     title += ", slice by slice" if metrics["slice_by_slice"] else ""
     title += ", inside the masks" if metrics.get("masks") else ""
     table = numbers_table(title, "before", "after")
-    for row in [*dice_rows(metrics, structures or {}), *summary(metrics)]:
-        table.add_row(Text("Dice, mean" if row.name == "Dice" else row.name), row.before, row.after)
+    for row in [*dice_rows(metrics), *summary(metrics)]:
+        table.add_row(Text(MEAN_DICE.get(row.name, row.name)), row.before, row.after)
     if metrics["seconds"] is not None:
         table.add_row("Seconds", "", number(metrics["seconds"]))
     return table
 
 
-def dice_rows(metrics: dict[str, Any], structures: dict[str, str]) -> list[Row]:
+def dice_rows(metrics: dict[str, Any]) -> list[Row]:
     """The Dice of each structure, unless there are too many of them."""
-    rows = by_structure({"dice": metrics["dice"]})[0].rows if "dice" in metrics else []
+    names = {name: metrics[name] for name in ("dice", "label_names") if name in metrics}
+    rows = by_structure(names)[0].rows if "dice" in metrics else []
     if len(rows) > MAX_STRUCTURES:
         return []
-    return [replace(row, name=f"Dice {structures.get(row.name, row.name)}") for row in rows]
+    whole = title("dice", metrics).removeprefix("Dice")
+    return [replace(row, name=f"Dice {row.name}{whole}") for row in rows]
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
 MAX_LABELS = 1000
-"""More different numbers are the intensities of an image, not the labels of a map."""
+"""More different numbers are intensities, not labels, unless they come in patches, as supervoxels do."""
 SAMPLED_VOXELS = 100_000
 """So many are looked at first, since to sort all voxels of a large image takes long."""
 MAX_WHOLE_FLOAT = 2.0**53
@@ -158,7 +158,7 @@ def as_labels(image: Image) -> Image:
         if not is_whole:
             raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map")
         image = image.with_array(array.astype(np.int64))
-    if (count := label_count(image.array)) > MAX_LABELS:
+    if (count := label_count(image.array)) > MAX_LABELS and edge_share(image.array) >= MAX_EDGE_SHARE:
         raise BadInput(f"{image.name} holds {count:,} different numbers: it is an image, not a label map")
     return image
 

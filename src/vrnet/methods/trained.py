@@ -90,7 +90,8 @@ class Trained(Method):
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
         labels = "yes" if self.card.labels_in_training else "no"
         start = {"started from": self.card.started_from} if self.card.started_from else {}
-        return {"weights": self.file, "trained": trained, **start, "labels in training": labels}
+        kind = {} if self.name == self.card.method else {"configuration": self.card.method}
+        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels}
 
     @property
     def summary(self) -> str:

@@ -32,10 +32,11 @@ def write_index(
     summary: Mapping[str, Any],
     carried: Sequence[str],
     links: Links,
+    titles: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
-    the list."""
-    data = index_data(columns, rows, carried, links)
+    the list; `titles` are what columns are called on the page, where that is not their name."""
+    data = index_data(columns, rows, carried, links) | {"titles": dict(titles or {})}
     text = render_template("cohort.html", summary=summary, data=data)
     write_bytes(text.encode(errors="replace"), path)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.commands.options import Folder, Group, MethodOptions, Name, OptionalFolder
+from vrnet.app.commands.options import Folder, Group, LabelNamesText, MethodOptions, Name, OptionalFolder
 from vrnet.app.console import print_line
 from vrnet.app.endings import FAILED_STATUS
 from vrnet.errors import BadInput
@@ -75,6 +75,9 @@ class Cohort:
     dataset_description.json."""
     method: Name = "default"
     """Any name that `vrnet methods` lists."""
+    label_names: LabelNamesText = None
+    """What the labels are called in pages and pictures; or a known set of names: acdc, ukbb, hippocampus or
+    freesurfer. Columns of cohort.csv keep the numbers."""
     options: Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png of each subject, too."""
@@ -138,12 +141,14 @@ class Cohort:
         """What is done to each subject."""
         from vrnet.app.cohort import RegisterSubject
         from vrnet.devices import find_device
+        from vrnet.evaluation.label_names import read_label_names
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once where there is none
         weights, settings, average = self.method_options.asked
         asked = None if weights is None else weights.absolute(), settings, average
-        return RegisterSubject(self.method, asked, self.options, self.report, self.bids)
+        names = {} if self.label_names is None else read_label_names(self.label_names)
+        return RegisterSubject(self.method, asked, self.options, self.report, self.bids, tuple(names.items()))
 
     def preview(self, plan: "Plan", table: "CohortTable") -> None:
         """Say what a run would do."""

@@ -22,6 +22,7 @@ FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
+LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SET")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
 Settings = Annotated[

@@ -4,13 +4,27 @@ let flickerTimer = null;
 function showSlice(k) {
   state.k = Math.max(0, Math.min(report.slices.length - 1, k));
   element("slice").value = state.k;
+  element("slice").setAttribute("aria-valuetext", `slice ${report.slices[state.k]} of ${report.depth}`);
   element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+  markSlice();
   drawAll();
+}
+
+// The column of the shown slice in the strip, and its row in the table.
+function markSlice() {
+  inputsNamed("strip").forEach((input) => (input.checked = Number(input.value) === state.k));
+  for (const row of document.querySelectorAll(".strip tr")) {
+    [...row.cells].forEach((cell, n) => cell.classList.toggle("shown", n === state.k + 1));
+  }
+  for (const button of document.querySelectorAll(".jump")) {
+    button.closest("tr").classList.toggle("shown", Number(button.dataset.k) === state.k);
+  }
 }
 
 function showFade(fade) {
   state.fade = fade;
   element("fade").value = Math.round(100 * fade);
+  element("fade").setAttribute("aria-valuetext", `${Math.round(100 * fade)} % ${state.other}`);
   draw("main");
 }
 
@@ -84,7 +98,7 @@ if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
 
 // The values of all arrays at a pixel, in words.
 function readValues(x, y) {
-  const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];
+  const s = slice(state.k), i = y * width + x, labels = ["none", ...report.labels.map((label) => label.name)];
   const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
   const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
   const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, s[name][i]).toPrecision(3)}`);
@@ -119,4 +133,5 @@ for (const canvas of canvases.values()) {
   canvas.addEventListener("pointerleave", hideCrosses);
 }
 
+markSlice();
 new ResizeObserver(drawAll).observe(document.querySelector("main"));
