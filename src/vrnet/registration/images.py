@@ -26,7 +26,7 @@ from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
-from vrnet.views import viewer
+from vrnet.views import Names, viewer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,27 +77,40 @@ class ImageRegistration:
         """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
         return viewer().verdict(self._measured)
 
-    def metrics(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> dict[str, Any]:
+    def metrics(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
         """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both, each on
-        its image's grid, Dice and distances too. What to try is said in arguments, not in options."""
-        return self._measure(fixed_labels, moving_labels).metrics
+        its image's grid, Dice and distances too. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to
+        try is said in arguments, not in options."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
 
-    def show(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> "Figure":
+    def show(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> "Figure":
         """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels))
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
 
-    def report(self, path: File, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> Path:
+    def report(
+        self,
+        path: File,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        label_names: Names = None,
+    ) -> Path:
         """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels), Path(path))
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
 
     @cached_property
     def _measured(self) -> Any:
         """What is measured without labels, once for all who ask."""
         return viewer().measure(self)
 
-    def _measure(self, *labels: ImageLike | None) -> Any:
-        """What is measured, with labels where there are any."""
-        return self._measured if all(map_ is None for map_ in labels) else viewer().measure(self, *labels)
+    def _measure(self, fixed_labels: ImageLike | None, moving_labels: ImageLike | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
 
     def _repr_html_(self) -> str:
         return viewer().card(self)
