@@ -2,10 +2,11 @@
 
 On a code host pages may link to files of the repository outside docs/. On the site, a link to a picture or table of
 results/ copies that file, a link to any other file outside docs/ becomes plain words, and a line that is nothing but a
-link to a Markdown file outside docs/ becomes the content of that file.
+link to a Markdown file outside docs/ becomes the content of that file. Each notebook of docs/notebooks becomes a page.
 """
 
 import re
+import runpy
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -15,6 +16,14 @@ ROOT = DOCS.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
 LINK_ALONE = re.compile(r"^\[[^\]]*\]\(([^)]+\.md)\)$", flags=re.M)
 PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "index.md"}
+
+
+def on_files(files, config):
+    """The files of the site, with a page for every notebook: notebook_pair.md of notebooks/pair.ipynb."""
+    make_page = runpy.run_path(str(DOCS / "run_notebooks.py"))["page"]
+    for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebook_{path.stem}.md", content=make_page(path)))
+    return files
 
 
 def on_page_markdown(markdown, page, config, files):

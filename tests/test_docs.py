@@ -115,7 +115,8 @@ def test_the_page_of_commands_is_what_the_commands_say():
 
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    assert sorted(page for entry in nav for page in entry.values()) == PAGES
+    notebooks = [f"notebook_{path.stem}.md" for path in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(page for entry in nav for page in entry.values()) == sorted([*PAGES, *notebooks])
 
 
 def test_every_public_name_is_in_the_reference():

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from vrnet.images.transform import Transform
     from vrnet.methods.method import Method
     from vrnet.methods.names import names, parameters, parse, with_parameters
+    from vrnet.methods.network import network, save_network
     from vrnet.methods.trained import Trained, load_method
     from vrnet.methods.variational import Variational
     from vrnet.provenance import __version__
@@ -63,12 +64,14 @@ __all__ = [
     "judge_images",
     "load_method",
     "names",
+    "network",
     "parameters",
     "parse",
     "read_cine",
     "read_image",
     "register",
     "register_images",
+    "save_network",
     "track",
     "with_parameters",
     "write_image",
@@ -87,6 +90,7 @@ PLACES = {
     "images.transform": ["Transform"],
     "methods.method": ["Method"],
     "methods.names": ["names", "parameters", "parse", "with_parameters"],
+    "methods.network": ["network", "save_network"],
     "methods.trained": ["Trained", "load_method"],
     "methods.variational": ["Variational"],
     "provenance": ["__version__"],

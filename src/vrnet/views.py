@@ -4,13 +4,15 @@ A person who holds a result asks it: `result.show()`. Imports run downward only,
 draw. It asks the viewer instead, and the public face, which knows all rooms, says which one that is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Names = str | Mapping[int, str] | None
+"""What labels are called: a text such as 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas."""
 loaders: list[Callable[[], object]] = []
 """What loads the viewer; the last one that was connected is asked."""
 
@@ -19,7 +21,9 @@ loaders: list[Callable[[], object]] = []
 class Viewer(Protocol):
     """What can be asked about a result. Labels are given as the result takes them, or None."""
 
-    def measure(self, result: Any, fixed_labels: Any = None, moving_labels: Any = None) -> Any:
+    def measure(
+        self, result: Any, fixed_labels: Any = None, moving_labels: Any = None, label_names: Names = None
+    ) -> Any:
         """A registration with all that is measured of it."""
         ...
 

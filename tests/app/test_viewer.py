@@ -99,6 +99,14 @@ def test_arrays_are_measured_as_images_on_the_plain_grid(pair, result):
     assert of_tensors.metrics(*map(torch.from_numpy, labels))["dice"] == by_arrays["dice"]
 
 
+def test_structures_are_called_by_their_names(pair, result):
+    labels = pair.fixed_labels, pair.moving_labels
+    assert result.metrics(*labels, "1=RV,2=Myo,3=LV")["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
+    assert result.metrics(*labels, {2: "wall"})["label_names"] == {"2": "wall"}
+    legend = result.show(*labels, {2: "wall"}).axes[3].get_legend()
+    assert "wall" in [text.get_text() for text in legend.get_texts()]
+
+
 def test_masks_of_arrays_count_in_what_is_measured(pair):
     inside = np.zeros(pair.fixed.array.shape, np.uint8)
     inside[10:30, 10:30] = 1

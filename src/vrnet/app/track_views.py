@@ -71,4 +71,5 @@ def tracking_card(tracking: Tracking) -> Card:
     numbers = headline(film, quality(tracking))
     facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in numbers]
     title = f"{len(film)} frames of {Path(tracking.cine.name).name}, tracked by {tracking.found.method}"
-    return Card(title, facts, file.getvalue(), f"Frame {t}, whose motion from frame {tracking.frame} is greatest.")
+    caption = f"Frame {t}, whose motion from frame {tracking.frame} is greatest."
+    return Card(title, facts, file.getvalue(), caption, tracking.verdict)

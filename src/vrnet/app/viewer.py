@@ -31,6 +31,7 @@ from vrnet.report.card import Card
 from vrnet.report.figures import overview
 from vrnet.report.object_figures import cine_figure, image_figure, transform_figure
 from vrnet.report.page import write_report
+from vrnet.views import Names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,12 +40,16 @@ ROLES = "fixed", "moving"
 
 
 def measure(
-    result: Registration[Any] | ImageRegistration, fixed_labels: Any = None, moving_labels: Any = None
+    result: Registration[Any] | ImageRegistration,
+    fixed_labels: Any = None,
+    moving_labels: Any = None,
+    label_names: Names = None,
 ) -> MeasuredTransform:
     """A registration with all that is measured of it; with the labels of both images, of their structures too."""
     found, maps = in_space(result), (fixed_labels, moving_labels)
     labels = [given_labels(result, f"{role}_labels", given) for role, given in zip(ROLES, maps, strict=True)]
-    return measure_transform(pair_of(found, labels[0], labels[1]), found.transform, found, command=PYTHON)
+    pair = pair_of(found, labels[0], labels[1]).with_label_names(label_names)
+    return measure_transform(pair, found.transform, found, command=PYTHON)
 
 
 def pair_of(
@@ -133,7 +138,8 @@ def report(result: Registration[Any] | ImageRegistration, measured: MeasuredTran
 def draw_measured(measured: MeasuredTransform) -> "Figure":
     """Images, differences, grid, motion and Jacobian determinant of the main slice."""
     word, _ = VERDICTS[measured.metrics["verdict"]["level"]]
-    return overview(measured.on_fixed_grid, f"{measured.metrics['method']}; verdict: {word}")
+    title, names = f"{measured.metrics['method']}; verdict: {word}", measured.metrics.get("label_names")
+    return overview(measured.on_fixed_grid, title, names)
 
 
 @singledispatch

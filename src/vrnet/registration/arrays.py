@@ -28,7 +28,7 @@ from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
-from vrnet.views import viewer
+from vrnet.views import Names, viewer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,29 +102,40 @@ class Registration(Generic[Array]):
         """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
         return viewer().verdict(self._measured)
 
-    def metrics(self, fixed_labels: Array | None = None, moving_labels: Array | None = None) -> dict[str, Any]:
+    def metrics(
+        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
         """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
-        label maps on their grid, Dice and distances too. Lengths are in mm if a spacing was given, else in voxels."""
-        return self._measure(fixed_labels, moving_labels).metrics
+        label maps on their grid, Dice and distances too. Lengths are in mm if a spacing was given, else in voxels.
+        `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
 
-    def show(self, fixed_labels: Array | None = None, moving_labels: Array | None = None) -> "Figure":
+    def show(
+        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
+    ) -> "Figure":
         """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels))
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
 
     def report(
-        self, path: str | PathLike[str], fixed_labels: Array | None = None, moving_labels: Array | None = None
+        self,
+        path: str | PathLike[str],
+        fixed_labels: Array | None = None,
+        moving_labels: Array | None = None,
+        label_names: Names = None,
     ) -> Path:
         """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels), Path(path))
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
 
     @cached_property
     def _measured(self) -> Any:
         """What is measured without labels, once for all who ask."""
         return viewer().measure(self)
 
-    def _measure(self, *labels: Array | None) -> Any:
-        """What is measured, with labels where there are any."""
-        return self._measured if all(map_ is None for map_ in labels) else viewer().measure(self, *labels)
+    def _measure(self, fixed_labels: Array | None, moving_labels: Array | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
 
     def _repr_html_(self) -> str:
         return viewer().card(self)
@@ -167,19 +178,22 @@ def register(
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_spacing(spacing, I0.dim())
-    check_axes(tuple(I0.shape), slice_axis)
-    check_choice("folds", folds, Folds)
+    check_request(tuple(I0.shape), spacing, slice_axis, folds)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
-    parts = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    run, file = (str(chosen), perf_counter() - start, repair), chosen.weights
-    return Registration(
-        parts[0], parts[1], parts[2], *run, fixed, moving, inside, spacing, slice_axis, file, chosen.details
-    )
+    u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
+    run, of_method = (str(chosen), perf_counter() - start, repair), (chosen.weights, chosen.details)
+    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method)
+
+
+def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object) -> None:
+    """BadInput unless images of this shape can be registered as it is asked for."""
+    check_spacing(spacing, len(shape))
+    check_axes(shape, slice_axis)
+    check_choice("folds", folds, Folds)
 
 
 @torch.inference_mode()

@@ -26,7 +26,7 @@ from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
-from vrnet.views import viewer
+from vrnet.views import Names, viewer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,27 +77,40 @@ class ImageRegistration:
         """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
         return viewer().verdict(self._measured)
 
-    def metrics(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> dict[str, Any]:
+    def metrics(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
         """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both, each on
-        its image's grid, Dice and distances too. What to try is said in arguments, not in options."""
-        return self._measure(fixed_labels, moving_labels).metrics
+        its image's grid, Dice and distances too. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to
+        try is said in arguments, not in options."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
 
-    def show(self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> "Figure":
+    def show(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> "Figure":
         """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels))
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
 
-    def report(self, path: File, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None) -> Path:
+    def report(
+        self,
+        path: File,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        label_names: Names = None,
+    ) -> Path:
         """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels), Path(path))
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
 
     @cached_property
     def _measured(self) -> Any:
         """What is measured without labels, once for all who ask."""
         return viewer().measure(self)
 
-    def _measure(self, *labels: ImageLike | None) -> Any:
-        """What is measured, with labels where there are any."""
-        return self._measured if all(map_ is None for map_ in labels) else viewer().measure(self, *labels)
+    def _measure(self, fixed_labels: ImageLike | None, moving_labels: ImageLike | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
 
     def _repr_html_(self) -> str:
         return viewer().card(self)
@@ -159,13 +172,11 @@ def register_image_pair(
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
-    given, masks = masks, masks.reordered(order, moving.grid.order)
-    I0, I1 = masks.inpaint(I0, I1)
+    I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
     source = match_histogram(I1, I0) if options.match_intensities else I1
-    done = stage(f"registering with {plan.method}")
-    field, energies, repair = find_field(I0, source, masks, plan, affine, done)
+    field, energies, repair = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored = np.argsort(order).tolist()
     transform = Transform.from_voxels(field, I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
@@ -183,7 +194,7 @@ def register_image_pair(
         options=options,
         fixed=fixed,
         moving=moving,
-        masks=given,
+        masks=masks,
         details=plan.method.details,
     )
 
