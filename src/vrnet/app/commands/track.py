@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, LabelNamesText, MethodOptions, Name, OptionalFile
+from vrnet.app.commands.options import (
+    CineFile,
+    DeviceOptions,
+    Folder,
+    Group,
+    LabelNamesText,
+    MethodOptions,
+    Name,
+    OptionalFile,
+)
 from vrnet.app.console import print_line, screen, stage_progress, tracking_table
 from vrnet.registration.options import Slices
 
