@@ -60,7 +60,7 @@ class RegisterSubject:
         options = {name: value for name, value in self.options.as_json().items() if name != "device"}
         made_by = {"vrnet": __version__, "commit": commit()}
         found = {"method": str(method), "weights": None if weights is None else digest(str(weights)), **options}
-        names = {str(label): name for label, name in self.label_names}
+        names = {str(label): name for label, name in self.label_names} or None
         return json_ready({**found, "report": self.report, "bids": self.bids, "label_names": names, **made_by})
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
@@ -114,7 +114,8 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                titles = {f"dice_{label}": f"dice_{name}" for label, name in recipe["label_names"].items()}
+                names = recipe.get("label_names") or {}
+                titles = {f"dice_{label}": f"dice_{name}" for label, name in names.items()}
                 write_index(staged / INDEX, columns, rows, summary, table.carried, links_of(folder, recipe), titles)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)

@@ -195,8 +195,8 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
 
 def dice_rows(metrics: dict[str, Any]) -> list[Row]:
     """The Dice of each structure, unless there are too many of them."""
-    names = {name: metrics[name] for name in ("dice", "label_names") if name in metrics}
-    rows = by_structure(names)[0].rows if "dice" in metrics else []
+    names = metrics.get("label_names", {})
+    rows = by_structure({"dice": metrics["dice"], "label_names": names})[0].rows if "dice" in metrics else []
     if len(rows) > MAX_STRUCTURES:
         return []
     whole = title("dice", metrics).removeprefix("Dice")

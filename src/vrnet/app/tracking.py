@@ -194,9 +194,10 @@ def track(
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
-    gets labels, and there are volumes and strain; `heart` says what their values mean, as in ACDC if not given (1 RV, 2
-    wall of the LV, 3 its cavity; a lone value is the wall), or `label_names`, such as "3=RV,2=Myo,1=LV", does. Where no method is named, the model in the box tracks
-    stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
+    gets labels, and there are volumes and strain. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity;
+    a lone value is the wall), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
+    other structures too. Where no method is named, the model in the box tracks stacks slice by slice, and Gaussian-LNCC
+    tracks volumes; `slices` are as in `register_images`."""
     request = prepare_tracking(cine, method, labels, frame, slices, heart, device, label_names)
     return request.run(None, progress)
 
@@ -248,7 +249,7 @@ def heart_of(names: LabelNames) -> HeartLabels:
     if "wall" not in found:
         shown = ", ".join(f"{label}={name}" for label, name in names.items())
         raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
-    return HeartLabels(**({part: NOWHERE for part in PARTS.values()} | found))
+    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:

@@ -30,7 +30,9 @@ BOX_MARGIN = 0.25
 """The margin around the structures when they are zoomed to, as a part of their size."""
 
 
-def page_data(pair: Pair, slices: PageSlices, look: Appearance, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+def page_data(
+    pair: Pair, slices: PageSlices, look: Appearance, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What the page holds of a pair, which is oriented for viewing; `names` are what its labels are called."""
     names = names or {}
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
