@@ -15,6 +15,7 @@ from vrnet.report.pair import Pair, orient_for_viewing
 from vrnet.report.slice_table import slice_table
 from vrnet.report.slices import slice_pair
 from vrnet.report.template import render_template
+from vrnet.report.volumes import viewer_script
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""
@@ -48,6 +49,7 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
         strip=slice_table(shown, slices, look.colours, names),
         colours=page_colours(),
         data=data,
+        niivue=viewer_script() if data["volume"] else "",
         is_aligned=pair.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )

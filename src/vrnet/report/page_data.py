@@ -21,9 +21,8 @@ from vrnet.report.greys import Window
 from vrnet.report.pair import Pair, world_axes
 from vrnet.report.sheets import encode_sheet, quantise, quantise_motion, rank_labels, sheet_columns
 from vrnet.report.slices import PageSlices
+from vrnet.report.volumes import DETERMINANTS, is_volume, volume_data
 
-DETERMINANTS = (-1.0, -1 + 255 / 64)
-"""The range of the determinants, in steps of 1/64."""
 AXIS_ENDS = ("RL", "AP", "IS")
 """What lies at the two ends of each axis of LPS."""
 BOX_MARGIN = 0.25
@@ -52,11 +51,19 @@ def page_data(
             for value, colour in look.colours.items()
         ],
         "box": structure_box(slices),
-        "sheets": {
-            name: encode_sheet(array)
-            for name, array in quantise_slices(slices, look.windows, largest, [*look.colours]).items()
-        },
+        **(volume_parts(pair, look) if is_volume(pair) else sheet_parts(slices, look, largest)),
     }
+
+
+def volume_parts(pair: Pair, look: Appearance) -> dict[str, Any]:
+    """The arrays of a page that shows every voxel of a volume."""
+    return {"sheets": {}, "volume": volume_data(pair, look)}
+
+
+def sheet_parts(slices: PageSlices, look: Appearance, largest: list[float]) -> dict[str, Any]:
+    """The arrays of a page that shows slices: each is a sheet of them."""
+    arrays = quantise_slices(slices, look.windows, largest, [*look.colours])
+    return {"sheets": {name: encode_sheet(array) for name, array in arrays.items()}, "volume": None}
 
 
 def page_colours() -> dict[str, Any]:

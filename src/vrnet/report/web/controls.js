@@ -2,13 +2,24 @@
 let flickerTimer = null;
 
 function showSlice(k) {
-  state.k = Math.max(0, Math.min(report.slices.length - 1, k));
+  const place = Math.max(0, Math.min(report.slices.length - 1, k));
+  showExactSlice(report.slices[place] - 1, place);
+}
+
+// Slice z of the volume, counted from 0, and the place among the listed slices of the one nearest to it.
+function showExactSlice(z, place = nearestPlace(z)) {
+  [state.k, state.z] = [place, z];
   element("slice").value = state.k;
-  element("slice").setAttribute("aria-valuetext", `slice ${report.slices[state.k]} of ${report.depth}`);
-  element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+  element("slice").setAttribute("aria-valuetext", `slice ${z + 1} of ${report.depth}`);
+  element("number").value = `slice ${z + 1} / ${report.depth}`;
   markSlice();
   drawAll();
 }
+
+const nearestPlace = (z) => {
+  const distance = report.slices.map((number) => Math.abs(number - 1 - z));
+  return distance.indexOf(Math.min(...distance));
+};
 
 // The column of the shown slice in the strip, and its row in the table.
 function markSlice() {
