@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vrnet.files import Row, write_bytes
+from vrnet.report.headings import heading
 from vrnet.report.template import render_template
 
 INDEX = "index.html"
@@ -23,6 +24,10 @@ class Links(NamedTuple):
     """In the folder of a subject: what a click opens; {subject} stands for its name, here and below."""
     picture: str
     """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
+    still: str = "fixed"
+    """What the first of the thumbnail's three images is called."""
+    moved: str = "moving"
+    """What the second is called, which the third shows brought to the first."""
 
 
 def write_index(
@@ -44,7 +49,8 @@ def index_data(columns: Sequence[str], rows: Sequence[Row], carried: Sequence[st
     """What the page's script reads: {column: values}, which is shorter than one record per row."""
     values = {name: [brief(row.get(name)) for row in rows] for name in columns}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    return {"columns": list(columns), "values": values, "groups": groups, **links._asdict()}
+    headings = {name: name if name in carried else heading(name) for name in columns}
+    return {"columns": list(columns), "headings": headings, "values": values, "groups": groups, **links._asdict()}
 
 
 def brief(value: Any) -> Any:

@@ -198,6 +198,7 @@ def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
     assert status == 0, err
     assert {path.name for path in (out / "sub-heart0").iterdir()} == {
         "sub-heart0_from-ES_to-ED_mode-image_xfm.nii.gz",
+        "sub-heart0_from-ED_to-ES_mode-image_xfm.nii.gz",
         "sub-heart0_space-ED_desc-warped_image.nii.gz",
         "sub-heart0_space-ED_desc-warped_dseg.nii.gz",
         "sub-heart0_desc-registration_metrics.json",
@@ -224,7 +225,11 @@ BAD = {
     "no name": (GOOD.replace("\np,", "\n,"), ()),
     "missing files": (GOOD.replace("0_fixed", "none"), ()),
     "a byte order mark before an empty list": ("\ufeff", ()),
-    "a cine": ("subject,cine\np,0_fixed.nii.gz\n", ()),
+    "a cine and a pair": ("subject,cine,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
+    "a cine with an affine start": ("subject,cine\np,0_fixed.nii.gz\n", ("--affine", "rigid")),
+    "a frame that is no number": ("subject,cine,frame\np,0_fixed.nii.gz,last\n", ()),
+    "names of labels of a pair": (GOOD, ("--label-names", "1=Myo")),
+    "cines of a list": (GOOD, ("--cines",)),
     "carriage returns and a duplicate": ((GOOD + "P,0_fixed.nii.gz,0_moving.nii.gz\n").replace("\n", "\r\n"), ()),
     "an unknown method": (GOOD, ("--method", "nonsense")),
     "a shard beyond the last": (GOOD, ("--shard", "3/2")),

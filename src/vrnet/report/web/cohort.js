@@ -3,6 +3,7 @@ const { columns, values, groups, results } = data;
 const total = values.subject.length, height = 30, margin = 10, bins = 24;
 const wide = new Set(["reason", "notes"]);
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
+const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
 const key = `vrnet cohort ${location.pathname}`;
 let marks = {}, order = [], sorted = { name: "suspicion", up: false }, level = null, range = null;
@@ -46,7 +47,7 @@ function drawPlots() {
     const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 240 70");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${name}: median ${at(.5)}`);
+    svg.setAttribute("aria-label", `${headingOf(name)}: median ${at(.5)}`);
     counts.forEach((count, bin) => {
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
       for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
@@ -54,7 +55,7 @@ function drawPlots() {
       svg.append(bar);
     });
     const ends = element("figcaption", {}, element("span", {}, low.toPrecision(3)), element("span", {}, high.toPrecision(3)));
-    byId("plots").append(element("figure", {}, element("b", {}, name), svg, ends));
+    byId("plots").append(element("figure", {}, element("b", { title: name }, headingOf(name)), svg, ends));
   }
 }
 
@@ -62,9 +63,9 @@ function drawGroups() {
   if (!groups.length) return;
   const by = byId("group").value, kinds = [...new Set(values[by])].sort();
   const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
-  const line = (tag, cells) => element("tr", {}, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
-  const rows = measures.map(name => line("td", [name, ...kinds.map(kind => spread(name, by, kind))]));
-  byId("groups").replaceChildren(line("th", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
+  const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
+  const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
+  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
 }
 
 function spread(name, by, kind) {
@@ -91,7 +92,7 @@ function arrange() {
     if (y === null || y === undefined) return -1;
     return x < y ? -sign : sign;
   });
-  byId("shown").textContent = `${order.length.toLocaleString("en")} of ${total.toLocaleString("en")}, by ${sorted.name}`;
+  byId("shown").textContent = `${order.length.toLocaleString("en")} of ${total.toLocaleString("en")}, by ${headingOf(sorted.name)}`;
   byId("body").style.height = `${order.length * height}px`;
   byId("table").scrollTop = 0;
   drawRows();
@@ -99,7 +100,7 @@ function arrange() {
 
 function drawHead() {
   const cells = columns.map(name => {
-    const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: `sort by ${name}` }, name);
+    const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: `${name}: click to sort` }, headingOf(name));
     cell.onclick = () => {
       sorted = { name, up: sorted.name === name ? !sorted.up : !isNumber[name] };
       for (const other of byId("head").children) other.classList.remove("sorted", "up");
@@ -133,7 +134,7 @@ function cellOf(name, row) {
   const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: text });
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
-  else cell.append(text);
+  else cell.append(name === "outlier" ? headingOf(text) : text);
   if (name === "verdict" || name === "status") cell.classList.add(colourOf[value] || "none");
   return cell;
 }
