@@ -56,8 +56,8 @@ def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe)
 def change_since(record: Mapping[str, Any], recipe: Recipe, has_same_inputs: bool, is_whole: bool) -> str:
     """What is another than when a result was made, in words; empty if nothing is."""
     made = record.get("recipe", {})
-    keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
-    if keys:
+    if made != recipe:
+        keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
         return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
     if not has_same_inputs:
         return "inputs"

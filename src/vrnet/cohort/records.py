@@ -24,6 +24,8 @@ from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
 Recipe = Mapping[str, Any]
 """What is done to every subject, as JSON says it: method, parameters, version. Results of another are done again."""
 DONE, FAILURES = "done.json", "failures"
+READ_BYTES = 1 << 16
+"""At a time; most records are shorter."""
 STAGED = "~"
 """Between a subject's name, which cannot hold it, and what makes that of a temporary folder unique."""
 
@@ -139,13 +141,24 @@ def read_record(path: str, parts: tuple[str, ...]) -> dict[str, Any]:
 
     The last part has keys and values for each of its keys. (A schema would take longer than reading the file.)"""
     try:
-        with open(path, "rb") as file:
-            found = json.loads(file.read())
+        found = json.loads(read_bytes(path))
         is_record = all(isinstance(found[part], dict) for part in parts)
         is_record = is_record and all(isinstance(value, dict) for value in found[parts[-1]].values())
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
     return found if is_record else {}
+
+
+def read_bytes(path: str) -> bytes:
+    """What a small file holds; `open` would take twice as long."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = [os.read(descriptor, READ_BYTES)]
+        while len(parts[-1]) == READ_BYTES:
+            parts.append(os.read(descriptor, READ_BYTES))
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def has_stamps(record: Mapping[str, Any], now: Stamps) -> bool:

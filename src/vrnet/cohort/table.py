@@ -109,13 +109,13 @@ def read_table(path: Path) -> CohortTable:
 
 def as_subject(row: dict[str, str], folder: str, carried: Sequence[str], kind: ListKind) -> Subject:
     files = {column: os.path.normpath(os.path.join(folder, row[column])) for column in kind.files if row.get(column)}
-    return Subject(row["subject"], files, tuple(row[name] for name in carried), numbers_in(row, kind))
+    numbers = {column: as_number(row[column]) for column in kind.numbers if row.get(column)}
+    return Subject(row["subject"], files, tuple([row[name] for name in carried]), numbers)
 
 
-def numbers_in(row: dict[str, str], kind: ListKind) -> dict[str, str]:
-    """The cells of columns of numbers, each number written in one way."""
-    return {column: str(int(row[column])) if is_number(row[column]) else row[column]
-            for column in kind.numbers if row.get(column)}  # fmt: skip
+def as_number(cell: str) -> str:
+    """A number, written in one way; anything else as it is, to be refused with its row."""
+    return str(int(cell)) if is_number(cell) else cell
 
 
 def find_kind(found: Sequence[str], path: Path) -> ListKind:
@@ -195,7 +195,7 @@ def is_folder_name(name: str) -> bool:
     """Whether a subject's name is that of a folder on any file system, and of no hidden one."""
     if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return False
-    return not (name.startswith((".", "-")) or name.endswith(".") or NOT_IN_NAMES & set(name))
+    return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
 
 
 def count(items: Sequence[object], noun: str = "subject") -> str:

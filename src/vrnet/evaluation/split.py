@@ -57,6 +57,7 @@ def evaluate_split(
     first = pairs.samples[0]
     ready = method.load().resolve(len(first.spacing), first.spacing)
     place = find_device(device, ready.devices)
+    ready.build(len(first.spacing))  # which fails at once if it is for another dimension
     work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
     task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
     subjects = subjects_of(pairs)
