@@ -50,8 +50,7 @@ def evaluate_split(
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
 
     Where folds are repaired, the time that takes counts too. `jobs` processes share the subjects, with one thread each.
-    Subjects that fail are named in the summary, with the reason, and tried again by the next run; `say` is told of
-    what an earlier run has left to do."""
+    Subjects that fail are in the summary, with the reason; `say` is told what an earlier run has left to do."""
     check_jobs(jobs)
     check_set(folder, (METRICS, SUMMARY))
     first = pairs.samples[0]
@@ -60,24 +59,28 @@ def evaluate_split(
     ready.build(len(first.spacing))  # which fails at once if it is for another dimension
     work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
     task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
-    subjects = subjects_of(pairs)
-    plan = make_plan(task.folder, subjects, task.recipe)
+    plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
     tell(plan, say)
     run_plan(task, plan, jobs, stage(f"{ready} on {len(subjects)} subjects"))
-    records, failed = read_results(task, subjects)
-    summary = {
+    rows, before, failed = read_results(task, subjects)
+    summary: dict[str, Any] = {
         "method": str(ready),
         "weights": ready.weights,
         "data": pairs.data,
         "split": pairs.split,
         "folds": folds,
-        "subjects": len(records),
-        "metrics": summarise([record["after"] for record in records]),
-        "before": summarise([record["before"] for record in records]),
+        "subjects": len(rows),
+        "metrics": summarise(rows),
+        "before": summarise(before),
         "provenance": provenance(place),
-    } | ({"failed": failed} if failed else {})
+    }
+    return write_files(rows, summary | ({"failed": failed} if failed else {}), folder)
+
+
+def write_files(rows: list[Row], summary: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write metrics.csv and summary.json, both at once, and return the latter."""
     with replace_set(folder, (METRICS, SUMMARY)) as staged:
-        write_rows([record["after"] for record in records], staged / METRICS)
+        write_rows(rows, staged / METRICS)
         write_json(summary, staged / SUMMARY)
     return summary
 
@@ -156,19 +159,20 @@ def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -
         task.folder.tidy()
 
 
-def read_results(task: Task, subjects: list[Subject]) -> tuple[list[dict[str, Row]], dict[str, str]]:
-    """The rows of the subjects that are done, in their order, and {name: reason} of those that failed; BadInput if none
-    is done, or another run is at some."""
-    found = [(sample_name(one), task.folder.done(one.name), task.folder.failure(one.name)) for one in subjects]
-    done = [(name, record["row"]) for name, record, _ in found if record.get("recipe") == task.recipe]
-    measured = {name for name, _ in done}
-    failed = {name: str(failure["reason"]) for name, _, failure in found if failure and name not in measured}
+def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[Row], dict[str, str]]:
+    """The rows of subjects that are done, after and before registration, in their order, and {name: reason} of those
+    that failed; BadInput if none is done, or another run is at some."""
+    records = {sample_name(one): task.folder.done(one.name) for one in subjects}
+    done = [record["row"] for record in records.values() if record.get("recipe") == task.recipe]
+    failures = {sample_name(one): task.folder.failure(one.name) for one in subjects}
+    failed = {name: str(failure["reason"]) for name, failure in failures.items() if failure}
     if left := len(subjects) - len(done) - len(failed):
         raise BadInput(f"another run is at {left} subjects of {task.folder.path}: start again when it has ended")
     if not done:
         name, reason = next(iter(failed.items()))
         raise BadInput(f"none of {len(failed)} subjects could be measured, such as {name}: {reason}")
-    return [{part: restore(row[part]) for part in ("after", "before")} for _, row in done], failed
+    after, before = ([restore(row[part]) for row in done] for part in ("after", "before"))
+    return after, before, failed
 
 
 def restore(row: Mapping[str, Any]) -> Row:

@@ -9,6 +9,8 @@ from vrnet.report.headings import heading
 from vrnet.report.template import render_template
 
 INDEX = "index.html"
+ALWAYS = ("subject", "status", "verdict", "suspicion")
+"""Columns that the script asks for."""
 SIGNIFICANT_DIGITS = 5
 """Of numbers on the page; cohort.csv has all."""
 MAX_GROUPS = 12
@@ -46,11 +48,17 @@ def write_index(
 
 
 def index_data(columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links) -> dict[str, Any]:
-    """What the page's script reads: {column: values}, which is shorter than one record per row."""
-    values = {name: [brief(row.get(name)) for row in rows] for name in columns}
+    """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column."""
+    found = {name: [brief(row.get(name)) for row in rows] for name in columns}
+    values = {name: column for name, column in found.items() if name in ALWAYS or any(map(is_told, column))}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    headings = {name: name if name in carried else heading(name) for name in columns}
-    return {"columns": list(columns), "headings": headings, "values": values, "groups": groups, **links._asdict()}
+    headings = {name: name if name in carried else heading(name) for name in values}
+    return {"columns": list(values), "headings": headings, "values": values, "groups": groups, **links._asdict()}
+
+
+def is_told(value: Any) -> bool:
+    """Whether a cell holds something."""
+    return value is not None and value != ""
 
 
 def brief(value: Any) -> Any:

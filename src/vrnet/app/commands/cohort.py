@@ -192,7 +192,8 @@ class Cohort:
     def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
         """Say what came of it."""
         verdicts = ", ".join(f"{number:,} {level}" for level, number in sorted(summary["verdicts"].items()))
-        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done; verdicts: {verdicts or 'none'}.")
+        judged = f"; verdicts: {verdicts}" if verdicts else ""
+        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}.")
         if tally.elsewhere:
             print_line(f"Another run is at {tally.elsewhere:,} subjects: start again to see what came of them.")
         for reason, number in list(summary["failures"].items())[:MAX_SHOWN]:
