@@ -53,8 +53,8 @@ def cohort_page(path, heart, volume):
         "failures": {ALL: 1},
         "recipe": {"method": ALL, "vrnet": ALL},
     }
-    links, titles = Links("subjects", "report.html", "thumbnail.png"), {"dice_1": ALL}
-    write_index(path, columns, rows, summary, [ALL], links, titles)
+    links = Links("subjects", "report.html", "thumbnail.png")
+    write_index(path, columns, rows, summary, [ALL], links, {"1": ALL})
 
 
 @pytest.mark.parametrize(("write", "ready"), [(pair_page, "#folds"), (cine_page, "#when"), (cohort_page, "#shown")])

@@ -21,6 +21,7 @@ from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
 from vrnet.app.endings import close_streams, describe, prepare_terminal, show
+from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.parser import Command, read_command
 from vrnet.app.start import start_text
 from vrnet.errors import BadInput
@@ -50,7 +51,8 @@ def main() -> None:
     gc.freeze()  # what was imported stays until the end: the collector need not look through it
     prepare_terminal()
     try:
-        status = run(sys.argv[1:])
+        with repeat_lost_interrupts():
+            status = run(sys.argv[1:])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:

@@ -26,6 +26,7 @@ NO_MEMORY_WORDS = (
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
+STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 MIN_COLUMNS = 40
 REGISTER = "vrnet register --{name} {value}"
 FORMS = {
@@ -61,6 +62,12 @@ def describe(error: BaseException, command: str = "") -> tuple[str, int]:
 def end_if_failed(verdict: Mapping[str, Any]) -> None:
     """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
     if verdict["level"] == "failed":
+        sys.exit(FAILED_STATUS)
+
+
+def end_if_any(failures: int) -> None:
+    """Leave with a status of its own where subjects failed."""
+    if failures:
         sys.exit(FAILED_STATUS)
 
 
