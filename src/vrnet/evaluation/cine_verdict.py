@@ -104,7 +104,7 @@ FINDINGS = (
     CineRule(
         "uneven motion",
         lambda e: e.unevenness,
-        0.5,
+        0.4,
         1.0,
         lambda e: f"The motion jumps: between frames by {percent(e.unevenness)} of all that it moves.",
         (WHOLE_CYCLE, CHECK_FRAMES),

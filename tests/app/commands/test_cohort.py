@@ -237,7 +237,6 @@ BAD = {
     "a cine and a pair": ("subject,cine,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
     "a cine with an affine start": ("subject,cine\np,0_fixed.nii.gz\n", ("--affine", "rigid")),
     "a frame that is no number": ("subject,cine,frame\np,0_fixed.nii.gz,last\n", ()),
-    "names of labels of a pair": (GOOD, ("--label-names", "1=Myo")),
     "cines of a list": (GOOD, ("--cines",)),
     "carriage returns and a duplicate": ((GOOD + "P,0_fixed.nii.gz,0_moving.nii.gz\n").replace("\n", "\r\n"), ()),
     "an unknown method": (GOOD, ("--method", "nonsense")),
