@@ -5,6 +5,8 @@ result = vrnet.register(fixed, moving)                      # arrays: moving(x +
 fixed, moving = vrnet.read_image("ed.nii.gz"), vrnet.read_image("es.nii.gz")
 result = vrnet.register_images(fixed, moving)               # images in space: result.transform, result.warped
 result.transform.save("transform.nii.gz")                   # as ITK, ANTs and 3D Slicer read it
+result.verdict, result.metrics(fixed_labels, moving_labels) # good, look or failed; Dice, distances, folds
+result.show(), result.report("page.html")                   # a figure; a page to look at. In notebooks: a card
 
 result = vrnet.register(fixed, moving, "TV-L1(lam=0.15)")   # any name of vrnet.names(), with other parameters
 vrnet.parameters(vrnet.parse("TV-L1"))                      # those that it has, with their values and meanings

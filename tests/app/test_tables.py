@@ -44,6 +44,13 @@ def test_every_number_and_every_name_is_whole_at_any_width(width, columns):
     assert max(map(len, text.splitlines())) <= width
 
 
+@pytest.mark.parametrize("width", [30, 44, 80])
+def test_a_value_of_several_words_stays_in_one_line(width):
+    table = FittingTable.of("", "", "value")
+    table.add_row("Peak strain, radial", "-19.1 % (frame 4, 308 ms)")
+    assert "-19.1 % (frame 4, 308 ms)" in printed(table, width)
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_the_table_of_a_pair_shows_what_a_wide_one_shows(width):
     narrow, wide = (numbers(printed(metrics_table(METRICS), columns)) for columns in (width, 200))
