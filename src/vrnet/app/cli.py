@@ -16,6 +16,7 @@ from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
+from vrnet.app.commands.report import Report
 from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
@@ -36,6 +37,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "invert": Invert,
     "points": Points,
     "evaluate": Evaluate,
+    "report": Report,
     "prepare": Prepare,
     "train": Train,
     "paper": Paper,

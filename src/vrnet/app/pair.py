@@ -137,9 +137,13 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
         description["folds"] = f"repaired: {registration.repair}"
     if registration.options.match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+    return description | {"device": registration.device, **describe_code()}
+
+
+def describe_code() -> dict[str, str]:
+    """Which code is running, and when, for the page: {heading: text}."""
     code = {**versions(), "numpy": np.__version__}
-    return description | {
-        "device": registration.device,
+    return {
         "versions": ", ".join(f"{name} {version}" for name, version in code.items() if version),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }

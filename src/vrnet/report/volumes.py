@@ -1,7 +1,7 @@
 """What the three planes of a page show of a volume: every voxel in 8 bits, and the motion on a coarser grid.
 
 Bytes lie as in a NIfTI file, first axis fastest, compressed by gzip and written in base 85. Where they vary smoothly,
-each is stored less its neighbours, b(x, y) − b(x − 1, y) − b(x, y − 1) + b(x − 1, y − 1) modulo 256: that is smaller."""
+each is stored less its neighbours, b(x, y) − b(x − 1, y) − b(x, y − 1) + b(x − 1, y − 1) modulo 256."""
 
 import gzip
 from base64 import b64encode, b85encode
@@ -73,6 +73,7 @@ def volume_data(pair: Pair, look: Appearance) -> dict[str, Any]:
         "longest_mm": float(np.percentile(lengths, 99.9)) or 1.0,
         "extent": [n * h for n, h in zip(*in_world_order(pair.grid), strict=True)],
         "start": find_start(pair),
+        "box": find_box(pair),
         "peak": peak,
         "peak_mm": float(lengths[peak]),
         "smooth": {name: write_text(data) for name, data in smooth.items()},
@@ -165,6 +166,13 @@ def find_start(pair: Pair) -> tuple[int, ...]:
     return tuple(int(np.median(places)) for places in np.nonzero(pair.fixed_labels))
 
 
+def find_box(pair: Pair) -> tuple[list[int], list[int]]:
+    """The first and the last voxel of the box around the structures of fixed; without any, of the volume."""
+    labels = pair.fixed_labels
+    places = np.nonzero(labels if labels is not None and labels.any() else np.ones(pair.fixed.shape, bool))
+    return [int(place.min()) for place in places], [int(place.max()) for place in places]
+
+
 def in_world_order(grid: Grid) -> tuple[list[int], list[float]]:
     """Shape and spacing along the axes nearest to left-right, back-front and foot-head."""
     order = [world_axes(grid).index(axis) for axis in range(3)]
@@ -179,14 +187,13 @@ def viewer_script() -> str:
 
 def nifti_header(grid: Grid) -> str:
     """The header of a NIfTI file of bytes on this grid: 352 bytes, in base64."""
-    from nibabel.nifti1 import Nifti1Header
+    from nibabel.nifti1 import header_dtype
 
-    header = Nifti1Header()
-    header.set_data_dtype(np.uint8)
-    header.set_data_shape(grid.shape)
-    header.set_zooms(grid.spacing)
-    affine = np.vstack([np.column_stack([grid.to_world, grid.origin]), [0, 0, 0, 1]])
-    header.set_sform(np.diag([-1, -1, 1, 1]) @ affine, code="scanner")  # from LPS to RAS
-    header.set_xyzt_units("mm")
-    header["magic"], header["vox_offset"] = b"n+1", 352
-    return b64encode(header.binaryblock + bytes(4)).decode()
+    header = np.zeros((), header_dtype.newbyteorder("<"))
+    header["sizeof_hdr"], header["magic"], header["vox_offset"] = 348, b"n+1", 352
+    header["datatype"], header["bitpix"], header["scl_slope"], header["xyzt_units"] = 2, 8, 1, 2  # bytes, in mm
+    header["dim"], header["pixdim"] = (3, *grid.shape, 1, 1, 1, 1), (1, *grid.spacing, 0, 0, 0, 0)
+    header["sform_code"] = 1
+    rows = np.column_stack([grid.to_world, grid.origin]) * np.array([[-1], [-1], [1]])  # from LPS to RAS
+    header["srow_x"], header["srow_y"], header["srow_z"] = rows
+    return b64encode(header.tobytes() + bytes(4)).decode()

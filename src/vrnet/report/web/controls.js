@@ -6,10 +6,16 @@ function showSlice(k) {
   showExactSlice(report.slices[place] - 1, place);
 }
 
+// The next slice, or the one before: of a volume that is whole in the page, of all; else of those listed.
+function stepSlice(step) {
+  if (!volume) return showSlice(state.k + step);
+  showExactSlice(Math.max(0, Math.min(report.depth - 1, state.z + step)));
+}
+
 // Slice z of the volume, counted from 0, and the place among the listed slices of the one nearest to it.
 function showExactSlice(z, place = nearestPlace(z)) {
   [state.k, state.z] = [place, z];
-  element("slice").value = state.k;
+  element("slice").value = volume ? z : place;
   element("slice").setAttribute("aria-valuetext", `slice ${z + 1} of ${report.depth}`);
   element("number").value = `slice ${z + 1} / ${report.depth}`;
   markSlice();
@@ -76,7 +82,7 @@ function flicker() {
   element("flicker").setAttribute("aria-pressed", "true");
 }
 
-element("slice")?.addEventListener("input", (event) => showSlice(Number(event.target.value)));
+element("slice")?.addEventListener("input", ({ target }) => (volume ? showExactSlice : showSlice)(Number(target.value)));
 element("fade").addEventListener("input", (event) => {
   stopFlicker();
   showFade(event.target.value / 100);
@@ -92,8 +98,8 @@ for (const name of ["outlines", "zoom"]) {
 }
 
 const KEYS = {
-  ArrowLeft: () => element("slice") && showSlice(state.k - 1),
-  ArrowRight: () => element("slice") && showSlice(state.k + 1),
+  ArrowLeft: () => element("slice") && stepSlice(-1),
+  ArrowRight: () => element("slice") && stepSlice(1),
   " ": flicker,
   c: () => {
     stopFlicker();
@@ -105,7 +111,7 @@ const KEYS = {
 };
 listenToKeys(KEYS);
 
-if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
+if (element("slice")) listenToWheel(stepSlice);
 
 // The values of all arrays at a pixel, in words.
 function readValues(x, y) {

@@ -91,7 +91,7 @@ function drawPlaneLines(viewer) {
       context.beginPath();
       context.rect(...plane.area);
       context.clip();
-      for (const line of planeLinesOf(plane, voxel, density)) stroke(context, line, line.place, 1.5 * density);
+      for (const line of planeLinesOf(plane, voxel, density)) stroke(context, line, line.place, 1.2 * density);
       context.restore();
     }
     namePlanes(found, density);

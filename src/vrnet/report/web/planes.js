@@ -1,7 +1,7 @@
 // Three planes of a volume through a cross, drawn by NiiVue; where WebGL2 is missing, the viewer of slices stays.
 const PLANES = ["axial", "coronal", "sagittal"];
 const TINTS = { motion: colours.difference, determinant: colours.jacobian };
-const TINT_OPACITY = 0.6;
+const TINT_OPACITY = 0.6, MIN_TINTED_CHANGE = 0.08;
 
 const dot = (row, v) => row[0] * v[0] + row[1] * v[1] + row[2] * v[2];
 const toLps = (voxel) => volume.to_lps.map((row) => dot(row, voxel) + row[3]);
@@ -51,12 +51,15 @@ function composeVolume(bytes) {
   }
 }
 
-// The bytes of a colour overlay; 0 would be transparent.
+// The bytes of a colour overlay. 0 is transparent: where nothing moves, or hardly grows or shrinks.
 function tintBytes(name) {
   const [w, h, n] = volume.motion_shape, f = volume.motion_factor, bytes = new Uint8Array(w * h * n);
   if (name === "determinant") {
     const [low, high] = colours.range;
-    for (let i = 0; i < bytes.length; i++) bytes[i] = Math.max(1, Math.min(255, Math.round((255 * (voxels.det[i] / 64 - 1 - low)) / (high - low))));
+    for (let i = 0; i < bytes.length; i++) {
+      const det = voxels.det[i] / 64 - 1, byte = Math.round((255 * (det - low)) / (high - low));
+      bytes[i] = Math.abs(det - 1) < MIN_TINTED_CHANGE ? 0 : Math.max(1, Math.min(255, byte));
+    }
     return bytes;
   }
   const scale = volume.largest.map((largest) => largest / 127);
@@ -68,8 +71,9 @@ function tintBytes(name) {
 }
 
 function tintColours(stops) {
-  const at = stops.map((_, i) => Math.round((255 * i) / (stops.length - 1))), rgb = stops.map(parseHex);
-  return { R: rgb.map((c) => c[0]), G: rgb.map((c) => c[1]), B: rgb.map((c) => c[2]), A: at.map((i) => (i ? 255 : 0)), I: at };
+  const [R, G, B] = [0, 1, 2].map((c) => stops.map((stop) => parseHex(stop)[c]));
+  const I = stops.map((_, i) => Math.round((255 * i) / (stops.length - 1)));
+  return { R, G, B, A: I.map((i) => (i ? 255 : 0)), I };
 }
 
 // At each change of an image NiiVue lights the volume, to render it. Planes need no light, and without a graphics card
@@ -137,9 +141,29 @@ function placePlanes(viewer) {
   });
 }
 
+// The planes as large as the structures allow, or whole. NiiVue shows (mm − pan) / zoom of where it would else look.
+function zoomPlanes(viewer) {
+  const inPlane = (voxel) => [...viewer.frac2mm(viewer.mm2frac(flipXY(toLps(voxel)), 0, true))].slice(0, 3);
+  const whole = [inPlane([-0.5, -0.5, -0.5]), inPlane(volume.shape.map((n) => n - 0.5))], box = volume.box.map(inPlane);
+  const length = ([a, b], axis) => Math.abs(b[axis] - a[axis]), middle = ([a, b], axis) => (a[axis] + b[axis]) / 2;
+  const zoom = state.zoom ? Math.min(...[0, 1, 2].map((axis) => length(whole, axis) / length(box, axis))) : 1;
+  const pan = [0, 1, 2].map((axis) => middle(whole, axis) - zoom * middle(state.zoom ? box : whole, axis));
+  viewer.scene.pan2Dxyzmm = [...pan, state.zoom ? Math.max(zoom, 1.001) : 1];
+  viewer.drawScene();
+}
+
+// A browser prints no picture of WebGL: it goes below the lines, which are printed.
+function printPlanes(viewer) {
+  viewer.drawScene();
+  const context = element("plane-lines").getContext("2d");
+  context.globalCompositeOperation = "destination-over";
+  context.drawImage(element("planes"), 0, 0, context.canvas.width, context.canvas.height);
+}
+
 async function startPlanes() {
-  const figure = element("volume");
+  const [figure, hint] = [element("volume"), element("no-planes")];
   figure.hidden = false;
+  hint.hidden = true;
   figure.closest(".viewer").classList.add("has-planes");
   document.querySelectorAll(".plane-controls").forEach((control) => (control.hidden = false));
   shapeBox();
@@ -168,6 +192,7 @@ async function startPlanes() {
         composeVolume(viewer.volumes[0].img);
         viewer.updateGLVolume();
       }
+      if (viewer.scene.pan2Dxyzmm[3] > 1 !== state.zoom) zoomPlanes(viewer);
       if (state.z !== z) moveCross(viewer, [...nearestVoxel(crossVoxel(viewer)).slice(0, 2), state.z]);
       drawPlaneLines(viewer);
     },
@@ -185,6 +210,8 @@ async function startPlanes() {
   for (const id of ["arrows", "plane-grid"]) element(id).addEventListener("change", () => drawPlaneLines(viewer));
   element("peak").addEventListener("click", () => moveCross(viewer, volume.peak));
   element("planes-box").addEventListener("wheel", (event) => event.stopPropagation());
+  addEventListener("beforeprint", () => printPlanes(viewer));
+  addEventListener("afterprint", () => drawPlaneLines(viewer));
   new ResizeObserver(shapeBox).observe(element("volume"));
   moveCross(viewer, [...volume.start.slice(0, 2), state.z]);
 }
@@ -207,4 +234,13 @@ function shapeBox() {
 }
 
 const hasWebGL = () => Boolean(document.createElement("canvas").getContext("webgl2"));
-if (volume && hasWebGL()) await startPlanes();
+function closePlanes(error) {
+  console.warn(error);
+  planes = null;
+  element("volume").hidden = true;
+  element("no-planes").hidden = false;
+  document.querySelector(".has-planes").classList.remove("has-planes");
+  document.querySelectorAll(".plane-controls").forEach((control) => (control.hidden = true));
+  drawAll();
+}
+if (hasWebGL()) await startPlanes().catch(closePlanes);
