@@ -20,6 +20,7 @@ fuzz: .venv/test
 
 docs: .venv/docs
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: .venv/test

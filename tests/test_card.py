@@ -1,9 +1,11 @@
 """The card of the model in the box, and the front page, say what results/short_axis holds."""
 
+import csv
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from vrnet.methods.default import WEIGHTS, short_axis
@@ -38,10 +40,27 @@ def test_the_card_tells_of_folding_and_seconds():
     assert f"{METRICS['seconds']['mean']:.2f} s on one core" in CARD
 
 
-def test_the_front_page_has_the_figures_of_the_card():
-    row = cells((ROOT / "README.md").read_text(encoding="utf-8"), "short-axis (the default)")
+def test_the_front_page_has_the_figures_of_the_card_and_of_whole_stacks():
+    *row, stacks = cells((ROOT / "README.md").read_text(encoding="utf-8"), "short-axis (the default)")
     seconds = f"{METRICS['seconds']['mean']:.2f}"
     assert row == [*cells(CARD, "mean"), f"{METRICS['folding_percent']['mean']:.2f}", seconds]
+    assert stacks == whole_stacks("short-axis", "dice_mean", " ")
+
+
+def whole_stacks(method, column, space="", digits=3):
+    """Mean and standard deviation over the rows of results/stacks."""
+    with (ROOT / "results" / "stacks" / method / "metrics.csv").open(newline="") as file:
+        values = [float(row[column]) for row in csv.DictReader(file)]
+    text = f"{np.mean(values):.{digits}f}{space}({np.std(values):.{digits}f})"
+    return re.sub(r"\b0\.", ".", text)
+
+
+@pytest.mark.parametrize(("method", "name"), [("identity", "unregistered"), ("TV-L1",) * 2, ("short-axis",) * 2])
+def test_the_table_of_whole_stacks_is_what_the_rows_say(method, name):
+    text = (ROOT / "results" / "README.md").read_text(encoding="utf-8").split("### Whole stacks")[1]
+    dice = [whole_stacks(method, f"dice_{part}") for part in ("LV", "Myo", "RV", "mean")]
+    others = [whole_stacks(method, column, digits=2) for column in ("hd_mean", "folding_strict_percent")]
+    assert cells(text, name) == [*dice, *others]
 
 
 def test_the_figures_are_those_of_the_model():
