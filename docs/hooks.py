@@ -17,7 +17,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
 LINK_ALONE = re.compile(r"^\[[^\]]*\]\(([^)]+\.md)\)$", flags=re.M)
 GALLERY = ROOT / "build" / "gallery"
 GALLERY_PICTURE = re.compile(r"^!\[[^\]]*\]\(images/gallery_(\w+)\.jpg\)$", flags=re.M)
-SHOWN = ".html", ".png", ".gif", ".jpg", ".webp", ".csv"
+SHOWN = ".html", ".png", ".gif", ".jpg", ".webp"
 """What a browser shows of the results in the gallery; their images and transforms stay behind."""
 PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "index.md"}
 

@@ -9,6 +9,7 @@ import argparse
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from shutil import copy, which
 from tempfile import TemporaryDirectory
@@ -18,7 +19,9 @@ GALLERY, IMAGES = ROOT / "build" / "gallery", ROOT / "docs" / "images"
 PAGES = {"pair": "report.html", "volume": "report.html", "cine": "report.html", "cohort": "index.html"}
 """The page of each folder."""
 PARTS = ("fixed", "moving", "fixed_labels", "moving_labels")
-SEED, COHORT_SEEDS, SWAPPED = 5, range(20, 28), 24
+SEED, COHORT_SEEDS, COHORT_SHAPE, COHORT_SPACING = 5, range(20, 44), (96, 96), 2.6
+SWAPPED, INVERTED = "heart-27", "heart-33"
+"""The two of the cohort whose end-systole is another patient's, and is bright where it should be dark."""
 CINE_SHAPE, CINE_SPACING, FRAME_SECONDS = (128, 128, 3), (1.4, 1.4, 10.0), 0.037
 VOLUME_SHAPE, VOLUME_SPACING = (80, 80, 64), 2.0
 SHOW_END_SYSTOLE = """<script>
@@ -83,19 +86,22 @@ def make_cine(folder: Path, out: Path) -> None:
 
 
 def make_cohort(folder: Path, out: Path) -> None:
-    """The page of eight hearts; to one of them, end-systole of another patient was given."""
+    """The page of 24 hearts, two of which are wrong."""
     from vrnet.phantom import phantom
 
-    rows = []
+    rows = {}
     for seed in COHORT_SEEDS:
-        files = write_pair(folder / str(seed), phantom(seed))
-        rows.append({"subject": f"heart-{seed}", **dict(zip(PARTS, map(str, files), strict=True))})
-    swapped, other = rows[SWAPPED - COHORT_SEEDS[0]], rows[0]
-    swapped |= {part: other[part] for part in ("moving", "moving_labels")}
+        name, patient = f"heart-{seed}", phantom(seed, COHORT_SHAPE, COHORT_SPACING)
+        if name == INVERTED:
+            patient = replace(patient, moving=1 - patient.moving)
+        files = write_pair(folder / name, patient)
+        rows[name] = {"subject": name, **dict(zip(PARTS, map(str, files), strict=True))}
+    other = rows[f"heart-{COHORT_SEEDS[0]}"]
+    rows[SWAPPED] |= {part: other[part] for part in ("moving", "moving_labels")}
     with (folder / "pairs.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
+        writer = csv.DictWriter(file, other)
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows.values())
     run_vrnet("cohort", folder / "pairs.csv", "--out", out, "--report")
 
 
