@@ -3,9 +3,11 @@
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -45,6 +47,27 @@ def test_versions_are_those_of_the_constraints():
     found = {name: version.partition("+")[0] for file in FILES for name, version in locked(file)}
     assert found["torch"] == "2.13.0"
     assert {name: version for name, version in found.items() if version not in chosen.get(name, {version})} == {}
+
+
+def test_the_lowest_versions_are_those_that_the_project_allows():
+    """Of all that it needs to run, none left out."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lowest = {canonicalize_name(one.name): str(one.specifier) for one in map(Requirement, project["dependencies"])}
+    lines = (ROOT / "requirements" / "lowest.txt").read_text(encoding="utf-8").splitlines()
+    pins = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert {canonicalize_name(pin.name): str(pin.specifier).replace("==", ">=") for pin in pins} == lowest
+
+
+def test_the_workflow_runs_targets_of_the_makefile():
+    """On every version of Python that the project says it is for."""
+    matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]["make"]["strategy"]
+    jobs = matrix["matrix"]
+    called = {*jobs["target"], *(job["target"] for job in jobs["include"])}
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)[1]
+    assert called <= set(phony.split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line}
+    assert told == set(jobs["python"])
 
 
 def test_the_demonstration_needs_nothing_that_is_not_locked():
