@@ -16,10 +16,11 @@ test-release: .venv/test
 	$(BIN)/pytest -m release
 
 # The lowest versions that pyproject.toml allows, and the newest that there are, each in an environment of its own.
-test-lowest: OPTIONS = --constraint requirements/lowest.txt
+test-lowest: OPTIONS = --constraint .venv-lowest/constraints.txt
 test-newest: OPTIONS = --upgrade --upgrade-strategy eager
 test-lowest test-newest: test-%:
 	$(PYTHON) -m venv .venv-$*
+	$(PYTHON) requirements/lowest.py >.venv-$*/constraints.txt
 	.venv-$*/bin/pip install --quiet $(OPTIONS) --editable '.[test]'
 	.venv-$*/bin/pytest -m "not release and not fuzz"
 

@@ -1,4 +1,4 @@
-"""The card of the model in the box, and the front page, say what results/short_axis holds."""
+"""The card of the model in the box, the front page and the comparison with other tools say what results/ holds."""
 
 import csv
 import json
@@ -73,3 +73,33 @@ def test_what_is_named_in_the_card_is_there():
     rows = (ROOT / "results" / "short_axis" / "metrics.csv").read_text().splitlines()
     assert len(rows) == 1 + SUMMARY["subjects"]
     assert "CC BY-NC-SA 4.0" in CARD
+
+
+OTHERS = {"ANTs": "SyN", "SimpleITK": "Demons", "elastix": "FFD", "VoxelMorph": "VoxelMorph-w32"}
+"""Tools, and the rows of results/tables/acdc.csv that are theirs."""
+
+
+def measured(method):
+    """(Dice, Hausdorff distance, strict folds, seconds) of a row, as pages print them."""
+    with (ROOT / "results" / "tables" / "acdc.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = [row for row in csv.DictReader(file) if row["method"] == method]
+    columns = {"Dice Avg": ".3f", "HD Avg": ".2f", "strict %": ".2f", "s CPU": ".2f"}
+    dice, *others = (format(float(row[name]), form) for name, form in columns.items())
+    return [dice.removeprefix("0"), *others]
+
+
+@pytest.mark.parametrize("tool", OTHERS)
+def test_other_tools_have_the_figures_that_were_measured(tool):
+    front, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/comparison.md"))
+    dice, distance = re.search(rf"^\| \[{tool}.*\| \[(\.\d+)\]\([^)]*\) \| (\S+) \|$", front, flags=re.M).groups()
+    assert [dice, distance] == measured(OTHERS[tool])[:2]
+    figures = re.search(rf"^\| {tool} \| [^|]+((?: \| [.\d]+){{4}}) \|$", page, flags=re.M)[1]
+    assert figures.split(" | ")[1:] == measured(OTHERS[tool])
+
+
+def test_the_first_screen_has_at_most_forty_lines_and_no_sentence_more_than_three():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split("\n## ")[0].splitlines()) <= 40
+    paragraphs = re.split(r"\n\s*\n|^```.*?^```$|^\|.*$|^- ", text, flags=re.M | re.S)
+    sentences = [sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.:])\s", paragraph.strip())]
+    assert max(sentence.count("\n") for sentence in sentences) < 3

@@ -57,8 +57,9 @@ def clean(archives, tmp_path_factory):
     programs = folder / "bin"
     into = ("--python", programs / "python", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation")
     run(sys.executable, "-m", "pip", *into, archives[1], cwd=folder)
-    places = run(programs / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
-    Path(places, "of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(run(programs / "python", "-c", ask, cwd=folder).strip())
+    (packages / "of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return programs
 
 

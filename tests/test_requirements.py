@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 FILES = "core", "test", "docs", "cpu", "cuda"
@@ -49,13 +51,14 @@ def test_versions_are_those_of_the_constraints():
     assert {name: version for name, version in found.items() if version not in chosen.get(name, {version})} == {}
 
 
-def test_the_lowest_versions_are_those_that_the_project_allows():
-    """Of all that it needs to run, none left out."""
+def test_the_lowest_versions_are_those_that_the_project_allows_and_not_beyond_the_pinned_ones():
+    script = [sys.executable, ROOT / "requirements" / "lowest.py"]
+    printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lowest = {canonicalize_name(one.name): str(one.specifier) for one in map(Requirement, project["dependencies"])}
-    lines = (ROOT / "requirements" / "lowest.txt").read_text(encoding="utf-8").splitlines()
-    pins = [Requirement(line) for line in lines if not line.startswith("#")]
-    assert {canonicalize_name(pin.name): str(pin.specifier).replace("==", ">=") for pin in pins} == lowest
+    assert [line.replace("==", ">=") for line in printed] == project["dependencies"]
+    pinned = dict([*locked("core"), *locked("cuda")])
+    for pin in map(Requirement, printed):
+        assert Version(str(pin.specifier).removeprefix("==")) <= Version(pinned[canonicalize_name(pin.name)])
 
 
 def test_the_workflow_runs_targets_of_the_makefile():
