@@ -24,8 +24,8 @@ PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "inde
 
 
 def on_files(files, config):
-    """The files of the site, with a page for every notebook (notebook_pair.md of notebooks/pair.ipynb), and with the pages
-    of the gallery that were made."""
+    """The files of the site, with a page for every notebook (notebook_pair.md of notebooks/pair.ipynb), and with what
+    there is of the gallery."""
     make_page = runpy.run_path(str(DOCS / "run_notebooks.py"))["page"]
     for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebook_{path.stem}.md", content=make_page(path)))
