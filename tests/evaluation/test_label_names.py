@@ -21,7 +21,11 @@ def test_known_sets_are_those_of_their_makers():
     assert read_label_names("hippocampus") == {1: "anterior", 2: "posterior"}
     brain = read_label_names("freesurfer")
     assert (brain[17], brain[53], brain[16]) == ("Left-Hippocampus", "Right-Hippocampus", "Brain-Stem")
-    assert (brain[2], brain[41], brain[255]) == ("Left-Cerebral-White-Matter", "Right-Cerebral-White-Matter", "CC_Anterior")
+    assert (brain[2], brain[41], brain[255]) == (
+        "Left-Cerebral-White-Matter",
+        "Right-Cerebral-White-Matter",
+        "CC_Anterior",
+    )
     assert all(len(set(names.values())) == len(names) for names in KNOWN.values())
 
 

@@ -227,7 +227,7 @@ def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_la
 def test_the_legend_names_the_labels_if_they_are_few(ax):
     labels = np.repeat([[-7, 0, 1000]], 4, axis=0)
     show_outlines(ax, labels, None, label_colours([-7, 5, 1000]), {"1000": "$wall_{x"})
-    texts = [text for text in ax.get_legend().get_texts()]
+    texts = ax.get_legend().get_texts()
     assert [text.get_text() for text in texts] == ["-7", r"\$wall_{x"]
     FigureCanvasAgg(ax.figure).draw()  # where a dollar began mathematics, this would fail
     many = Figure().subplots()

@@ -19,33 +19,42 @@ HOSTILE = {
     "newline": f"first\n;{RUN};\n--><svg onload={RUN}>",
     "template": "{{ 7 * 7 }}{% raw %}<!--",
 }
-EVERYTHING = "".join(HOSTILE.values())
+ALL = "".join(HOSTILE.values())
 
 
 def pair_page(path, heart, volume):
     """A stack, for there is a strip and a table of its slices."""
-    names = {"7": HOSTILE["image"], "-2": EVERYTHING}
-    verdict = {"level": "failed", "reasons": [EVERYTHING], "try": [HOSTILE["script"]]}
-    metrics = METRICS | {"method": EVERYTHING, "label_names": names, "verdict": verdict, EVERYTHING: 1.0}
-    run = {"fixed": HOSTILE["quotes"], "moving": HOSTILE["newline"], "configuration": EVERYTHING, EVERYTHING: EVERYTHING}
+    names = {"7": HOSTILE["image"], "-2": ALL}
+    verdict = {"level": "failed", "reasons": [ALL], "try": [HOSTILE["script"]]}
+    metrics = METRICS | {"method": ALL, "label_names": names, "verdict": verdict, ALL: 1.0}
+    run = {
+        "fixed": HOSTILE["quotes"],
+        "moving": HOSTILE["newline"],
+        "configuration": ALL,
+        ALL: ALL,
+    }
     write_report(path, volume, metrics, [2.0, 1.0], run)
 
 
 def cine_page(path, heart, volume):
-    film = replace(beating_film(2), label_names={1: HOSTILE["image"], 2: EVERYTHING, 3: HOSTILE["script"]})
-    write_cine_page(path, film, TRACKED, {"cine": HOSTILE["quotes"], "method": EVERYTHING, EVERYTHING: EVERYTHING})
+    film = replace(beating_film(2), label_names={1: HOSTILE["image"], 2: ALL, 3: HOSTILE["script"]})
+    write_cine_page(path, film, TRACKED, {"cine": HOSTILE["quotes"], "method": ALL, ALL: ALL})
 
 
 def cohort_page(path, heart, volume):
-    columns = ["subject", "status", "verdict", "suspicion", "dice_1", EVERYTHING, "reason"]
+    columns = ["subject", "status", "verdict", "suspicion", "dice_1", ALL, "reason"]
     rows = [
         dict(zip(columns, (text, "done", text, 1.0, 0.5 + k / 10, text, text), strict=True))
         for k, text in enumerate(HOSTILE.values())
     ]
-    rows += [{"subject": EVERYTHING, "status": "failed", "suspicion": 3.0, "reason": EVERYTHING}]
-    summary = {"subjects": len(rows), "failures": {EVERYTHING: 1}, "recipe": {"method": EVERYTHING, "vrnet": EVERYTHING}}
-    links, titles = Links("subjects", "report.html", "thumbnail.png"), {"dice_1": EVERYTHING}
-    write_index(path, columns, rows, summary, [EVERYTHING], links, titles)
+    rows += [{"subject": ALL, "status": "failed", "suspicion": 3.0, "reason": ALL}]
+    summary = {
+        "subjects": len(rows),
+        "failures": {ALL: 1},
+        "recipe": {"method": ALL, "vrnet": ALL},
+    }
+    links = Links("subjects", "report.html", "thumbnail.png")
+    write_index(path, columns, rows, summary, [ALL], links, {"1": ALL})
 
 
 @pytest.mark.parametrize(("write", "ready"), [(pair_page, "#folds"), (cine_page, "#when"), (cohort_page, "#shown")])

@@ -22,8 +22,9 @@ def shown_slice(page):
 
 
 def column(page, table, n):
-    script = "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map((r) => r.cells[arguments[1]].textContent)"
-    return page.execute_script(script, table, n)
+    """The texts of a column, from top to bottom."""
+    rows = "[...document.querySelectorAll(arguments[0] + ' tbody tr')]"
+    return page.execute_script(f"return {rows}.map((row) => row.cells[arguments[1]].textContent)", table, n)
 
 
 def test_the_strip_shows_the_slice_that_is_chosen_by_click_or_key(open_page):
@@ -72,11 +73,15 @@ def test_tables_sort_by_click_and_key_and_say_so(open_page):
 def test_nothing_moves_when_values_are_read(open_page):
     from selenium.webdriver import ActionChains
 
-    measure = "return ['.dock', '#slice', 'main'].map((s) => JSON.stringify(document.querySelector(s).getBoundingClientRect()))"
+    boxes = "['.dock', '#slice', 'main'].map((name) => document.querySelector(name).getBoundingClientRect())"
+    measure = f"return JSON.stringify({boxes})"
     for screen in ({}, PHONE):
         page = open_page("volume", **screen)
+        ActionChains(page).move_to_element(find_element(page, "h1")).perform()
+        page = open_page("volume", **screen)
         canvas = find_element(page, "#main")
-        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+        page.execute_script("arguments[0].scrollIntoView({block: 'end'})", canvas)
+        assert find_element(page, "#readout").text.startswith("Point at")
         before = page.execute_script(measure)
         ActionChains(page).move_to_element(canvas).perform()
         assert "fixed" in find_element(page, "#readout").text

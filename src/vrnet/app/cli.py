@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from vrnet.app.commands.cohort import Cohort
 from vrnet.app.commands.demo import Demo
+from vrnet.app.commands.doctor import Doctor
 from vrnet.app.commands.evaluate import Evaluate
 from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
@@ -21,7 +22,9 @@ from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
 from vrnet.app.endings import close_streams, describe, prepare_terminal, show
+from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.parser import Command, read_command
+from vrnet.app.start import start_text
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
 
@@ -39,6 +42,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "train": Train,
     "paper": Paper,
     "methods": Methods,
+    "doctor": Doctor,
 }
 
 
@@ -49,7 +53,8 @@ def main() -> None:
     gc.freeze()  # what was imported stays until the end: the collector need not look through it
     prepare_terminal()
     try:
-        status = run(sys.argv[1:])
+        with repeat_lost_interrupts():
+            status = run(sys.argv[1:])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
@@ -63,6 +68,9 @@ def run(words: list[str]) -> int:
     """Do what the words after `vrnet` ask for, and return the status."""
     if words == ["--version"]:
         print(f"vrnet {__version__}")
+        return 0
+    if not words:
+        print(start_text())
         return 0
     check_words(words)
     with notes():

@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.progress import Stage
 from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
@@ -181,8 +182,8 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
-    weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
-    title = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
+    title = method_title(metrics["method"], metrics.get("weights"))
+    title += ", slice by slice" if metrics["slice_by_slice"] else ""
     title += ", inside the masks" if metrics.get("masks") else ""
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics), *summary(metrics)]:
@@ -194,8 +195,8 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
 
 def dice_rows(metrics: dict[str, Any]) -> list[Row]:
     """The Dice of each structure, unless there are too many of them."""
-    names = {name: metrics[name] for name in ("dice", "label_names") if name in metrics}
-    rows = by_structure(names)[0].rows if "dice" in metrics else []
+    names = metrics.get("label_names", {})
+    rows = by_structure({"dice": metrics["dice"], "label_names": names})[0].rows if "dice" in metrics else []
     if len(rows) > MAX_STRUCTURES:
         return []
     whole = title("dice", metrics).removeprefix("Dice")
@@ -204,7 +205,8 @@ def dice_rows(metrics: dict[str, Any]) -> list[Row]:
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
-    title = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    method = method_title(summary["method"], summary.get("weights"))
+    title = f"{method} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
     table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
@@ -215,7 +217,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
     by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
-    table = numbers_table(f"{tracking.found.method}, {len(tracking.cine)} frames{by_slice}", "value")
+    method = method_title(tracking.found.method, tracking.found.weights)
+    table = numbers_table(f"{method}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
         table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent))
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
@@ -229,12 +232,17 @@ def tracking_table(tracking: "Tracking") -> Table:
     return table
 
 
+def method_title(name: str, weights: str | None) -> str:
+    """A method as people know it, and in brackets what it is: of the model in the box its kind, else its weights."""
+    from vrnet.methods.names import kind_of
+
+    said = kind_of(name) or weights
+    return f"{name} ({said})" if said else name
+
+
 def numbers_table(title: str, *columns: str) -> Table:
     """An empty table: names on the left, then columns of numbers."""
-    table = Table("", title=Text(title))
-    for name in columns:
-        table.add_column(name, justify="right")
-    return table
+    return FittingTable.of(title, "", *columns)
 
 
 def paper_table(made: "paper.Table") -> Table:
@@ -242,9 +250,7 @@ def paper_table(made: "paper.Table") -> Table:
     rest = {j for j, name in enumerate(made.header) if not name.startswith(MAIN_COLUMNS)}
     brief = made if len(made.columns) <= MAX_COLUMNS else replace(made.without_deviations(), csv_only=rest)
     head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
-    table = Table(title=Text(made.title))
-    for j, name in enumerate(head):
-        table.add_column(name, justify="right" if j else "left", no_wrap=j == 0)
+    table = FittingTable.of(made.title, *head)
     for row in rows:
         table.add_row(*row)
     return table

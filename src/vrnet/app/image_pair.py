@@ -24,9 +24,9 @@ class ImagePair:
     moving_labels: Image | None = None
     fixed_mask: Image | None = None
     moving_mask: Image | None = None
-    label_names: LabelNames = field(default_factory=dict)
+    label_names: LabelNames = field(default_factory=dict, kw_only=True)
     """What labels are called."""
-    true_motion: Float[ndarray, "d *s"] | None = None
+    true_motion: Float[ndarray, "d *s"] | None = field(default=None, kw_only=True)
     """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
 
     def __post_init__(self) -> None:

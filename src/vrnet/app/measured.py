@@ -150,7 +150,9 @@ def known_facts(given: ImagePair, placed: Pair) -> dict[str, Any]:
     """The part of metrics.json that says what is known of a pair: names of labels, and how far its true motion is."""
     facts: dict[str, Any] = {}
     if given.label_names and given.fixed_labels is not None and placed.moving_labels is not None:
-        there = {label for map_ in (given.fixed_labels.array, placed.moving_labels) for label in np.unique(map_).tolist()}
+        there = {
+            label for map_ in (given.fixed_labels.array, placed.moving_labels) for label in np.unique(map_).tolist()
+        }
         facts["label_names"] = {str(label): given.label_names[label] for label in sorted(there & {*given.label_names})}
     if given.true_motion is not None:
         inside = None if given.fixed_labels is None else given.fixed_labels.array != 0

@@ -61,7 +61,7 @@ def register_pair(
         if images:
             write_pair(pair, staged)
         if report:
-            description = describe_run(pair, resolved, registration)
+            description = describe_run(pair, registration)
             write_report_files(result, staged, registration.energies.tolist(), description)
     return result, [folder / name for name in names]
 
@@ -125,10 +125,10 @@ def write_report_files(
     save(overview(result.on_fixed_grid, title, names), folder / OVERVIEW)
 
 
-def describe_run(pair: ImagePair, method: Method, registration: ImageRegistration) -> dict[str, str]:
+def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, str]:
     """What was run and by which code, for the page: {heading: text}."""
     description = {name.replace("_", " "): image.name for name, image in pair.images.items()}
-    description |= {"method": registration.method, **method.details}
+    description |= {"method": registration.method, **registration.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
     if registration.affine:

@@ -9,7 +9,7 @@ from vrnet.app.pair import METRICS, OVERVIEW, REPORT, TRANSFORM, describe_code, 
 from vrnet.errors import BadInput
 from vrnet.file_sets import check_set, own_files, replace_set
 from vrnet.files import check_file, check_not_input, write_json
-from vrnet.images.transform import load_chain
+from vrnet.images.chain import load_chain
 from vrnet.progress import Stage
 from vrnet.registration.plan import check_pair
 from vrnet.report.page import write_report

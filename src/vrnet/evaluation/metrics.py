@@ -53,7 +53,8 @@ def dice_by_slice(
         rank = np.searchsorted(labels, map_).clip(0, len(labels) - 1)
         is_counted = is_counted & (np.take(labels, rank) == map_)
         place = rank + len(labels) * np.arange(len(map_))[:, None]
-        return np.bincount(place[is_counted], minlength=len(labels) * len(map_)).reshape(-1, len(labels)).T.astype(float)
+        counts = np.bincount(place[is_counted], minlength=len(labels) * len(map_))
+        return counts.reshape(-1, len(labels)).T.astype(float)
 
     everywhere = np.ones_like(slices[0], bool)
     total, both = sum(count(map_, everywhere) for map_ in slices), count(slices[0], slices[0] == slices[1])

@@ -1,6 +1,7 @@
 """Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at."""
 
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -156,7 +157,7 @@ def millimetres(spacing: tuple[float, ...]) -> str:
     return " x ".join(f"{h:g}" for h in spacing) + " mm"
 
 
-def load_method(path: str | Path, name: str | None = None) -> Trained:
+def load_method(path: str | PathLike[str], name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
     return Trained.of(card, model, Path(path).name, name)

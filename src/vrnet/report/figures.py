@@ -35,7 +35,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> 
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
     called."""
-    from matplotlib.figure import Figure
+    from vrnet.report.picture import Picture
 
     whole = orient_for_viewing(pair)
     is_volume = whole.fixed.ndim == 3
@@ -43,7 +43,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> 
     k = look.numbers[look.start]
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
-    figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
+    figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
     figure.suptitle(f"{title}{start}{shown}")

@@ -27,7 +27,6 @@ NAMES = {
 NO_VALUE = "–"
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
-WHEN = "before", "after"
 NO_MEASURES = ("seconds", "provenance", "repair", "verdict", "masks", "label_names")
 """Of metrics.json."""
 
@@ -92,7 +91,8 @@ def rows_of(key: str, value: Any, metrics: Mapping[str, Any]) -> Iterator[Row]:
     if is_number(value):
         yield Row(title(key, metrics), NO_VALUE, number(value))
     elif is_before_after(value):
-        yield Row(title(key, metrics), *map(number, before_after(value)))
+        before, after = before_after(value)
+        yield Row(title(key, metrics), number(before), number(after))
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
@@ -106,6 +106,11 @@ def before_after(value: Any) -> tuple[Any, Any]:
     parts = (value["before"], value["after"]) if is_before_after(value) else (None, None)
     before, after = (part.get("mean") if isinstance(part, Mapping) else part for part in parts)
     return before, after
+
+
+def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """The values x_before and x_after of a group; None where it lacks them."""
+    return (group or {}).get(f"{stem}_before"), (group or {}).get(f"{stem}_after")
 
 
 def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
@@ -127,15 +132,14 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: M
 
 def headline(metrics: Mapping[str, Any]) -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
-    similarity, motion = metrics.get("similarity") or {}, metrics.get("known_motion") or {}
     where = ", inside the masks" if metrics.get("masks") else ""
     whole = title("dice", metrics).removeprefix("Dice")
-    found = [
+    found: list[tuple[str, str, Any, Any, int]] = [
         (f"Mean Dice{whole}", "", *before_after(metrics.get("dice")), 1),
         ("Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices")), 1),
         ("Mean Hausdorff, contours", " mm", *before_after(metrics.get("hausdorff_mm")), -1),
-        (f"Mean |difference|{where}", "", similarity.get("mae_before"), similarity.get("mae_after"), -1),
-        ("From the true motion", " mm", *(motion.get(f"end_point_error_mm_{when}") for when in WHEN), -1),
+        (f"Mean |difference|{where}", "", *in_pair("mae", metrics.get("similarity")), -1),
+        ("From the true motion", " mm", *in_pair("end_point_error_mm", metrics.get("known_motion")), -1),
         ("Folded, strict count", " %", None, metrics.get("folding_strict_percent"), 0),
         ("Folded, central differences", " %", None, metrics.get("folding_percent"), 0),
         ("Time", " s", None, metrics.get("seconds"), 0),

@@ -94,7 +94,9 @@ def dice_measures(
     rows = zip(colours.items(), after, strict=True) if len(after) <= MAX_STRUCTURES else ()
     found = [Measure(f"Dice {names.get(str(k), str(k))}", cells(row, 1.0), colour) for (k, colour), row in rows]
     mean = [Measure("Dice, mean", cells(mean_of_rows(after), 1.0))] if len(after) > 1 else []
-    earlier = [] if before is None else [Measure("Dice, mean, before", cells(mean_of_rows(before), 1.0), in_strip=False)]
+    earlier = (
+        [] if before is None else [Measure("Dice, mean, before", cells(mean_of_rows(before), 1.0), in_strip=False)]
+    )
     return [*found, *mean, *earlier]
 
 
@@ -118,7 +120,7 @@ def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
 def find_worst(
     dice: Float[ndarray, "l n"] | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"]
 ) -> tuple[int | None, str]:
-    """Where the structures overlap least; without labels, where most is folded, or else where images are least alike."""
+    """Where the structures overlap least; without labels, where most is folded, or else images are least alike."""
     if dice is not None and not np.isnan(dice).all():
         means = mean_of_rows(dice)
         k = int(np.nanargmin(means))

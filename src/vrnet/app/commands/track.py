@@ -2,8 +2,18 @@
 
 from dataclasses import dataclass
 
-from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, LabelNamesText, MethodOptions, Name, OptionalFile
-from vrnet.app.console import print_line, screen, stage_progress, tracking_table
+from vrnet.app.commands.options import (
+    CineFile,
+    DeviceOptions,
+    Folder,
+    Group,
+    LabelNamesText,
+    MethodOptions,
+    Name,
+    OptionalFile,
+)
+from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
+from vrnet.app.endings import end_if_failed
 from vrnet.registration.options import Slices
 
 
@@ -18,6 +28,8 @@ class Track:
     summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
     report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
     once; other files are never replaced. Interrupted, it goes on where it stopped.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     cine: CineFile
@@ -45,6 +57,7 @@ class Track:
 
     def run(self) -> None:
         from vrnet.app.track_files import track_to_folder
+        from vrnet.app.track_report import verdict_of
         from vrnet.app.tracking import prepare_tracking
         from vrnet.devices import find_device
 
@@ -61,3 +74,6 @@ class Track:
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
         print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
+        verdict = verdict_of(tracking)
+        print_verdict(verdict)
+        end_if_failed(verdict)
