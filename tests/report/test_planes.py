@@ -201,6 +201,21 @@ def test_motion_is_drawn_over_the_planes(page):
     assert np.ptp(coloured[inside], axis=2).max() > np.ptp(grey[inside], axis=2).mean() + 20
 
 
+def test_paper_shows_the_planes(page):
+    """A browser does not print what WebGL draws: the canvas of the lines has the same picture."""
+    left, top, width, height = areas(page)["coronal"]
+    x, y = left + 0.9 * width, top + 0.9 * height
+    colour = screen(page)[round(x), round(y)]
+    printed = page.execute_script(
+        "dispatchEvent(new Event('beforeprint')); const c = document.getElementById('plane-lines'),"
+        "box = c.getBoundingClientRect(), at = [arguments[0] - box.left, arguments[1] - box.top];"
+        "return [...c.getContext('2d').getImageData(...at.map(Math.round), 1, 1).data]",
+        x, y,
+    )  # fmt: skip
+    assert_allclose(printed, [*colour, 255], atol=3)
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+
+
 def test_hostile_names_are_text(page, turned):
     find_element(page, "#peak").click()
     assert HOSTILE.replace("\n", " ") in " ".join(find_element(page, "#position").text.split("\n"))

@@ -155,6 +155,7 @@ function zoomPlanes(viewer) {
 // A browser prints no picture of WebGL: it goes below the lines, which are printed.
 function printPlanes(viewer) {
   viewer.drawScene();
+  cancelAnimationFrame(linesAsked);  // the lines that are there stay
   const context = element("plane-lines").getContext("2d");
   context.globalCompositeOperation = "destination-over";
   context.drawImage(element("planes"), 0, 0, context.canvas.width, context.canvas.height);
