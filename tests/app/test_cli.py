@@ -173,6 +173,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
         "train": ("R-L1-1x1", "--data", "none.npz", "--out", "run"),
         "paper": ("table", "none"),
         "methods": ("none",),
+        "report": ("t.nii", "--fixed", "a.nii", "--moving", "b.nii", "--out", "page.html"),
     }
     status, out, err = vrnet(command, *words[command])
     assert (status, out) == (2, "")
