@@ -1,10 +1,10 @@
-# make demo | test | test-release | fuzz | docs | clean: each sets up .venv by itself, and again only when what it was made from
-# has changed.
+# make demo | test | test-release | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it was made
+# from has changed. make test-lowest | test-newest: the tests with other versions of what vrnet needs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt) requirements/install.sh
 
-.PHONY: demo test test-release fuzz docs lint clean
+.PHONY: demo test test-release test-lowest test-newest fuzz docs dist lint clean
 
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
@@ -15,12 +15,27 @@ test: lint
 test-release: .venv/test
 	$(BIN)/pytest -m release
 
+# The lowest versions that pyproject.toml allows, and the newest that there are, each in an environment of its own.
+test-lowest: OPTIONS = --constraint .venv-lowest/constraints.txt
+test-newest: OPTIONS = --upgrade --upgrade-strategy eager
+test-lowest test-newest: test-%:
+	$(PYTHON) -m venv .venv-$*
+	$(PYTHON) requirements/lowest.py >.venv-$*/constraints.txt
+	.venv-$*/bin/pip install --quiet $(OPTIONS) --editable '.[test]'
+	.venv-$*/bin/pytest -m "not release and not fuzz"
+
 fuzz: .venv/test
 	$(BIN)/pytest -m fuzz
 
 docs: .venv/docs
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The source archive and the wheel, as a stranger installs them.
+dist: .venv/core
+	rm -rf dist
+	$(BIN)/hatchling build
 
 lint: .venv/test
 	$(BIN)/ruff check
@@ -43,4 +58,4 @@ lint: .venv/test
 	touch $@
 
 clean:
-	rm -rf .venv demo site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-lowest .venv-newest demo site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

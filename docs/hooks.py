@@ -2,10 +2,12 @@
 
 On a code host pages may link to files of the repository outside docs/. On the site, a link to a picture or table of
 results/ copies that file, a link to any other file outside docs/ becomes plain words, and a line that is nothing but a
-link to a Markdown file outside docs/ becomes the content of that file.
+link to a Markdown file outside docs/ becomes the content of that file. Each notebook of docs/notebooks becomes a page.
+Where docs/make_gallery.py has made pages, they are on the site, and their pictures in docs/gallery.md lead to them.
 """
 
 import re
+import runpy
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -14,14 +16,37 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
 LINK_ALONE = re.compile(r"^\[[^\]]*\]\(([^)]+\.md)\)$", flags=re.M)
+GALLERY = ROOT / "build" / "gallery"
+GALLERY_PICTURE = re.compile(r"^!\[[^\]]*\]\(images/gallery_(\w+)\.jpg\)$", flags=re.M)
+SHOWN = ".html", ".png", ".gif", ".jpg", ".webp"
+"""What a browser shows of the results in the gallery; their images and transforms stay behind."""
 PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "index.md"}
+
+
+def on_files(files, config):
+    """The files of the site, with a page for every notebook (notebook_pair.md of notebooks/pair.ipynb), and with what
+    there is of the gallery."""
+    make_page = runpy.run_path(str(DOCS / "run_notebooks.py"))["page"]
+    for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebook_{path.stem}.md", content=make_page(path)))
+    for path in sorted(GALLERY.rglob("*")):
+        if path.suffix in SHOWN:
+            place = f"gallery/{path.relative_to(GALLERY).as_posix()}"
+            files.append(File.generated(config, place, abs_src_path=str(path)))
+    return files
 
 
 def on_page_markdown(markdown, page, config, files):
     """The page, with the files it includes and with links that work on the site."""
     folder = (DOCS / page.file.src_uri).parent
     whole = LINK_ALONE.sub(lambda found: include(found, folder, config, files), markdown)
-    return relink(whole, folder, config, files)
+    return GALLERY_PICTURE.sub(link_picture, relink(whole, folder, config, files))
+
+
+def link_picture(found):
+    """A picture of a page of the gallery, as a link to that page if it was made."""
+    made = [name for name in ("report.html", "index.html") if (GALLERY / found[1] / name).is_file()]
+    return f"[{found[0]}](gallery/{found[1]}/{made[0]})" if made else found[0]
 
 
 def include(found, folder, config, files):

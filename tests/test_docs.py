@@ -113,9 +113,17 @@ def test_the_page_of_commands_is_what_the_commands_say():
     assert {"## vrnet register", "## vrnet train"} < set(made.splitlines())
 
 
+def pages_of(entries):
+    """The pages of a list of entries, those of its sections too."""
+    for entry in entries:
+        for place in entry.values():
+            yield from [place] if isinstance(place, str) else pages_of(place)
+
+
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    assert sorted(page for entry in nav for page in entry.values()) == PAGES
+    notebooks = [f"notebook_{path.stem}.md" for path in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(pages_of(nav)) == sorted([*PAGES, *notebooks])
 
 
 def test_every_public_name_is_in_the_reference():
@@ -175,6 +183,9 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     copy(ROOT / "docs" / "images" / "report.jpg", tmp_path / "results" / "figures" / "added.jpg")
     with (tmp_path / "results" / "README.md").open("a", encoding="utf-8") as file:
         file.write(f"\n{added}\n")
+    made = tmp_path / "build" / "gallery" / "cohort" / "index.html"
+    made.parent.mkdir(parents=True)
+    made.write_text("the page of a cohort")
     done = run_python("-m", "mkdocs", "build", "--strict", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
@@ -189,6 +200,9 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_others(tmp_path):
     shown = (tmp_path / "site" / "results.html").read_text(encoding="utf-8")
     assert "protocols.html#acdc" in shown
     assert "solver.py" not in shown.rsplit("added.jpg", 1)[1].split("</p>")[0]
+    gallery = (tmp_path / "site" / "gallery.html").read_text(encoding="utf-8")
+    assert re.findall(r'href="gallery/([^"]+)"><img', gallery) == ["cohort/index.html"]
+    assert (tmp_path / "site" / "gallery" / "cohort" / "index.html").read_text() == made.read_text()
     for part in ("results/figures/added.jpg", "results/tuning.csv"):
         assert part in shown
         assert (tmp_path / "site" / part).is_file()

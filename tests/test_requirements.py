@@ -3,11 +3,15 @@
 import os
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 FILES = "core", "test", "docs", "cpu", "cuda"
@@ -45,6 +49,28 @@ def test_versions_are_those_of_the_constraints():
     found = {name: version.partition("+")[0] for file in FILES for name, version in locked(file)}
     assert found["torch"] == "2.13.0"
     assert {name: version for name, version in found.items() if version not in chosen.get(name, {version})} == {}
+
+
+def test_the_lowest_versions_are_those_that_the_project_allows_and_not_beyond_the_pinned_ones():
+    script = [sys.executable, ROOT / "requirements" / "lowest.py"]
+    printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout.splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [line.replace("==", ">=") for line in printed] == project["dependencies"]
+    pinned = dict([*locked("core"), *locked("cuda")])
+    for pin in map(Requirement, printed):
+        assert Version(str(pin.specifier).removeprefix("==")) <= Version(pinned[canonicalize_name(pin.name)])
+
+
+def test_the_workflow_runs_targets_of_the_makefile():
+    """On every version of Python that the project says it is for."""
+    matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]["make"]["strategy"]
+    jobs = matrix["matrix"]
+    called = {*jobs["target"], *(job["target"] for job in jobs["include"])}
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.M)[1]
+    assert called <= set(phony.split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = {line.rpartition(" ")[2] for line in project["classifiers"] if "Python :: 3." in line}
+    assert told == set(jobs["python"])
 
 
 def test_the_demonstration_needs_nothing_that_is_not_locked():

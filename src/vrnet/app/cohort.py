@@ -32,7 +32,8 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links_of(folder, recipe))
+                links, names = links_of(folder, recipe), recipe["label_names"]
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)
                     write_bytes(IGNORED.encode(), staged / IGNORE)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.cohort.records import Recipe
 from vrnet.cohort.table import PAIRS, Subject
 from vrnet.errors import InputWarning
-from vrnet.evaluation.wall import HeartLabels
 from vrnet.file_sets import RECORD
 from vrnet.files import Row, json_ready
 from vrnet.images.itk_settings import one_thread
@@ -43,6 +42,10 @@ VOLUMES = (
 )
 
 
+NamePairs = tuple[tuple[int, str], ...]
+"""(label, name): as pairs, so that what is done can be hashed."""
+
+
 @dataclass(frozen=True)
 class RegisterSubject:
     """Register the pair of a subject, and write what `vrnet register` writes."""
@@ -52,15 +55,18 @@ class RegisterSubject:
     report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
+    label_names: NamePairs = ()
+    """What labels are called."""
 
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs. The device is not part of it: a run may go on elsewhere."""
         options = {name: value for name, value in self.options.as_json().items() if name != "device"}
-        return json_ready({**of_method(self.method), **options, "report": self.report, "bids": self.bids, **made_by()})
+        return json_ready({**of_method(self.method), **options, **of_output(self), **made_by()})
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         with computing_alone() as notes:
             pair = read_pair(*(subject.path(column) for column in PAIRS.files))  # type: ignore[arg-type]
+            pair = replace(pair, label_names=dict(self.label_names))  # not every subject has every structure
             result, _ = register_pair(no_stage, pair, self.method.load(), folder, self.options, report=self.report)
             write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
             if self.bids:
@@ -76,17 +82,16 @@ class TrackSubject:
     method: MethodChoice
     options: RegistrationOptions
     """Of which tracking knows slices and device."""
-    heart: HeartLabels | None = None
-    """What labels mean, where they are not numbered as in ACDC."""
     report: bool = False
     bids: bool = False
     """Whether files have the names of BIDS derivatives."""
+    label_names: NamePairs = ()
+    """What labels are called, where they are not numbered as in ACDC."""
 
     def recipe(self) -> Recipe:
         """What results depend on beside their inputs; the device is not part of it."""
-        heart = None if self.heart is None else vars(self.heart)
-        asked = {"tracked": True, "slices": self.options.slices, "label_names": heart}
-        return json_ready({**of_method(self.method), **asked, "report": self.report, "bids": self.bids, **made_by()})
+        asked = {"tracked": True, "slices": self.options.slices}
+        return json_ready({**of_method(self.method), **asked, **of_output(self), **made_by()})
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         with computing_alone() as notes:
@@ -96,8 +101,9 @@ class TrackSubject:
                 subject.path("labels"),
                 int(subject.values.get("frame", 0)),
                 self.options.slices,
-                self.heart,
+                None,
                 self.options.device,
+                dict(self.label_names) or None,
             )
             tracking = request.run(None, no_stage("tracking"))
             write_tracking(tracking, folder, no_stage("writing"))
@@ -112,6 +118,12 @@ class TrackSubject:
 def of_method(method: MethodChoice) -> dict[str, Any]:
     """The part of a recipe that says by what a subject is done."""
     return {"method": str(method.load()), "weights": method.weights_sha256}
+
+
+def of_output(work: "RegisterSubject | TrackSubject") -> dict[str, Any]:
+    """The part of a recipe that says what is written of a subject."""
+    names = {str(label): name for label, name in work.label_names}
+    return {"report": work.report, "bids": work.bids, "label_names": names}
 
 
 def made_by() -> dict[str, Any]:
@@ -156,7 +168,8 @@ def row_of(metrics: Mapping[str, Any]) -> Row:
 
 def row_of_tracking(summary: Mapping[str, Any]) -> Row:
     """The row of a table that the summary.json of a cine comes to."""
-    row: Row = {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
+    row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
+    row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
     peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
     row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
     row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}

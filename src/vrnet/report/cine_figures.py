@@ -27,21 +27,23 @@ if TYPE_CHECKING:
 CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apical": "#8240b8"}
 VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
 PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_radial": "radial strain (Green), %"}
-FILM_SIDE_PIXELS = 256
+FILM_SIDE_PIXELS = 300
 """The longer side of each of the two pictures of a film."""
+OVERSAMPLING = 2
+"""How many times larger pictures are drawn, so that lines are smooth once they are reduced."""
 WALL_OPACITY = 0.6
-COLOURS = 128
-"""Of each frame of a film: fewer make a smaller file."""
+COLOURS = 256
+"""Of each frame of a film: as many as GIF has; fewer leave blotches in even tissue."""
 DEFAULT_FRAME_MS = 40
 
 
 def curves_figure(film: Film, title: str) -> "Figure":
     """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
-    from matplotlib.figure import Figure
+    from vrnet.report.picture import Picture
 
     has_segments = film.strain is not None and film.strain.insertions is not None
     columns = (len(PLOTTED) if film.strain is not None else 0) + 1 + has_segments
-    figure = Figure(figsize=(4.6 * columns, 4.2), layout="constrained")
+    figure = Picture(figsize=(4.6 * columns, 4.2), layout="constrained")
     figure.suptitle(title, parse_math=False)
     axes = [figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)]
     if film.strain is not None:
@@ -62,9 +64,10 @@ def times_of(film: Film) -> Float[ndarray, " t"]:
 
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
-    """Global and by level, with the global peak marked."""
+    """Global and by level, where levels are known, with the global peak marked."""
     for region in reversed(LEVELS):
-        ax.plot(times, strain.curve(measure, region), color=CURVE_COLOURS[region], linewidth=1.3, label=region)
+        if np.isfinite(curve := strain.curve(measure, region)).any():
+            ax.plot(times, curve, color=CURVE_COLOURS[region], linewidth=1.3, label=region)
     peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
     label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
     ax.plot(times, strain.curve(measure), color=colour, linewidth=2.6, label=label)
@@ -138,10 +141,11 @@ def film_picture(slices: FilmSlices, points: MaterialPoints, t: int) -> "Image":
         draw_wall(right, slices, points, moved, t)
     for picture in (left, right):
         draw_outlines(picture, slices, points, moved)
-    both = Image.new("RGB", (2 * left.width + 4, left.height))
+    gap = 4 * OVERSAMPLING
+    both = Image.new("RGB", (2 * left.width + gap, left.height))
     both.paste(left, (0, 0))
-    both.paste(right, (left.width + 4, 0))
-    return both
+    both.paste(right, (left.width + gap, 0))
+    return both.reduce(OVERSAMPLING)
 
 
 def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple["Image", Float[ndarray, " 2"]]:
@@ -149,7 +153,7 @@ def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple
     from PIL import Image
 
     sides = np.array(still.shape) * spacing
-    size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int)
+    size = np.maximum(1, np.rint(sides * (FILM_SIDE_PIXELS / sides.max()))).astype(int) * OVERSAMPLING
     picture = Image.fromarray(np.ascontiguousarray(still.T)).convert("RGB")
     return picture.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC), size / still.shape
 
@@ -158,10 +162,10 @@ def draw_outlines(picture: "Image", slices: FilmSlices, points: MaterialPoints, 
     """The outlines of the labels, each in its colour."""
     from PIL import ImageDraw
 
-    pen = ImageDraw.Draw(picture)
+    pen, width = ImageDraw.Draw(picture), 2 * OVERSAMPLING
     for outline in points.outlines:
-        line = moved[outline.first : outline.first + outline.length]
-        pen.line([*map(tuple, line), tuple(line[0])], fill=slices.structures[outline.label][1], width=2, joint="curve")
+        line, colour = moved[outline.first : outline.first + outline.length], slices.structures[outline.label][1]
+        pen.line([*map(tuple, line), tuple(line[0])], fill=colour, width=width, joint="curve")
 
 
 def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
@@ -171,7 +175,7 @@ def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m
     pen, (across, down) = ImageDraw.Draw(picture), points.grid
     nodes = moved[: across * down].reshape(across, down, 2)
     for line in (*nodes, *nodes.swapaxes(0, 1)):
-        pen.line([*map(tuple, line)], fill=GRID, width=1)
+        pen.line([*map(tuple, line)], fill=GRID, width=OVERSAMPLING)
 
 
 def draw_wall(
@@ -188,7 +192,7 @@ def draw_wall(
     pen = ImageDraw.Draw(covered)
     for corners, shade in zip(points.corners, shades, strict=True):
         colour = tuple(map(int, shade[:3]))
-        pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2)
+        pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2 * OVERSAMPLING)
     for outline in points.outlines:
         if outline.label == slices.heart.wall:
             mask = invert_within(mask, moved[outline.first : outline.first + outline.length])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vrnet.files import Row, write_bytes
-from vrnet.report.headings import heading
+from vrnet.report.headings import NO_NAMES, heading
 from vrnet.report.template import render_template
 
 INDEX = "index.html"
@@ -39,20 +39,27 @@ def write_index(
     summary: Mapping[str, Any],
     carried: Sequence[str],
     links: Links,
+    label_names: Mapping[str, str] = NO_NAMES,
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
-    the list."""
-    data = index_data(columns, rows, carried, links)
+    the list; `label_names` are what structures are called."""
+    data = index_data(columns, rows, carried, links, label_names)
     text = render_template("cohort.html", summary=summary, data=data)
     write_bytes(text.encode(errors="replace"), path)
 
 
-def index_data(columns: Sequence[str], rows: Sequence[Row], carried: Sequence[str], links: Links) -> dict[str, Any]:
+def index_data(
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    carried: Sequence[str],
+    links: Links,
+    label_names: Mapping[str, str] = NO_NAMES,
+) -> dict[str, Any]:
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column."""
     found = {name: [brief(row.get(name)) for row in rows] for name in columns}
     values = {name: column for name, column in found.items() if name in ALWAYS or any(map(is_told, column))}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    headings = {name: name if name in carried else heading(name) for name in values}
+    headings = {name: name if name in carried else heading(name, label_names) for name in values}
     return {"columns": list(values), "headings": headings, "values": values, "groups": groups, **links._asdict()}
 
 

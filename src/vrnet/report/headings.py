@@ -1,5 +1,9 @@
 """What the columns of a cohort's table are called on its page: in words, with units. The table keeps their names."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 BEFORE_AND_AFTER = {
     "ncc": ("Correlation", ""),
     "mae": ("Mean difference", ""),
@@ -42,7 +46,7 @@ ALONE = {
 }
 
 
-def heading(column: str) -> str:
+def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
     """A column in words, its unit in brackets: Surface distance after (mm). One of the user's list as it is there."""
     if column in ALONE:
         return with_unit(*ALONE[column])
@@ -50,7 +54,10 @@ def heading(column: str) -> str:
     if when in ("before", "after") and name in BEFORE_AND_AFTER:
         words, unit = BEFORE_AND_AFTER[name]
         return with_unit(f"{words} {when}", unit)
-    return f"Dice of {column.removeprefix('dice_')} after" if column.startswith("dice_") else column
+    if column.startswith("dice_"):
+        label = column.removeprefix("dice_")
+        return f"Dice of {label_names.get(label, label)} after"
+    return column
 
 
 def with_unit(words: str, unit: str) -> str:

@@ -263,3 +263,15 @@ def test_what_to_try_names_options_that_the_command_has(vrnet, files, tmp_path, 
     options = [word for each in advice if "vrnet register" not in each for word in each.split() if word[:2] == "--"]
     _, out, _ = vrnet("evaluate", "--help")
     assert all(option.rstrip(",") in out for option in options)
+
+
+def test_structures_of_a_manifest_get_names_and_those_of_acdc_have_them(vrnet, hearts, acdc, tmp_path):
+    split = "--split", "test", "--out", tmp_path / "out", "--cache", tmp_path / "cache"
+    words = "evaluate", "identity", "--data", "manifest", "--root", hearts, *split, "--label-names", "acdc"
+    status, out, err = vrnet(*words)
+    assert status == 0, err
+    assert "dice_LV" in out
+    assert {"dice_LV", "dice_Myo", "dice_RV"} <= set(read_json(tmp_path / "out" / "summary.json")["metrics"])
+    words = "evaluate", "identity", "--data", "acdc", "--root", acdc, *split, "--label-names", "acdc"
+    status, _, err = vrnet(*words)
+    assert (status, "leave out --label-names" in err) == (2, True)

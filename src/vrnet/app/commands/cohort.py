@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.commands.options import Folder, Group, Jobs, MethodOptions, Name, OptionalFolder
-from vrnet.app.commands.track import LabelNames, read_label_names
+from vrnet.app.commands.options import Folder, Group, Jobs, LabelNamesText, MethodOptions, Name, OptionalFolder
 from vrnet.app.console import print_line
 from vrnet.app.endings import STOPPED, end_if_any
 from vrnet.errors import BadInput
@@ -77,9 +76,10 @@ class Cohort:
     dataset_description.json. Of a pair, the transform back is written, too."""
     method: Name = "default"
     """Any name that `vrnet methods` lists."""
+    label_names: LabelNamesText = None
+    """What the labels are called in pages and pictures; or a known set of names: acdc, ukbb, hippocampus or
+    freesurfer. Columns of cohort.csv keep the numbers. Of cines they say which labels are RV, Myo and LV."""
     options: Group[RegistrationOptions]
-    label_names: LabelNames = None
-    """Of cines: what the labels are, where they are not numbered as in ACDC."""
     report: bool = False
     """Write the page and the pictures of each subject, too."""
     method_options: Group[MethodOptions]
@@ -138,19 +138,18 @@ class Cohort:
         from vrnet.app.cohort_works import RegisterSubject, TrackSubject
         from vrnet.cohort.table import CINES
         from vrnet.devices import find_device
+        from vrnet.evaluation.label_names import read_label_names
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once where there is none
         method, others = self.method_options.choice(self.method), (self.report, self.bids)
+        names = () if self.label_names is None else tuple(read_label_names(self.label_names).items())
         if table.kind is not CINES:
-            if self.label_names is not None:
-                raise BadInput("the labels of pairs need no names: leave out --label-names")
-            return RegisterSubject(method, self.options, *others)
+            return RegisterSubject(method, self.options, *others, names)
         known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
         if self.options != known:
             raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
-        heart = None if self.label_names is None else read_label_names(self.label_names)
-        return TrackSubject(method, known, heart, *others)
+        return TrackSubject(method, known, *others, names)
 
     def preview(self, plan: "Plan", table: "CohortTable") -> None:
         """Say what a run would do."""

@@ -1,6 +1,6 @@
 """`vrnet evaluate`: how good a method, or a transform, is on a pair or on a data set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +10,7 @@ from vrnet.app.commands.options import (
     DeviceOptions,
     Group,
     Jobs,
+    LabelNamesText,
     MethodOptions,
     Name,
     OptionalFile,
@@ -52,6 +53,8 @@ class Evaluate:
     """Label map on the grid of FIXED."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING."""
+    label_names: LabelNamesText = None
+    """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
     fixed_points: OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
     moving_points: OptionalFile = None
@@ -92,6 +95,7 @@ class Evaluate:
 
     def evaluate_data_set(self, data: str) -> None:
         """Measure a method on every subject of a split."""
+        from vrnet.evaluation.label_names import rename_structures
         from vrnet.evaluation.split import evaluate_split
 
         if self.fixed is not None or self.moving is not None:
@@ -105,6 +109,8 @@ class Evaluate:
         try:
             with stage_progress() as stage:
                 subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
+                if self.label_names is not None:
+                    subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
                 summary = evaluate_split(
                     stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=print_line
                 )
@@ -142,6 +148,7 @@ class Evaluate:
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             transform, registration = find_transform(
                 stage,
@@ -158,7 +165,7 @@ class Evaluate:
         if self.out is not None:
             write_json(metrics, self.out)
         screen.print(metrics_table(metrics))
-        for note in notes_on(pair, metrics):
+        for note in notes_on(pair, metrics, command=command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if metrics["method"] != "identity":  # which was not meant to succeed

@@ -1,0 +1,67 @@
+"""Whole stacks of ACDC, every slice of them, at their own resolution: one row per subject, and the means.
+
+    python benchmarks/stacks.py --root ACDC [--methods identity TV-L1 short-axis] [--split test] [--out results/stacks]
+
+The paper's protocol measures three chosen slices per subject. Here end-systole is registered to end-diastole as
+`vrnet register` does it, and Dice is that of the volumes: over all slices, also where the heart ends. `metrics.csv` in
+OUT/METHOD has one row per subject, `summary.json` the means. ACDC: the folder of patientNNN/ and split.csv.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from vrnet import read_image, register_images
+from vrnet.app.layouts import scan_folder
+from vrnet.data.splits import choose_split, read_splits
+from vrnet.evaluation.pair import overlap, regularity
+from vrnet.files import write_json, write_rows
+from vrnet.provenance import versions
+
+STRUCTURES = {"3": "LV", "2": "Myo", "1": "RV"}
+
+
+def listed_subjects(root: Path, split: str):
+    """The rows of the subjects of a split: their names and files."""
+    names = set(choose_split(read_splits(root / "split.csv"), split, root))
+    return [row for row in scan_folder(root) if row["subject"] in names]
+
+
+def measure(row, method: str):
+    """Dice and distances of one stack, after its registration; folds of the field as it is saved."""
+    parts = ("fixed", "moving", "fixed_labels", "moving_labels")
+    fixed, moving, fixed_labels, moving_labels = (read_image(Path(row[part])) for part in parts)
+    found = register_images(fixed, moving, method=method)
+    warped = found.transform.apply_labels(moving_labels)
+    labels = [image.array.astype(np.int64) for image in (fixed_labels, moving_labels, warped)]
+    after = {name: values["after"] for name, values in overlap(*labels, fixed.grid.spacing, fixed.grid.across).items()}
+    named = {f"dice_{STRUCTURES.get(label, label)}": value for label, value in after["dice"].items()}
+    distances = {f"hd_{STRUCTURES.get(label, label)}": value for label, value in after["hausdorff_mm"].items()}
+    folds = regularity(found.transform.in_voxels(), fixed.grid)["folding_strict_percent"]
+    return {"subject": row["subject"], **named, **distances, "folding_strict_percent": folds}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--methods", nargs="+", default=["identity", "TV-L1", "short-axis"])
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--out", type=Path, default=Path("results/stacks"))
+    given = parser.parse_args()
+    for method in given.methods:
+        rows = [measure(row, method) for row in listed_subjects(given.root, given.split)]
+        columns = [name for name in rows[0] if name != "subject"]
+        means = {name: {"mean": float(np.mean([row[name] for row in rows])),
+                        "std": float(np.std([row[name] for row in rows]))} for name in columns}  # fmt: skip
+        folder = given.out / method
+        folder.mkdir(parents=True, exist_ok=True)
+        write_rows(rows, folder / "metrics.csv")
+        summary = {"method": method, "data": "acdc", "split": given.split, "subjects": len(rows), "metrics": means}
+        write_json({**summary, "provenance": versions()}, folder / "summary.json")
+        said = ", ".join(f"{name} {means[name]['mean']:.3f}" for name in ("dice_mean", "hd_mean"))
+        print(f"{method}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

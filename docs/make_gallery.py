@@ -1,0 +1,145 @@
+"""Make the pages of the gallery, from phantoms alone: python docs/make_gallery.py [--only cine] [--pictures]
+
+They are written in build/gallery, one folder per page; `make docs` then copies them to the site. With --pictures they
+are shown in Chromium too, and docs/images gets what docs/gallery.md and the front page show: a small picture of each
+page, and the film of the cine.
+"""
+
+import argparse
+import csv
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from shutil import copy, which
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+GALLERY, IMAGES = ROOT / "build" / "gallery", ROOT / "docs" / "images"
+PAGES = {"pair": "report.html", "volume": "report.html", "cine": "report.html", "cohort": "index.html"}
+"""The page of each folder."""
+PARTS = ("fixed", "moving", "fixed_labels", "moving_labels")
+SEED, COHORT_SEEDS, COHORT_SHAPE, COHORT_SPACING = 5, range(20, 44), (96, 96), 2.6
+SWAPPED, INVERTED = "heart-27", "heart-33"
+"""The two of the cohort whose end-systole is another patient's, and is bright where it should be dark."""
+CINE_SHAPE, CINE_SPACING, FRAME_SECONDS = (128, 128, 3), (1.4, 1.4, 10.0), 0.037
+VOLUME_SHAPE, VOLUME_SPACING = (80, 80, 64), 2.0
+SHOW_END_SYSTOLE = """<script>
+const slider = document.getElementById("frame");
+if (slider) setTimeout(() => { slider.value = 9; slider.dispatchEvent(new Event("input")); }, 500);
+</script>"""
+WINDOW, PICTURE = (1200, 800), (600, 400)
+"""Sizes in pixels: of the browser, and of what is kept of it."""
+
+
+def run_vrnet(*words) -> None:
+    """Run a command of vrnet; status 3, a verdict that a result failed, is what one page is to show."""
+    done = subprocess.run([sys.executable, "-m", "vrnet", *map(str, words)])
+    if done.returncode not in (0, 3):
+        sys.exit(done.returncode)
+
+
+def write_pair(folder: Path, patient) -> list[Path]:
+    """Write the images and labels of a phantom."""
+    from vrnet import Grid, Image, write_image
+
+    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
+    files = [folder / f"{part}.nii.gz" for part in PARTS]
+    for part, file in zip(PARTS, files, strict=True):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), file)
+    return files
+
+
+def register(folder: Path, out: Path, patient) -> None:
+    """The page of a phantom's end-systole, registered to its end-diastole."""
+    fixed, moving, *labels = write_pair(folder, patient)
+    run_vrnet("register", fixed, moving, "--fixed-labels", labels[0], "--moving-labels", labels[1],
+              "--out", out, "--report")  # fmt: skip
+
+
+def make_pair(folder: Path, out: Path) -> None:
+    from vrnet.phantom import phantom
+
+    register(folder, out, phantom(SEED))
+
+
+def make_volume(folder: Path, out: Path) -> None:
+    from vrnet.phantom import phantom
+
+    register(folder, out, phantom(SEED, VOLUME_SHAPE, VOLUME_SPACING))
+
+
+def make_cine(folder: Path, out: Path) -> None:
+    """The page of a beating heart with an anterior infarct."""
+    import SimpleITK as sitk
+
+    from vrnet import Grid, Image, write_image
+    from vrnet.images.io import to_sitk
+    from vrnet.phantom import cycle
+
+    beat, grid = cycle(SEED, CINE_SHAPE, CINE_SPACING, "infarct", frames=25), Grid.plain(CINE_SHAPE, CINE_SPACING)
+    frames = [to_sitk(frame.numpy(), grid) for frame in beat.frames]
+    sitk.WriteImage(sitk.JoinSeries(frames, 0.0, FRAME_SECONDS), str(folder / "cine.nii.gz"))
+    write_image(Image(beat.labels.numpy(), grid), folder / "labels.nii.gz")
+    run_vrnet("track", folder / "cine.nii.gz", "--labels", folder / "labels.nii.gz", "--out", out, "--report")
+
+
+def make_cohort(folder: Path, out: Path) -> None:
+    """The page of 24 hearts, two of which are wrong."""
+    from vrnet.phantom import phantom
+
+    rows = {}
+    for seed in COHORT_SEEDS:
+        name, patient = f"heart-{seed}", phantom(seed, COHORT_SHAPE, COHORT_SPACING)
+        if name == INVERTED:
+            patient = replace(patient, moving=1 - patient.moving)
+        files = write_pair(folder / name, patient)
+        rows[name] = {"subject": name, **dict(zip(PARTS, map(str, files), strict=True))}
+    other = rows[f"heart-{COHORT_SEEDS[0]}"]
+    rows[SWAPPED] |= {part: other[part] for part in ("moving", "moving_labels")}
+    with (folder / "pairs.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, other)
+        writer.writeheader()
+        writer.writerows(rows.values())
+    run_vrnet("cohort", folder / "pairs.csv", "--out", out, "--report")
+
+
+MAKERS = {"pair": make_pair, "volume": make_volume, "cine": make_cine, "cohort": make_cohort}
+
+
+def take_picture(page: Path, target: Path) -> None:
+    """What a browser shows of a page at first, made small; of a film, that is stopped, end-systole."""
+    from PIL import Image
+
+    browser = which("chromium") or which("google-chrome") or sys.exit("Chromium is not installed")
+    shot, stopped = page.with_name("shot.png"), page.with_name("stopped.html")
+    stopped.write_text(page.read_text(encoding="utf-8") + SHOW_END_SYSTOLE, encoding="utf-8")
+    try:
+        words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion", "--timeout=10000",
+                 "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--force-device-scale-factor=1",
+                 f"--window-size={WINDOW[0]},{WINDOW[1]}", f"--screenshot={shot}"]  # fmt: skip
+        subprocess.run([browser, *words, stopped.as_uri()], check=True, capture_output=True, timeout=120)
+        with Image.open(shot) as picture:
+            picture.convert("RGB").resize(PICTURE, Image.Resampling.LANCZOS).save(target, quality=82)
+    finally:
+        shot.unlink(missing_ok=True)
+        stopped.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PAGES, default=[*PAGES], metavar="PAGE")
+    parser.add_argument("--pictures", action="store_true")
+    given = parser.parse_args()
+    for name in given.only:
+        with TemporaryDirectory() as folder:
+            MAKERS[name](Path(folder), GALLERY / name)
+        if given.pictures:
+            take_picture(GALLERY / name / PAGES[name], IMAGES / f"gallery_{name}.jpg")
+    if given.pictures and "cine" in given.only:
+        copy(GALLERY / "cine" / "cine.gif", IMAGES / "heart.gif")
+
+
+if __name__ == "__main__":
+    main()
