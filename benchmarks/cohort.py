@@ -120,7 +120,7 @@ def results(out):
 def compare_jobs(root, folder, count, jobs, options):
     """The same cohort with one job and with several."""
     folder.mkdir(parents=True, exist_ok=True)
-    pairs = list_stacks(root, folder, count)
+    pairs, load = list_stacks(root, folder, count), os.getloadavg()[0]
     one = run_cohort(pairs, folder / "one", 1, options)
     print(f"1 job:  {one:8.1f} s, {3600 * count / one:6.0f} stacks per core and hour", flush=True)
     several = run_cohort(pairs, folder / "several", jobs, options)
@@ -129,7 +129,7 @@ def compare_jobs(root, folder, count, jobs, options):
     found = {
         "stacks": count, "jobs": jobs, "cores": os.cpu_count(), "seconds_one_job": one, "seconds_jobs": several,
         "times_as_fast": one / several, "files_compared": len(first), "is_equal_to_the_bit": first == second != {},
-        "load_before": os.getloadavg()[0],
+        "load_before": load,
     }  # fmt: skip
     print(f"{found['times_as_fast']:.2f} times as fast; {len(first)} files, "
           f"{'all equal to the bit' if found['is_equal_to_the_bit'] else 'NOT EQUAL'}")  # fmt: skip

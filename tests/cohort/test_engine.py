@@ -86,14 +86,15 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
 
 
 def test_planning_and_the_engine_itself_cost_little(tmp_path):
-    """A hundred thousand subjects are planned in seconds: here fewer, and the limits are for a busy machine."""
-    from time import perf_counter
+    """A hundred thousand subjects are planned in 10 s, at 3 ms each: here a hundredth of them, in computing time, since
+    the clock would tell of others who use the machine."""
+    from time import process_time
 
     task = make_task(tmp_path / "out")
-    start = perf_counter()
+    start = process_time()
     table = read_table(write_list(tmp_path, 1000))
     run_tasks(task, table.subjects, Here())
-    assert perf_counter() - start < 10
-    start = perf_counter()
+    assert process_time() - start < 5
+    start = process_time()
     assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 1000
-    assert perf_counter() - start < 2
+    assert process_time() - start < 0.3

@@ -7,6 +7,8 @@ import pytest
 from safetensors.torch import load_file
 
 from vrnet.errors import BadInput
+from vrnet.evaluation.cohort import measure_subject
+from vrnet.file_sets import RECORD
 from vrnet.methods.trained import Trained
 from vrnet.paper.budget import BUDGETS
 from vrnet.provenance import versions
@@ -153,3 +155,40 @@ def test_what_was_measured_on_others_or_otherwise_is_refused(study):
     file.write_text(json.dumps(kept | {"settings": {"lam": 1.0}}))
     with pytest.raises(BadInput, match="is of another identity"):
         made.complete(entries)
+
+
+def test_measuring_that_is_stopped_goes_on_and_leaves_no_records_behind(study, monkeypatch):
+    made, found = study(), []
+    entry = made.results.entry("identity")
+
+    def measure(sample, *rest):
+        found.append(sample.name)
+        if len(found) == 2:
+            raise KeyboardInterrupt
+        return measure_subject(sample, *rest)
+
+    monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
+    with pytest.raises(KeyboardInterrupt):
+        made.complete([entry])
+    assert not made.results.has(entry)
+    made.complete([entry])
+    names = made.test.names
+    assert found == [names[0], names[1], *names[1:]]
+    assert {path.name for path in made.results.folder(entry).iterdir()} - {RECORD} == {
+        "metrics.csv", "summary.json", "config.json",
+    }  # fmt: skip
+
+
+def test_no_table_is_made_with_subjects_missing(study, monkeypatch):
+    made = study()
+    entry, name = made.results.entry("identity"), made.test.names[0]
+
+    def measure(sample, *rest):
+        if sample.name == name:
+            raise BadInput("it is damaged")
+        return measure_subject(sample, *rest)
+
+    monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
+    with pytest.raises(BadInput, match=rf"identity failed on some subjects \({name}: it is damaged\)"):
+        made.complete([entry])
+    assert not made.results.has(entry)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import SimpleITK as sitk
 from scipy import stats
 
 from tests.app import many_registrations
@@ -218,6 +219,18 @@ def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
     described = json.loads((out / "dataset_description.json").read_text())
     assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "vrnet")
     assert "3 done already" in vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")[1]
+
+
+@pytest.mark.parametrize(("start", "end"), [("moving", "fixed"), ("fixed", "moving")])
+def test_in_bids_a_transform_brings_images_from_its_first_space_to_its_second(vrnet, pairs, tmp_path, start, end):
+    """As SimpleITK applies it, which is how fMRIPrep and ANTs take the names."""
+    assert vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK, "--bids")[0] == 0
+    name = f"sub-heart1_from-{start}_to-{end}_mode-image_xfm.nii.gz"
+    field = sitk.ReadImage(str(tmp_path / "out" / "sub-heart1" / name), sitk.sitkVectorFloat64)
+    images = {part: sitk.ReadImage(str(pairs.parent / f"1_{part}.nii.gz"), sitk.sitkFloat32) for part in (start, end)}
+    moved = sitk.Resample(images[start], images[end], sitk.DisplacementFieldTransform(field))
+    unlike = [abs(sitk.GetArrayFromImage(one - images[end])).mean() for one in (moved, images[start])]
+    assert unlike[0] < 0.9 * unlike[1]
 
 
 HEAD = "subject,fixed,moving\n"
