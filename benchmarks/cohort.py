@@ -1,29 +1,45 @@
-"""What the engine of cohorts costs by itself: subjects whose work takes no time, planned, done and planned again.
+"""What the engine of cohorts costs by itself, and how much faster two jobs are than one.
 
     python benchmarks/cohort.py FOLDER [--count 100000] [--jobs 1]
+    python benchmarks/cohort.py FOLDER --root ACDC [--count 40] [--jobs 2]
 
-FOLDER is made, and holds the results afterwards: open its index.html to see the page of so many subjects. For each part
-its time by the clock and by this process's computing is printed, and the most memory so far.
+The first plans and does subjects whose work takes no time, and plans them again. For each part its time by the clock
+and by this process's computing is printed, and the most memory so far. Open FOLDER/out/index.html to see the page of so
+many subjects.
+
+The second registers stacks of ACDC by `vrnet cohort`, first with one job and then with several, on a machine that has
+nothing else to do. It prints seconds, subjects per core and hour, how many times as fast the jobs are, and whether all
+results are equal to the bit; FOLDER/throughput.json has the same. FOLDER is made, and holds the results afterwards.
 """
 
 import argparse
+import hashlib
+import json
+import os
 import random
 import resource
+import shutil
+import subprocess
+import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from vrnet.app.cohort import write_tables
-from vrnet.cohort.dask_executor import local_cluster
-from vrnet.cohort.engine import Here, run_tasks
+from vrnet.app.layouts import scan_acdc
+from vrnet.cohort.engine import run_tasks
+from vrnet.cohort.executors import open_executor
 from vrnet.cohort.plan import make_plan
 from vrnet.cohort.records import CohortFolder
 from vrnet.cohort.table import read_table
 from vrnet.cohort.task import Task
+from vrnet.files import write_rows
 from vrnet.provenance import __version__
 
 RECIPE = {"method": "nothing", "report": False, "bids": False, "vrnet": __version__}
+RESULTS = "transform.nii.gz", "warped.nii.gz", "warped_labels.nii.gz"
 PAIRED = "ncc", "mae", "dice", "hausdorff_mm", "surface_mm"
 
 
@@ -59,13 +75,9 @@ def measured(part):
     print(f"{part:<12} {clock:8.2f} s by the clock {computing:8.2f} s of computing {megabytes:6.0f} MB", flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--jobs", type=int, default=1)
-    given = parser.parse_args()
-    folder, pairs = CohortFolder(given.folder.absolute() / "out"), write_list(given.folder, given.count)
+def simulate(place, count, jobs):
+    """Subjects whose work takes no time, through the real engine."""
+    folder, pairs = CohortFolder(place.absolute() / "out"), write_list(place, count)
     with measured("list"):
         table = read_table(pairs)
         table.check_files()
@@ -73,10 +85,68 @@ def main():
     for _ in range(2):  # the second time all is done
         with measured("plan"):
             subjects = make_plan(folder, table.subjects, RECIPE).to_do(retry=True)
-        with nullcontext(Here()) if given.jobs == 1 else local_cluster(given.jobs) as executor, measured("run"):
+        with open_executor(len(subjects), jobs) as executor, measured("run"):
             run_tasks(Task(folder, Nothing(), RECIPE), subjects, executor)
     with measured("tables"):
         write_tables(folder, table, RECIPE)
+
+
+def list_stacks(root, folder, count):
+    """A list of the first patients of ACDC, so many."""
+    rows = list(islice(scan_acdc(root.absolute()), count))
+    if len(rows) < count:
+        sys.exit(f"{root} has {len(rows)} patients only: give --count {len(rows)}")
+    write_rows([{column: str(cell) for column, cell in row.items()} for row in rows], folder / "pairs.csv")
+    return folder / "pairs.csv"
+
+
+def run_cohort(pairs, out, jobs, options):
+    """Seconds by the clock of `vrnet cohort`, from its start to its end."""
+    shutil.rmtree(out, ignore_errors=True)
+    words = "cohort", str(pairs), "--out", str(out), "--jobs", str(jobs), "--device", "cpu", *options
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "vrnet", *words], check=False, stdout=subprocess.DEVNULL)
+    if done.returncode not in (0, 3):
+        sys.exit(f"vrnet cohort ended with status {done.returncode}")
+    return time.perf_counter() - start
+
+
+def results(out):
+    """{file: SHA-256} of what was found of each subject."""
+    found = (path for name in RESULTS for path in (out / "subjects").rglob(name))
+    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def compare_jobs(root, folder, count, jobs, options):
+    """The same cohort with one job and with several."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = list_stacks(root, folder, count)
+    one = run_cohort(pairs, folder / "one", 1, options)
+    print(f"1 job:  {one:8.1f} s, {3600 * count / one:6.0f} stacks per core and hour", flush=True)
+    several = run_cohort(pairs, folder / "several", jobs, options)
+    print(f"{jobs} jobs: {several:8.1f} s, {3600 * count / several / jobs:6.0f} stacks per core and hour")
+    first, second = results(folder / "one"), results(folder / "several")
+    found = {
+        "stacks": count, "jobs": jobs, "cores": os.cpu_count(), "seconds_one_job": one, "seconds_jobs": several,
+        "times_as_fast": one / several, "files_compared": len(first), "is_equal_to_the_bit": first == second != {},
+        "load_before": os.getloadavg()[0],
+    }  # fmt: skip
+    print(f"{found['times_as_fast']:.2f} times as fast; {len(first)} files, "
+          f"{'all equal to the bit' if found['is_equal_to_the_bit'] else 'NOT EQUAL'}")  # fmt: skip
+    (folder / "throughput.json").write_text(json.dumps(found, indent=2))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--root", type=Path, help="ACDC: registers stacks instead")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--jobs", type=int)
+    given, options = parser.parse_known_args()
+    if given.root is None:
+        simulate(given.folder, given.count or 100_000, given.jobs or 1)
+    else:
+        compare_jobs(given.root, given.folder, given.count or 40, given.jobs or 2, options)
 
 
 if __name__ == "__main__":

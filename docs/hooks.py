@@ -2,11 +2,12 @@
 
 On a code host pages may link to files of the repository outside docs/. On the site, a link to a picture or table of
 results/ copies that file, a link to any other file outside docs/ becomes plain words, and a line that is nothing but a
-link to a Markdown file outside docs/ becomes the content of that file. Where docs/make_gallery.py has made pages, they
-are on the site, and their pictures in docs/gallery.md lead to them.
+link to a Markdown file outside docs/ becomes the content of that file. Each notebook of docs/notebooks becomes a page.
+Where docs/make_gallery.py has made pages, they are on the site, and their pictures in docs/gallery.md lead to them.
 """
 
 import re
+import runpy
 from pathlib import Path
 
 from mkdocs.structure.files import File
@@ -23,7 +24,11 @@ PAGES = {ROOT / "results" / "README.md": "results.md", ROOT / "README.md": "inde
 
 
 def on_files(files, config):
-    """The files of the site, with the pages of the gallery that were made."""
+    """The files of the site, with a page for every notebook (notebook_pair.md of notebooks/pair.ipynb), and with what
+    there is of the gallery."""
+    make_page = runpy.run_path(str(DOCS / "run_notebooks.py"))["page"]
+    for path in sorted((DOCS / "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebook_{path.stem}.md", content=make_page(path)))
     for path in sorted(GALLERY.rglob("*")):
         if path.suffix in SHOWN:
             place = f"gallery/{path.relative_to(GALLERY).as_posix()}"

@@ -19,6 +19,22 @@ Bad input ends with one line that says what is wrong and what to do about it, ex
 A registration whose [verdict](verdict.md) is `failed` ends with status 3, and all its files are written; with `good`
 and `look` the status is 0.
 Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.
+
+`vrnet` alone says where to begin, and `vrnet doctor` whether everything is installed as it should be.
+
+## Completion by the shell
+bash and zsh complete commands, options and their choices, once they are told how; both need `python3` for it. Run the
+lines of your shell once, and open a new terminal:
+
+```text
+mkdir -p ~/.local/share/bash-completion/completions
+vrnet --tyro-print-completion bash > ~/.local/share/bash-completion/completions/vrnet
+
+mkdir -p ~/.zfunc
+vrnet --tyro-print-completion zsh > ~/.zfunc/_vrnet
+```
+For zsh, `~/.zshrc` must hold `fpath+=~/.zfunc` and, after it, `autoload -Uz compinit && compinit`. After an update of
+vrnet, run them again.
 """
 
 

@@ -122,7 +122,8 @@ def pages_of(entries):
 
 def test_every_page_is_in_the_navigation_and_nothing_else_is():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    assert sorted(pages_of(nav)) == PAGES
+    notebooks = [f"notebook_{path.stem}.md" for path in (DOCS / "notebooks").glob("*.ipynb")]
+    assert sorted(pages_of(nav)) == sorted([*PAGES, *notebooks])
 
 
 def test_every_public_name_is_in_the_reference():

@@ -9,14 +9,15 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from vrnet.app.cohort import RegisterSubject
+from vrnet.app.cohort_works import RegisterSubject
 from vrnet.cohort.table import read_table
+from vrnet.methods.choice import choose_method
 from vrnet.registration.options import RegistrationOptions
 
 
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
-    work = RegisterSubject("Gaussian-L2", (None, ("levels=1", "warps=2"), False), options)
+    work = RegisterSubject(choose_method("Gaussian-L2", None, ("levels=1", "warps=2")), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
     for _ in range(int(count)):
         with TemporaryDirectory() as place:

@@ -1,11 +1,14 @@
 """Folders in a known layout become lists that name what is there."""
 
 import csv
+import shutil
 
+import nibabel as nib
+import numpy as np
 import pytest
 
 from vrnet import BadInput
-from vrnet.app.layouts import scan_folder, write_pairs
+from vrnet.app.layouts import scan_folder, write_scanned
 from vrnet.cohort.table import read_table
 
 
@@ -58,9 +61,53 @@ def test_in_bids_two_sessions_make_a_pair_of_each_image(tmp_path):
     ]
 
 
+def write_4d(path, frames=3):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nib.save(nib.Nifti1Image(np.zeros((2, 2, 2, frames)[: 4 if frames else 3], np.uint8), np.eye(4)), path)
+
+
+def test_a_folder_of_acdc_with_cines_alone_is_a_list_of_cines(tmp_path):
+    """Info.cfg counts frames from 1, a list from 0; a patient without Info.cfg is tracked from its first frame."""
+    write_4d(tmp_path / "patient001" / "patient001_4d.nii.gz")
+    write_4d(tmp_path / "patient002" / "patient002_4d.nii.gz")
+    touch(tmp_path, "patient001/patient001_frame03_gt.nii.gz")
+    (tmp_path / "patient001" / "Info.cfg").write_text("ED: 3\nES: 1\n")
+    path = write_scanned(scan_folder(tmp_path), tmp_path)
+    assert path.name == "cines.csv"
+    with path.open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "subject": "patient001",
+        "cine": "patient001/patient001_4d.nii.gz",
+        "labels": "patient001/patient001_frame03_gt.nii.gz",
+        "frame": "2",
+    }
+    assert (second["subject"], second["labels"], second["frame"]) == ("patient002", "", "")
+    read_table(path).check_files()
+
+
+def test_cines_are_listed_before_pairs_only_if_asked_for(acdc, tmp_path):
+    folder = tmp_path / "acdc"
+    shutil.copytree(acdc, folder)
+    for k in (1, 2):
+        write_4d(folder / f"patient00{k}" / f"patient00{k}_4d.nii.gz")
+    assert "fixed" in scan_folder(folder)[0]
+    assert [set(row) for row in scan_folder(folder, cines=True)] == [{"subject", "cine", "labels", "frame"}] * 2
+
+
+def test_in_bids_a_cine_is_an_image_of_four_axes(tmp_path):
+    write_4d(tmp_path / "sub-1" / "anat" / "sub-1_cine.nii.gz")
+    write_4d(tmp_path / "sub-2" / "anat" / "sub-2_cine.nii.gz", frames=0)
+    touch(tmp_path, "sub-3/sub-3_cine.nii.gz")
+    for run in "12":
+        write_4d(tmp_path / "sub-4" / f"sub-4_run-{run}_cine.nii")
+    names = [row["subject"] for row in scan_folder(tmp_path)]
+    assert names == ["sub-1", "sub-4_run-1_cine", "sub-4_run-2_cine"]
+
+
 def test_the_list_leads_to_the_files_from_where_it_lies(tmp_path):
     touch(tmp_path / "data", "sub-1/sub-1_phase-ED_x.nii.gz", "sub-1/sub-1_phase-ES_x.nii.gz")
-    path = write_pairs(scan_folder(tmp_path / "data"), tmp_path / "deep" / "out")
+    path = write_scanned(scan_folder(tmp_path / "data"), tmp_path / "deep" / "out")
     with path.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["fixed"] == "../../data/sub-1/sub-1_phase-ED_x.nii.gz"
@@ -68,7 +115,7 @@ def test_the_list_leads_to_the_files_from_where_it_lies(tmp_path):
 
 
 def test_a_folder_in_no_known_layout_is_told(tmp_path):
-    with pytest.raises(BadInput, match="no pairs are found"):
+    with pytest.raises(BadInput, match="no pairs or cines are found"):
         scan_folder(tmp_path)
     with pytest.raises(BadInput, match="is no folder"):
         scan_folder(tmp_path / "none")

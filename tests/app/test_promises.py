@@ -141,7 +141,9 @@ def test_a_network_that_gives_nan_ends_with_one_line(vrnet, inputs, tmp_path, da
     status, out, err = vrnet(*words[command], "--weights", tmp_path / "m.safetensors")
     assert (status, out) == (2, ""), err
     assert "NaN or infinite" in err
-    assert file_names(tmp_path) == {"in", "m.safetensors"}
+    recorded = {"out"} if command == "evaluate a data set" else set()  # which subjects failed, and why
+    assert file_names(tmp_path) == {"in", "m.safetensors"} | recorded
+    assert not {path.name for path in tmp_path.rglob("*")} & {"metrics.csv", "summary.json", "metrics.json"}
 
 
 # Nothing that others wrote
@@ -230,7 +232,7 @@ def test_evaluate_keeps_the_metrics_of_a_training(vrnet, tmp_path, data):
     assert read_all(tmp_path / "run") == before
     for _ in range(2):
         assert vrnet("evaluate", "identity", *data, "--out", tmp_path / "again")[0] == 0
-    assert file_names(tmp_path / "again") == {"metrics.csv", "summary.json"}
+    assert file_names(tmp_path / "again") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
 
 
 def test_a_folder_in_use_by_a_training_is_refused_until_that_ends_or_is_killed(vrnet, tmp_path, data):

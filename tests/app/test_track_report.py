@@ -24,7 +24,7 @@ def beat():
 @pytest.fixture(scope="module")
 def exact(beat):
     """The result of tracking that makes no mistake."""
-    closing = np.full((2, 3, *GRID.shape), 0.1)
+    closing = np.full((2, 3, *GRID.shape), 0.05)
     found = TrackedFrames(beat.fields.numpy(), closing, "truth", None, "cpu", 2, (None,) * FRAMES, 1.0)
     cine = Cine(beat.frames.numpy(), GRID, beat.times_ms, "a/heart.nii.gz")
     return Tracking(cine, 0, found, Image(beat.labels.numpy(), GRID), HeartLabels())

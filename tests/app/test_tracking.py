@@ -3,8 +3,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
-from vrnet import Cine, Grid, Image, InputWarning, Transform, track
-from vrnet.app.tracking import Tracking, interpret_labels
+from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
+from vrnet.app.track_files import summary
+from vrnet.app.track_report import film_of
+from vrnet.app.tracking import NOWHERE, Tracking, heart_of, interpret_labels, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
@@ -73,3 +75,20 @@ def test_a_file_of_one_slice_is_tracked(beat, tmp_path):
     assert_array_equal(found.cine.frames, frames)
     assert found.fields.shape == (3, 2, 48, 48)
     assert found.folding_strict_percent == 0
+
+
+def test_names_of_labels_say_what_is_what_and_are_shown(exact):
+    """A structure that is no part of what is measured has its name too."""
+    numbers = {1: 30, 2: 20, 3: 10}
+    array = np.select([exact.reference_labels.array == old for old in numbers], [*numbers.values()])
+    array[:4, :4] = 40
+    names = "30=RV,20=myo,10=LV,40=liver"
+    request = prepare_tracking(exact.cine, "TV-L1", Image(array, GRID), 0, "auto", None, "cpu", names)
+    assert request.heart == HeartLabels(rv=30, wall=20, lv=10)
+    tracked = Tracking(exact.cine, 0, exact.found, request.labels, request.heart, request.label_names)
+    assert tracked.volumes.lv_ejection_fraction_percent == pytest.approx(exact.volumes.lv_ejection_fraction_percent)
+    assert {name for name, _ in film_of(tracked).slices.structures.values()} == {"RV", "myo", "LV", "liver"}
+    assert summary(tracked)["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}
+    assert heart_of({2: "Myo"}) == HeartLabels(rv=NOWHERE, wall=2, lv=NOWHERE)
+    with pytest.raises(BadInput, match="give `heart` or `label_names`"):
+        track(exact.cine, labels=Image(array, GRID), heart=HeartLabels(), label_names=names)

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.table import Subject, is_folder_name, read_table, shard
+from vrnet.cohort.table import CINES, Subject, is_folder_name, read_table, shard
 
 
 def write(folder, text, name="pairs.csv"):
@@ -44,7 +44,10 @@ BAD = {
     f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',
     f"{HEAD}\np,a,b\nq,a,": 'without a fixed or a moving image (row 2 "q")',
     f"{HEAD}\np,a,b,c": "more cells than columns",
-    "subject,cine\np,a": "cines are tracked one by one",
+    "subject,cine,moving\np,a,b": "make a list of each",
+    "subject,cine,frame\np,a,1\nq,b,x\nr,c,-1": 'whose frame is no number (row 2 "q"; 3 "r")',
+    "subject,cine,label\np,a,b": 'did you mean "labels"',
+    "subject,cine\np,a\nq,": 'without a cine (row 2 "q")',
     "subject,fixed,moving\np,\0,b": "cannot read",
 }
 
@@ -56,6 +59,21 @@ def test_a_list_that_cannot_be_used_is_refused_in_one_line_that_names_its_rows(t
     assert words in str(refused.value)
     assert "pairs.csv" in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_list_of_cines_has_labels_and_the_frame_that_they_belong_to(tmp_path):
+    table = read_table(write(tmp_path, "subject,cine,labels,frame,group\np,a.nii,b.nii,07,x\nq,/c,,,"))
+    first, second = table.subjects
+    assert table.kind is CINES
+    assert first.files == {"cine": str(tmp_path / "a.nii"), "labels": str(tmp_path / "b.nii")}
+    assert (first.values, second.values, first.carried) == ({"frame": "7"}, {}, ("x",))
+
+
+def test_of_a_long_path_the_end_is_shown_which_names_the_file(tmp_path):
+    place = "/".join(["a_folder_with_a_long_name"] * 6)
+    table = read_table(write(tmp_path, f"{HEAD}\np,{place}/the_file.nii.gz,{place}/other.nii.gz"))
+    with pytest.raises(BadInput, match=r"\(p: \.\.\.[^;]*/the_file\.nii\.gz\)"):
+        table.check_files()
 
 
 def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):

@@ -4,12 +4,14 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from tests.cohort.works import Count, make_task, results, subject
 from tests.disks import full_disk
 from vrnet import BadInput
+from vrnet.cohort.plan import make_plan
 from vrnet.cohort.table import Subject
 from vrnet.locks import hold_lock
 
@@ -48,6 +50,22 @@ def test_what_is_done_is_not_done_again_unless_recipe_input_or_files_changed(tmp
     (tmp_path / "out" / "subjects" / "s1" / "count.txt").unlink()
     assert (make_task(tmp_path / "out", work, method="other")(one).status, len(calls)) == ("done", 4)
     assert left_behind(tmp_path / "out") == []
+
+
+def test_another_value_beside_files_is_another_input(tmp_path):
+    calls = []
+
+    def work(subject, folder):
+        calls.append(subject.values["frame"])
+        return {}
+
+    task, one = make_task(tmp_path / "out", work), subject(tmp_path)
+    for frame in ("3", "3", "4"):
+        given = replace(one, values={"frame": frame})
+        assert task(given).status == "done"
+        assert make_plan(task.folder, [given], task.recipe).done == [given]
+    assert calls == ["3", "4"]
+    assert make_plan(task.folder, [one], task.recipe).changes == {"inputs": 1}
 
 
 def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):

@@ -1,28 +1,20 @@
 import csv
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from vrnet import BadInput, parse
+from vrnet import parse
 from vrnet.data.phantoms import Phantoms
-from vrnet.devices import describe_device
-from vrnet.evaluation.cohort import evaluate_split, measure_subject, summarise
+from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.files import write_rows
-from vrnet.provenance import versions
 
 COLUMNS = (
     "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
     "jacobian_gradient seconds"
 )
-
-
-def silent(stage):
-    """A stage whose progress nobody watches."""
-    return lambda part: None
 
 
 def test_a_subject_s_score_is_the_mean_of_its_slices(split):
@@ -47,7 +39,7 @@ def test_methods_get_one_pair_at_a_time_with_its_spacing(split):
     assert seen == [((1, 1, 160, 160), (1.8, 1.8))] * 3
 
 
-def test_folds_are_kept_unless_they_are_to_be_repaired(split, tmp_path):
+def test_folds_are_kept_unless_they_are_to_be_repaired(split):
     """The table says how much a method folds."""
 
     def find(I0, I1, spacing):
@@ -58,8 +50,6 @@ def test_folds_are_kept_unless_they_are_to_be_repaired(split, tmp_path):
     assert kept["folding_strict_percent"] > 50
     assert repaired["folding_strict_percent"] == 0
     assert measure_subject(sample, find, split.structures).keys() == repaired.keys()
-    summary = evaluate_split(silent, parse("identity"), split, tmp_path, folds="repair")
-    assert summary["folds"] == "repair"
 
 
 def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
@@ -67,58 +57,6 @@ def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
     summary = summarise(found)
     assert summary["x"] == {"mean": 2.0, "std": 1.0}
     assert np.isnan(summary["y"]["mean"])
-
-
-def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
-    ticks = []
-    summary = evaluate_split(lambda name: ticks.append, parse("TV-L1"), split, tmp_path / "out")
-    with (tmp_path / "out" / "metrics.csv").open() as file:
-        (row,) = csv.DictReader(file)
-    assert row["subject"] == "patient001"
-    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
-    assert {key: summary[key] for key in ("method", "data", "split", "subjects")} == {
-        "method": "TV-L1", "data": "acdc", "split": "test", "subjects": 1,
-    }  # fmt: skip
-    assert summary["metrics"]["dice_mean"]["mean"] == pytest.approx(float(row["dice_mean"]))
-    assert summary["metrics"]["dice_mean"]["mean"] > 0.9
-    assert ticks == [1.0]
-
-
-def test_a_summary_says_what_there_was_before(split, tmp_path):
-    """The overlaps of no registration, whatever the method does, and nothing that only a field has."""
-    after, before = (evaluate_split(silent, parse(name), split, tmp_path / name) for name in ("TV-L1", "identity"))
-    overlaps = {name: value for name, value in before["metrics"].items() if name.startswith(("dice", "hd"))}
-    assert after["before"] == before["before"] == overlaps
-    assert after["metrics"]["dice_mean"]["mean"] > after["before"]["dice_mean"]["mean"] + 0.1
-
-
-def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
-    whole, told = replace(split, samples=(volume(),)), []
-    for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "Gaussian-LNCC", None)):
-        summary = evaluate_split(lambda name: told.append(name) or silent(name), parse("default"), pairs, tmp_path)
-        assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subjects")
-        assert json.loads((tmp_path / "summary.json").read_text()) == summary
-
-
-def volume():
-    """A phantom subject in 3D."""
-    return Phantoms(shape=(32, 32, 24), spacing=5.0).prepare("phantom-0001", "evaluation")
-
-
-def test_a_summary_says_what_made_it(split, tmp_path):
-    """The version and the commit of vrnet, the version of torch, and the device; beside the keys that others read."""
-    summary = evaluate_split(silent, parse("identity"), split, tmp_path)
-    assert summary["provenance"] == {**versions(), "device": describe_device(torch.device("cpu"))}
-    assert summary["provenance"].keys() >= {"vrnet", "commit", "torch", "device"}
-    assert summary.keys() >= {"method", "data", "split", "subjects", "metrics"}
-    assert set(COLUMNS.split()) <= summary["metrics"].keys()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_a_cohort_is_measured_on_the_device_that_is_named(split, tmp_path):
-    with pytest.raises(BadInput, match="no CUDA"):
-        evaluate_split(silent, parse("TV-L1"), split, tmp_path / "out", "cuda")
-    assert not list(tmp_path.iterdir())
 
 
 def test_where_the_motion_is_known_its_error_is_measured_inside_the_labels_in_mm():

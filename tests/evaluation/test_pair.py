@@ -7,7 +7,15 @@ from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING
-from vrnet.evaluation.pair import overlap, regularity, similarity, target_registration_error
+from vrnet.evaluation.metrics import dice
+from vrnet.evaluation.pair import (
+    motion_error,
+    overlap,
+    regularity,
+    similarity,
+    slice_overlap,
+    target_registration_error,
+)
 from vrnet.files import json_ready
 from vrnet.images.grid import Grid
 
@@ -193,3 +201,42 @@ def test_structures_of_two_brains_lie_as_far_apart_as_simpleitk_says(brains, lab
     itk.Execute(*surfaces)
     found = overlap(*only, only[1], (1.0, 1.0, 1.0))
     assert_allclose(found["surface_hausdorff_mm"]["before"][str(label)], itk.GetHausdorffDistance(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("across", range(3))
+def test_the_mean_over_slices_is_that_of_the_slices_that_show_a_structure(across):
+    """By the Dice of one slice after another; a structure that neither map shows anywhere has none."""
+    generator = np.random.default_rng(3)
+    fixed, moving, warped = generator.integers(0, 4, (3, 5, 6, 7)) * 5
+    for map_ in (fixed, moving, warped):
+        map_[(slice(None),) * across + (0,)] = 0
+    found = slice_overlap(fixed, moving, warped, across)["dice_mean_over_slices"]
+    for when, other in (("before", moving), ("after", warped)):
+        pairs = [(fixed.take(k, across), other.take(k, across)) for k in range(1, fixed.shape[across])]
+        expected = {str(label): np.mean([dice(a == label, b == label) for a, b in pairs]) for label in (5, 10, 15)}
+        assert_allclose([found[when][label] for label in expected], [*expected.values()])
+        assert_allclose(found[when]["mean"], np.mean([*expected.values()]))
+
+
+def test_a_structure_in_one_map_alone_counts_as_missed():
+    labels, empty = np.zeros((4, 4, 3), int), np.zeros((4, 4, 3), int)
+    labels[1:3, 1:3, :2] = 2
+    moved = labels.copy()
+    moved[..., 1] = 0
+    assert slice_overlap(labels, empty, moved, 2)["dice_mean_over_slices"] == {
+        "before": {"2": 0.0, "mean": 0.0}, "after": {"2": 0.5, "mean": 0.5},
+    }  # fmt: skip
+    nothing = slice_overlap(empty, empty, empty, 2)["dice_mean_over_slices"]["after"]
+    assert json_ready(nothing) == {"mean": None}
+
+
+def test_the_error_of_a_known_motion_is_in_mm_and_inside_the_mask(random, d):
+    true, spacing = random(d, *SHAPES[d]).numpy(), (1.5, 2.0, 8.0)[:d]
+    field, inside = true.copy(), np.zeros(SHAPES[d], bool)
+    field[1] += 0.5
+    inside[2:5, 3:6] = True
+    found = motion_error(field, true, spacing, inside)
+    lengths = np.sqrt(sum((h * u) ** 2 for h, u in zip(spacing, true, strict=True)))
+    assert_allclose(found["end_point_error_mm_before"], lengths[inside].mean())
+    assert_allclose(found["end_point_error_mm_after"], 1.0)
+    assert_allclose(motion_error(field, true, spacing)["end_point_error_mm_before"], lengths.mean())

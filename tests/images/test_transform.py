@@ -525,8 +525,9 @@ def test_on_real_hearts_there_and_back_is_home(data_root, tmp_path):
 
 
 def test_more_labels_than_fit_in_a_byte_are_kept():
-    grid = Grid.plain((30, 20, 4), (1.0, 1.0, 1.0))
-    labels = Image((8 * (np.arange(2400, dtype=np.uint16) // 8)).reshape(grid.shape), grid)
+    supervoxels = np.arange(2400, dtype=np.uint16).reshape(30, 20, 4).repeat(2, 0).repeat(2, 1).repeat(2, 2)
+    grid = Grid.plain(supervoxels.shape, (1.0, 1.0, 1.0))
+    labels = Image(supervoxels, grid)
     still = Transform(np.zeros((3, *grid.shape)), grid)
     assert_array_equal(still.apply_labels(labels).array, labels.array)
 

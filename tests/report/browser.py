@@ -25,7 +25,7 @@ def find_tool(name):
     return path
 
 
-def open_file(browser, path, ready, width=1200, height=900, **media):
+def open_file(browser, path, ready, width=1200, height=900, seconds=10, **media):
     """Open a page on a wide bright screen, and wait until it is drawn: until this element says something."""
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -35,7 +35,7 @@ def open_file(browser, path, ready, width=1200, height=900, **media):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get_log("browser")  # drops what an earlier page logged
     browser.get(path.as_uri())
-    WebDriverWait(browser, 10, 0.05).until(lambda _: find_element(browser, ready).text != "–")
+    WebDriverWait(browser, seconds, 0.05).until(lambda _: find_element(browser, ready).text != "–")
     return browser
 
 

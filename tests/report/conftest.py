@@ -25,17 +25,22 @@ METRICS = {
     "dice": {"before": {"7": 0.5, "-2": None, "mean": 0.5}, "after": {"7": 0.75, "-2": None, "mean": 0.75}},
 }
 FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    "--headless=new --no-sandbox --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-quic --force-color-profile=srgb"
 )
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
+    yield from start_browser(tmp_path_factory.mktemp("profile"), ("--disable-gpu",))
+
+
+def start_browser(profile, flags):
+    """Yield a browser with these flags; it ends after that."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: it drives the browser")
     options = webdriver.ChromeOptions()
     options.binary_location = find_tool("chromium")
-    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (*FLAGS.split(), *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(find_tool("chromedriver")))

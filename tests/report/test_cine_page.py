@@ -47,6 +47,16 @@ def open_cine(browser, pages):
     return open_and_wait
 
 
+def test_a_cine_that_failed_says_so_in_title_and_header(film, tmp_path):
+    verdict = {"level": "failed", "reasons": [f"Points end far off {SCRIPT}"], "try": ["--method TV-L1"]}
+    write_cine_page(tmp_path / "bad.html", film, replace(TRACKED, verdict=verdict), {"cine": "c", "method": "m"})
+    text = (tmp_path / "bad.html").read_text()
+    assert "<title>✗ Failed: m: c</title>" in text
+    assert '<section class="verdict failed"' in text
+    assert "Points end far off &lt;script&gt;" in text
+    assert SCRIPT not in text.split("</header>")[0]
+
+
 def frame_of(page):
     return int(re.match(r"frame (\d+) /", find_element(page, "#when").text)[1])
 

@@ -97,3 +97,18 @@ def test_numbers_are_brief_and_groups_are_columns_of_few_values():
     data = index_data(COLUMNS, ROWS, ["group"], LINKS)
     assert data["groups"] == ["group"]
     assert data["values"]["dice_after"][-1] is None
+
+
+def test_headings_are_words_with_units_and_the_name_of_the_column_is_their_tooltip(page):
+    script = "return [...document.querySelectorAll('#head .cell')].map(cell => [cell.textContent, cell.title])"
+    heads = page.execute_script(script)
+    assert ["Dice after", "dice_after: click to sort"] in heads
+    assert ["group", "group: click to sort"] in heads
+    titles = page.execute_script("return [...document.querySelectorAll('#plots b')].map(b => [b.textContent, b.title])")
+    assert titles == [["Dice after", "dice_after"]]
+
+
+def test_columns_of_the_list_keep_their_names_and_empty_columns_are_left_out():
+    rows = [{"subject": "a", "status": "done", "seconds": 1.0, "mass_g": 3.0, "notes": ""}]
+    data = index_data(["subject", "status", "mass_g", "seconds", "notes"], rows, ["mass_g"], LINKS)
+    assert data["headings"] == {"subject": "Subject", "status": "Status", "mass_g": "mass_g", "seconds": "Time (s)"}

@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.conftest import SHAPES
 from vrnet.images.grid import Grid
-from vrnet.report.colours import FOLD, LABELS
+from vrnet.report.appearance import appearance
+from vrnet.report.colours import FOLD, LABELS, label_colours
 from vrnet.report.figures import (
     grid_step,
     overview,
@@ -101,6 +102,23 @@ def test_a_volume_is_oriented_for_viewing(pair):
             assert_allclose(found.images[0].get_array(), expected.images[0].get_array())
 
 
+@pytest.mark.parametrize("d", [3])
+def test_the_overview_looks_as_the_page_does(pair):
+    """The same greys, the same length of motion at the rim, and the colour that a label has in the whole volume."""
+    labels = pair.fixed_labels.astype(int)
+    labels[0, 0, 0] = -3  # a label of another slice, before the others
+    pair = replace(pair, fixed_labels=labels)
+    look, panels = appearance(pair), find_panels(overview(pair, "", {"1": "RV"}))
+    assert [*look.colours] == [-3, 1, 2]
+    assert panels[0].images[0].get_clim() == look.windows["fixed"]
+    assert f"(rim {look.rim_mm:.3g} mm)" in panels[8].get_title()
+    legend = panels[3].get_legend()
+    names, colours = ([part(one) for one in parts] for part, parts in (
+        (lambda text: text.get_text(), legend.get_texts()), (lambda line: line.get_color(), legend.legend_handles),
+    ))  # fmt: skip
+    assert dict(zip(names, colours, strict=True)) == {"RV": look.colours[1], "2": look.colours[2]}
+
+
 def test_voxels_have_the_shape_of_the_grid(pair):
     assert {ax.get_aspect() for ax in find_panels(overview(pair, ""))} == {2.0 / 1.5}
 
@@ -158,7 +176,7 @@ def test_motion_is_shown_in_mm_with_its_wheel(ax):
     """Four voxels right is 2 mm, one voxel down is 3 mm: the longer one is saturated."""
     u = np.zeros((2, 2, 3))
     u[0, 0, 0], u[1, 1, 2] = 4, 1
-    show_motion(ax, u, (0.5, 3.0))
+    show_motion(ax, u, (0.5, 3.0), 3.0)
     shown = ax.images[0].get_array().swapaxes(0, 1)
     assert_allclose(shown[0, 0], hsv_to_rgb((0.0, 2 / 3, 1.0)))
     assert_allclose(shown[1, 2], hsv_to_rgb((0.25, 1.0, 1.0)), atol=1e-12)
@@ -195,7 +213,7 @@ def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_la
     """The contour at one half lies half a voxel outside the voxels 3..5 (label 1) and 6..8 (label 2)."""
     labels = np.zeros((12, 10), int)
     labels[3:6, 3:8], labels[6:9, 3:8] = 1, 2
-    show_outlines(ax, labels, labels)
+    show_outlines(ax, labels, labels, dict(zip((1, 2), LABELS, strict=False)), {})
     fixed_1, fixed_2, warped_1, warped_2 = ax.collections
     for contour, across in ((fixed_1, (2.5, 5.5)), (fixed_2, (5.5, 8.5))):
         (path,) = contour.get_paths()
@@ -208,8 +226,10 @@ def test_outlines_run_between_a_label_and_its_neighbours_in_the_colour_of_the_la
 
 def test_the_legend_names_the_labels_if_they_are_few(ax):
     labels = np.repeat([[-7, 0, 1000]], 4, axis=0)
-    show_outlines(ax, labels, None)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["-7", "1000"]
+    show_outlines(ax, labels, None, label_colours([-7, 5, 1000]), {"1000": "$wall_{x"})
+    texts = ax.get_legend().get_texts()
+    assert [text.get_text() for text in texts] == ["-7", r"\$wall_{x"]
+    FigureCanvasAgg(ax.figure).draw()  # where a dollar began mathematics, this would fail
     many = Figure().subplots()
-    show_outlines(many, np.arange(60).reshape(6, 10), None)
+    show_outlines(many, np.arange(60).reshape(6, 10), None, label_colours([*range(1, 60)]), {})
     assert many.get_legend() is None

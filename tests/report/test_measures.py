@@ -32,7 +32,8 @@ def test_the_headline_has_the_few_measures_that_tell_most():
     assert headline(METRICS) == [
         Row("Mean Dice", "0.620", "0.881"),
         Row("Mean |difference|", "12.3", "4.00"),
-        Row("Folded, strictly", "–", "0.020 %"),
+        Row("Folded, strict count", "–", "0.020 %"),
+        Row("Folded, central differences", "–", "0.000 %"),
         Row("Time", "–", "0.400 s"),
     ]
 
@@ -45,7 +46,7 @@ def test_every_measure_has_a_row_and_nothing_else_has():
         "Mean absolute difference": ("12.3", "4.00"),
         "Normalised cross-correlation": ("0.500", "–"),
         "Folded, central differences (%)": ("–", "0.000"),
-        "Folded, strictly (%)": ("–", "0.020"),
+        "Folded, strict count (%)": ("–", "0.020"),
         "A new measure (mm)": ("–", "1.25"),
     }
     assert next(iter(rows)) == "Dice"
@@ -59,7 +60,31 @@ def test_the_names_of_masks_are_no_measures():
 def test_a_structure_that_is_absent_has_dashes():
     (block,) = by_structure(METRICS)
     assert block.name == "Dice"
-    assert block.rows == [Row("1", "0.600", "0.900"), Row("30", "–", "–")]
+    assert block.rows == [Row("1", "0.600", "0.900", label="1"), Row("30", "–", "–", label="30")]
+
+
+def test_structures_are_called_by_their_names_where_these_are_known():
+    (block,) = by_structure(METRICS | {"label_names": {"30": "wall"}})
+    assert [(row.name, row.label) for row in block.rows] == [("1", "1"), ("wall", "30")]
+    assert summary(METRICS | {"label_names": {"30": "wall"}}) == summary(METRICS)
+
+
+def test_of_two_dice_each_says_which_it_is():
+    both = METRICS | {"dice_mean_over_slices": {"before": {"1": 0.4, "mean": 0.4}, "after": {"1": 0.5, "mean": 0.5}}}
+    names = ["Dice, whole volume", "Dice, mean over slices"]
+    assert [row.name for row in summary(both)][:2] == [block.name for block in by_structure(both)] == names
+    assert [row.name for row in headline(both)][:2] == [f"Mean {name}" for name in names]
+
+
+def test_what_became_worse_is_marked_and_what_cannot_be_read_off_is_not():
+    """More overlap and less distance are better; a change beyond the last digit shown is none."""
+    worse = {"before": {"mean": 0.62}, "after": {"mean": 0.619}}
+    found = headline(METRICS | {"dice": worse, "similarity": {"mae_before": 4.0, "mae_after": 4.0001}})
+    assert [row.name for row in found if row.is_worse] == ["Mean Dice"]
+    farther = {"known_motion": {"end_point_error_mm_before": 1.0, "end_point_error_mm_after": 2.0}}
+    assert [(row.name, row.before, row.after, row.is_worse) for row in headline(farther)] == [
+        ("From the true motion", "1.00", "2.00 mm", True)
+    ]
 
 
 def test_without_measures_there_are_no_rows():

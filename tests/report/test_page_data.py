@@ -5,8 +5,10 @@ from numpy.testing import assert_allclose
 from tests.conftest import SHAPES
 from tests.report.test_sheets import decode
 from vrnet.images.grid import Grid
+from vrnet.report.appearance import appearance
 from vrnet.report.page_data import BOX_MARGIN, page_data
 from vrnet.report.pair import Pair
+from vrnet.report.slices import slice_pair
 
 
 @pytest.fixture
@@ -19,6 +21,11 @@ def pair(d, random):
     return Pair(fixed, moving, warped, random(d, *shape).numpy(), Grid.plain(shape, (1.5, 2.0, 4.0)[:d]), labels)
 
 
+def data_of(pair, names=None):
+    """What the page of a pair holds."""
+    return page_data(pair, slice_pair(pair), appearance(pair), names)
+
+
 def slice_of(data, name, k=0):
     """Slice k of a sheet, across and down."""
     w, h = data["tiles"]["width"], data["tiles"]["height"]
@@ -27,7 +34,7 @@ def slice_of(data, name, k=0):
 
 
 def test_all_images_have_one_grey_window_of_percentiles(pair):
-    data = page_data(pair)
+    data = data_of(pair)
     low, high = np.percentile([pair.fixed, pair.moving], (0.5, 99.5))
     assert_allclose([*data["windows"].values()], [(low, high)] * 3)
     for name in ("fixed", "moving", "warped"):
@@ -38,7 +45,7 @@ def test_all_images_have_one_grey_window_of_percentiles(pair):
 
 
 def test_motion_is_recovered_from_its_root(pair):
-    data = page_data(pair)
+    data = data_of(pair)
     for i, u in enumerate(pair.field):
         root = (slice_of(data, f"u{i}") - 128.0) / 127
         u = u[..., 0] if u.ndim == 3 else u
@@ -49,31 +56,36 @@ def test_motion_is_recovered_from_its_root(pair):
 
 def test_a_pair_without_motion_and_contrast_has_scales_above_zero():
     still = Pair(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
-    data = page_data(still)
+    data = data_of(still)
     assert data["scale"] == 1.0
     assert all(high > low for low, high in data["windows"].values())
 
 
 def test_the_determinant_of_the_identity_is_exact(pair):
     still = Pair(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
-    assert (slice_of(page_data(still), "det") / 64 - 1 == 1).all()
+    assert (slice_of(data_of(still), "det") / 64 - 1 == 1).all()
 
 
 def test_the_box_holds_the_structures_with_a_margin(pair):
     assert BOX_MARGIN == 0.25
-    assert page_data(pair)["box"] == (3, 2, 6, 6)
+    assert data_of(pair)["box"] == (3, 2, 6, 6)
 
 
 def test_only_a_volume_has_anatomical_edges(pair, d):
     expected = {} if d == 2 else {"left": "R", "right": "L", "top": "A", "bottom": "P"}
-    assert page_data(pair)["edges"] == expected
+    assert data_of(pair)["edges"] == expected
 
 
 def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
-    data = page_data(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
+    data = data_of(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
     assert data["box"] is None
     assert not data["labels"]
     assert not [name for name in data["sheets"] if "labels" in name]
+
+
+def test_labels_have_their_names_or_their_numbers(pair):
+    assert [label["name"] for label in data_of(pair)["labels"]] == ["1000"]
+    assert [label["name"] for label in data_of(pair, {"1000": "wall", "7": "none"})["labels"]] == ["wall"]
 
 
 def test_the_page_starts_at_the_main_slice(random):
@@ -81,6 +93,6 @@ def test_the_page_starts_at_the_main_slice(random):
     labels = np.zeros(shape, int)
     labels[1, 1, 57] = 1
     image, u = random(*shape).numpy(), random(3, *shape).numpy()
-    data = page_data(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
+    data = data_of(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
     assert data["slices"][data["start"]] == 58
     assert data["depth"] == 200

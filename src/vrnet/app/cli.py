@@ -10,17 +10,21 @@ from collections.abc import Callable
 
 from vrnet.app.commands.cohort import Cohort
 from vrnet.app.commands.demo import Demo
+from vrnet.app.commands.doctor import Doctor
 from vrnet.app.commands.evaluate import Evaluate
 from vrnet.app.commands.methods import Methods
 from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
+from vrnet.app.commands.report import Report
 from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
 from vrnet.app.endings import close_streams, describe, prepare_terminal, show
+from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.parser import Command, read_command
+from vrnet.app.start import start_text
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
 
@@ -33,10 +37,12 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "invert": Invert,
     "points": Points,
     "evaluate": Evaluate,
+    "report": Report,
     "prepare": Prepare,
     "train": Train,
     "paper": Paper,
     "methods": Methods,
+    "doctor": Doctor,
 }
 
 
@@ -47,7 +53,8 @@ def main() -> None:
     gc.freeze()  # what was imported stays until the end: the collector need not look through it
     prepare_terminal()
     try:
-        status = run(sys.argv[1:])
+        with repeat_lost_interrupts():
+            status = run(sys.argv[1:])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
@@ -61,6 +68,9 @@ def run(words: list[str]) -> int:
     """Do what the words after `vrnet` ask for, and return the status."""
     if words == ["--version"]:
         print(f"vrnet {__version__}")
+        return 0
+    if not words:
+        print(start_text())
         return 0
     check_words(words)
     with notes():

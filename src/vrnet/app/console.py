@@ -12,9 +12,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.progress import Stage
-from vrnet.report.measures import Row, by_structure, number, summary
+from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -48,6 +49,8 @@ def visible(text: str) -> str:
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
 VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
 """The words and the colour of each level."""
+MEAN_DICE = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
+"""What the mean over structures is called beside the Dice of each."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -177,30 +180,33 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
     return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
 
 
-def metrics_table(metrics: dict[str, Any], structures: dict[str, str] | None = None) -> Table:
-    """metrics.json as one row per measure, before and after; `structures` has the names of labels."""
-    weights = f" ({metrics['weights']})" if metrics.get("weights") else ""
-    title = f"{metrics['method']}{weights}" + (", slice by slice" if metrics["slice_by_slice"] else "")
+def metrics_table(metrics: dict[str, Any]) -> Table:
+    """metrics.json as one row per measure, before and after."""
+    title = method_title(metrics["method"], metrics.get("weights"))
+    title += ", slice by slice" if metrics["slice_by_slice"] else ""
     title += ", inside the masks" if metrics.get("masks") else ""
     table = numbers_table(title, "before", "after")
-    for row in [*dice_rows(metrics, structures or {}), *summary(metrics)]:
-        table.add_row(Text("Dice, mean" if row.name == "Dice" else row.name), row.before, row.after)
+    for row in [*dice_rows(metrics), *summary(metrics)]:
+        table.add_row(Text(MEAN_DICE.get(row.name, row.name)), row.before, row.after)
     if metrics["seconds"] is not None:
         table.add_row("Seconds", "", number(metrics["seconds"]))
     return table
 
 
-def dice_rows(metrics: dict[str, Any], structures: dict[str, str]) -> list[Row]:
+def dice_rows(metrics: dict[str, Any]) -> list[Row]:
     """The Dice of each structure, unless there are too many of them."""
-    rows = by_structure({"dice": metrics["dice"]})[0].rows if "dice" in metrics else []
+    names = metrics.get("label_names", {})
+    rows = by_structure({"dice": metrics["dice"], "label_names": names})[0].rows if "dice" in metrics else []
     if len(rows) > MAX_STRUCTURES:
         return []
-    return [replace(row, name=f"Dice {structures.get(row.name, row.name)}") for row in rows]
+    whole = title("dice", metrics).removeprefix("Dice")
+    return [replace(row, name=f"Dice {row.name}{whole}") for row in rows]
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
-    title = f"{summary['method']} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    method = method_title(summary["method"], summary.get("weights"))
+    title = f"{method} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
     table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
@@ -211,7 +217,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
 def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
     by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
-    table = numbers_table(f"{tracking.found.method}, {len(tracking.cine)} frames{by_slice}", "value")
+    method = method_title(tracking.found.method, tracking.found.weights)
+    table = numbers_table(f"{method}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
         table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent))
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
@@ -225,12 +232,17 @@ def tracking_table(tracking: "Tracking") -> Table:
     return table
 
 
+def method_title(name: str, weights: str | None) -> str:
+    """A method as people know it, and in brackets what it is: of the model in the box its kind, else its weights."""
+    from vrnet.methods.names import kind_of
+
+    said = kind_of(name) or weights
+    return f"{name} ({said})" if said else name
+
+
 def numbers_table(title: str, *columns: str) -> Table:
     """An empty table: names on the left, then columns of numbers."""
-    table = Table("", title=Text(title))
-    for name in columns:
-        table.add_column(name, justify="right")
-    return table
+    return FittingTable.of(title, "", *columns)
 
 
 def paper_table(made: "paper.Table") -> Table:
@@ -238,9 +250,7 @@ def paper_table(made: "paper.Table") -> Table:
     rest = {j for j, name in enumerate(made.header) if not name.startswith(MAIN_COLUMNS)}
     brief = made if len(made.columns) <= MAX_COLUMNS else replace(made.without_deviations(), csv_only=rest)
     head, *rows = brief.lines(Text, lambda words: Text(words, style="bold"))
-    table = Table(title=Text(made.title))
-    for j, name in enumerate(head):
-        table.add_column(name, justify="right" if j else "left", no_wrap=j == 0)
+    table = FittingTable.of(made.title, *head)
     for row in rows:
         table.add_row(*row)
     return table

@@ -26,19 +26,23 @@ NO_MEMORY_WORDS = (
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
+STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 MIN_COLUMNS = 40
 REGISTER = "vrnet register --{name} {value}"
+OF_A_FILE = "method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"
+"""What is advised of a transform in a file, and can only be had by a registration."""
 FORMS = {
     "evaluate": {
         "method": "vrnet evaluate {value}",
         **dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
     },
-    "evaluate FILE": dict.fromkeys(
-        ("method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"), REGISTER
-    ),
+    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
+    "report": dict.fromkeys(OF_A_FILE, REGISTER),
     "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
 }
-"""How commands that lack options of a registration say its arguments; `evaluate FILE` measures a transform."""
+"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
+PYTHON = "python"
+"""What stands for the command where there is none."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
@@ -62,10 +66,19 @@ def end_if_failed(verdict: Mapping[str, Any]) -> None:
         sys.exit(FAILED_STATUS)
 
 
+def end_if_any(failures: int) -> None:
+    """Leave with a status of its own where subjects failed."""
+    if failures:
+        sys.exit(FAILED_STATUS)
+
+
 def as_options(message: str, command: str = "") -> str:
     """A message with its arguments as options of a command: `slices=each` is --slices each.
 
-    An argument that the command does not have is told as an option of `vrnet register`, which has all of them."""
+    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
+    who ask in Python, arguments stay arguments."""
+    if command == PYTHON:
+        return message
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], found[2] or ""

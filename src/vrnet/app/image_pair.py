@@ -1,9 +1,14 @@
 """Two images, with all that comes with them, as they are read from files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
 from vrnet.errors import BadInput
+from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, read_label_names
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
 from vrnet.registration.masks import ImageMasks
@@ -19,6 +24,10 @@ class ImagePair:
     moving_labels: Image | None = None
     fixed_mask: Image | None = None
     moving_mask: Image | None = None
+    label_names: LabelNames = field(default_factory=dict, kw_only=True)
+    """What labels are called."""
+    true_motion: Float[ndarray, "d *s"] | None = field(default=None, kw_only=True)
+    """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
 
     def __post_init__(self) -> None:
         for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
@@ -26,8 +35,23 @@ class ImagePair:
                 raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
 
     @property
+    def images(self) -> dict[str, Image]:
+        """All images that are given, by their names here."""
+        return {name: image for name, image in vars(self).items() if isinstance(image, Image)}
+
+    @property
     def masks(self) -> ImageMasks:
         return ImageMasks.read(self.fixed_mask, self.moving_mask, self.fixed, self.moving)
+
+    def with_label_names(self, given: str | LabelNames | None) -> "ImagePair":
+        """The pair with names for its labels; BadInput unless both images have labels, and these are among them."""
+        if given is None:
+            return self
+        if self.fixed_labels is None or self.moving_labels is None:
+            raise BadInput("names are given to labels that are not: give `fixed_labels` and `moving_labels` too")
+        maps = self.fixed_labels.array, self.moving_labels.array
+        check_labels_are_there(given, {label for map_ in maps for label in np.unique(map_).tolist()})
+        return replace(self, label_names=read_label_names(given))
 
 
 def read_pair(

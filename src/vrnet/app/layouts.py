@@ -1,32 +1,37 @@
 """Folders of subjects in a layout that is known, as a list: ACDC (patient001/Info.cfg) and BIDS (sub-01/…).
 
 In BIDS, a pair is what one file name has as ED and another as ES, such as phase-ED and phase-ES; or, of a subject with
-two sessions, the same image of either, the first one fixed."""
+two sessions, the same image of either, the first one fixed. A cine is PATIENT_4d.nii.gz in ACDC, and in BIDS an image
+of four axes whose name ends in _cine."""
 
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vrnet.cohort.table import FILES
+from vrnet.cohort.table import CINES, PAIRS
 from vrnet.data.acdc import frame_numbers
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, is_folder, write_rows
 
-LIST = "pairs.csv"
+PAIR_LIST, CINE_LIST = "pairs.csv", "cines.csv"
 ENTITY = re.compile(r"([a-zA-Z0-9]+)-([a-zA-Z0-9]+)")
 SUFFIXES = ".nii.gz", ".nii"
+CINE_AXES = 4
 
 
-def scan_folder(folder: Path) -> list[Row]:
-    """The subjects of a folder, as rows of a list with absolute paths."""
+def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
+    """The subjects of a folder, as rows of a list with absolute paths: pairs; or cines, if asked for them or where
+    there are no pairs."""
     if not is_folder(folder):
         raise BadInput(f"{folder} is no folder: give one in the layout of ACDC or BIDS")
-    found = [*scan_acdc(folder)] or [*scan_bids(folder)]
+    pairs = [] if cines else [*scan_acdc(folder)] or [*scan_bids(folder)]
+    found = pairs or [*scan_acdc_cines(folder)] or [*scan_bids_cines(folder)]
     if not found:
         raise BadInput(
-            f"no pairs are found in {folder}: neither patients with an Info.cfg, as in ACDC, nor sub-… with images of "
-            "ED and ES, or of two sessions, as in BIDS"
+            f"no {'cines' if cines else 'pairs or cines'} are found in {folder}: neither patients as in ACDC "
+            "(patient001/Info.cfg, patient001_4d.nii.gz), nor sub-… with images of ED and ES, of two sessions, or "
+            "…_cine.nii.gz of four axes, as in BIDS"
         )
     return found
 
@@ -35,6 +40,8 @@ def scan_acdc(folder: Path) -> Iterator[Row]:
     """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any."""
     for place in sorted(path.parent for path in folder.glob("*/Info.cfg")):
         frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
+        if not all(exists(Path(f"{frame}.nii.gz")) for frame in frames):
+            continue
         files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(("fixed", "moving"), frames, strict=True)}
         labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
         given = labels if all(map(exists, labels.values())) else {}
@@ -48,6 +55,37 @@ def scan_bids(folder: Path) -> Iterator[Row]:
         pairs = [*pairs_of_phases(images)] or [*pairs_of_sessions(images)]
         for name, fixed, moving in pairs:
             yield {"subject": name if len(pairs) > 1 else subject.name, "fixed": fixed, "moving": moving}
+
+
+def scan_acdc_cines(folder: Path) -> Iterator[Row]:
+    """Each patient's cine; with the labels of end-diastole, where Info.cfg and these are there."""
+    for path in sorted(folder.glob("*/*_4d.nii.gz")):
+        row: Row = {"subject": path.parent.name, "cine": path}
+        if exists(path.parent / "Info.cfg"):
+            number = frame_numbers(path.parent)[0]
+            labels = path.with_name(f"{path.parent.name}_frame{number:02d}_gt.nii.gz")
+            row |= ({"labels": labels} if exists(labels) else {}) | {"frame": number - 1}
+        yield row
+
+
+def scan_bids_cines(folder: Path) -> Iterator[Row]:
+    """Each image of four axes whose name ends in _cine; by the name of its subject, or by its own where there are more
+    of a subject."""
+    for subject in sorted(path for path in folder.glob("sub-*") if path.is_dir()):
+        images = [path for path in sorted(subject.rglob("*_cine.nii*")) if path.name.endswith(SUFFIXES)]
+        cines = [path for path in images if axes_of(path) == CINE_AXES]
+        for path in cines:
+            yield {"subject": stem(path) if len(cines) > 1 else subject.name, "cine": path}
+
+
+def axes_of(path: Path) -> int:
+    """How many axes an image has, as its header says; 0 if it has none that can be read."""
+    import nibabel as nib
+
+    try:
+        return len(nib.load(path).shape)  # type: ignore[attr-defined]
+    except (nib.filebasedimages.ImageFileError, OSError, EOFError, ValueError):
+        return 0
 
 
 def pairs_of_phases(images: list[Path]) -> Iterator[tuple[str, Path, Path]]:
@@ -75,19 +113,18 @@ def stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".nii")
 
 
-def write_pairs(rows: list[Row], folder: Path) -> Path:
+def write_scanned(rows: list[Row], folder: Path) -> Path:
     """Write the list in a folder, with paths relative to it; BadInput where there is one, which may be edited."""
-    path = folder / LIST
+    kind, name = (CINES, CINE_LIST) if "cine" in rows[0] else (PAIRS, PAIR_LIST)
+    path = folder / name
     if exists(path):
         raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
-    parts = [part for part in FILES if any(part in row for row in rows)]
+    columns = [column for column in kind.columns if any(column in row for row in rows)]
     base = folder.absolute()
-    lines = [
-        {
-            "subject": row["subject"],
-            **{part: os.path.relpath(row[part].absolute(), base) for part in parts if part in row},
-        }
-        for row in rows
-    ]
-    write_rows(lines, path)
+    write_rows([{column: relative(row[column], base) for column in columns if column in row} for row in rows], path)
     return path
+
+
+def relative(cell: object, base: Path) -> object:
+    """A path as seen from a folder; anything else as it is."""
+    return os.path.relpath(cell.absolute(), base) if isinstance(cell, Path) else cell

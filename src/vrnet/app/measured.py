@@ -13,7 +13,7 @@ from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
-from vrnet.evaluation.pair import overlap, similarity, target_registration_error
+from vrnet.evaluation.pair import motion_error, overlap, similarity, slice_overlap, target_registration_error
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
@@ -76,7 +76,7 @@ def measure_transform(
     )
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, pair.moving.grid, start, compared)
-    metrics = run_metrics(registration, name) | quality_metrics(placed, registered)
+    metrics = run_metrics(registration, name) | quality_metrics(placed, registered) | known_facts(pair, placed)
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
@@ -141,7 +141,23 @@ def quality_metrics(pair: Pair, registered: RegisteredPair) -> dict[str, Any]:
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
         return metrics
     labels = pair.fixed_labels, pair.moving_labels, pair.warped_labels
-    return metrics | overlap(*labels, pair.grid.spacing, pair.grid.across)
+    metrics |= overlap(*labels, pair.grid.spacing, pair.grid.across)
+    stacked = pair.grid.stacked_across
+    return metrics if stacked is None else metrics | slice_overlap(*labels, stacked)
+
+
+def known_facts(given: ImagePair, placed: Pair) -> dict[str, Any]:
+    """The part of metrics.json that says what is known of a pair: names of labels, and how far its true motion is."""
+    facts: dict[str, Any] = {}
+    if given.label_names and given.fixed_labels is not None and placed.moving_labels is not None:
+        there = {
+            label for map_ in (given.fixed_labels.array, placed.moving_labels) for label in np.unique(map_).tolist()
+        }
+        facts["label_names"] = {str(label): given.label_names[label] for label in sorted(there & {*given.label_names})}
+    if given.true_motion is not None:
+        inside = None if given.fixed_labels is None else given.fixed_labels.array != 0
+        facts["known_motion"] = motion_error(placed.field, given.true_motion, placed.grid.spacing, inside)
+    return facts
 
 
 def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, command: str) -> Verdict:
@@ -174,12 +190,15 @@ def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
 
 
-def notes_on(pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None = None) -> list[str]:
-    """What a reader should know of the images and the field, beside the verdict."""
+def notes_on(
+    pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None = None, command: str = "register"
+) -> list[str]:
+    """What a reader should know of the images and the field, beside the verdict; options are those of a command."""
     notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        advice = " If that is the headers' fault, add --affine rigid." if covered < HALF_COVERAGE_PERCENT else ""
+        start = as_options("`affine=rigid`", command)
+        advice = f" If that is the headers' fault, try {start}." if covered < HALF_COVERAGE_PERCENT else ""
         notes.append(
             f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was "
             f"registered.{advice}"

@@ -24,6 +24,7 @@ from vrnet.registration.images import ImageRegistration, register_image_pair
 from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.plan import check_pair, resolve_on_grid
 from vrnet.report.figures import overview, save
+from vrnet.report.measures import title as title_of_measure
 from vrnet.report.page import write_report
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
@@ -60,7 +61,7 @@ def register_pair(
         if images:
             write_pair(pair, staged)
         if report:
-            description = describe_run(pair, resolved, registration)
+            description = describe_run(pair, registration)
             write_report_files(result, staged, registration.energies.tolist(), description)
     return result, [folder / name for name in names]
 
@@ -70,7 +71,7 @@ def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool,
     start = [] if options.affine == "none" else [AFFINE]
     labels = [] if pair.moving_labels is None else [LABELS]
     pages = [REPORT, OVERVIEW] if report else []
-    given = [image.name for image in vars(pair).values() if image is not None] if images else []
+    given = [image.name for image in pair.images.values()] if images else []
     return [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *given]
 
 
@@ -107,9 +108,8 @@ def write_results(result: MeasuredTransform, folder: Path) -> None:
 
 def write_pair(pair: ImagePair, folder: Path) -> None:
     """Write the images and labels of a pair, each under its own name."""
-    for image in vars(pair).values():
-        if image is not None:
-            write_image(image, folder / image.name)
+    for image in pair.images.values():
+        write_image(image, folder / image.name)
 
 
 def write_report_files(
@@ -117,17 +117,18 @@ def write_report_files(
 ) -> None:
     """Write the page to look at, and the picture to show."""
     write_report(folder / REPORT, result.on_fixed_grid, result.metrics, energies, description)
-    dice = result.metrics.get("dice")
-    gain = f": mean Dice {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
+    dice, measure = result.metrics.get("dice"), title_of_measure("dice", result.metrics)
+    gain = f": mean {measure} {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
     level = result.metrics["verdict"]["level"]
     worth = "" if level == "good" else f"; verdict: {VERDICTS[level][0]}"
-    save(overview(result.on_fixed_grid, f"{result.metrics['method']}{gain}{worth}"), folder / OVERVIEW)
+    title, names = f"{result.metrics['method']}{gain}{worth}", result.metrics.get("label_names")
+    save(overview(result.on_fixed_grid, title, names), folder / OVERVIEW)
 
 
-def describe_run(pair: ImagePair, method: Method, registration: ImageRegistration) -> dict[str, str]:
+def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, str]:
     """What was run and by which code, for the page: {heading: text}."""
-    description = {name.replace("_", " "): image.name for name, image in vars(pair).items() if image is not None}
-    description |= {"method": registration.method, **method.details}
+    description = {name.replace("_", " "): image.name for name, image in pair.images.items()}
+    description |= {"method": registration.method, **registration.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
     if registration.affine:
@@ -136,9 +137,13 @@ def describe_run(pair: ImagePair, method: Method, registration: ImageRegistratio
         description["folds"] = f"repaired: {registration.repair}"
     if registration.options.match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+    return description | {"device": registration.device, **describe_code()}
+
+
+def describe_code() -> dict[str, str]:
+    """Which code is running, and when, for the page: {heading: text}."""
     code = {**versions(), "numpy": np.__version__}
-    return description | {
-        "device": registration.device,
+    return {
         "versions": ", ".join(f"{name} {version}" for name, version in code.items() if version),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }

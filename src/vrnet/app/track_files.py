@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrnet.app.track_report import REPORT_FILES, VOLUME_DEFINITION, report_names, write_track_report
+from vrnet.app.track_report import REPORT_FILES, VOLUME_DEFINITION, report_names, verdict_of, write_track_report
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.strain import MEASURES, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.file_sets import check_set, own_files, replace_set
 from vrnet.files import Row, check_not_input, exists, write_json, write_rows
-from vrnet.images.io import to_sitk, write_sitk
+from vrnet.images.exchange import to_sitk
+from vrnet.images.io import write_sitk
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, versions
 from vrnet.registration.chains import SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
@@ -194,7 +195,10 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "closure_mm": {"definition": CLOSURE, **tracking.closure_mm},
         "folding_strict_percent": tracking.folding_strict_percent,
         "frames_with_repaired_folds": [k for k, repair in enumerate(found.repairs) if repair is not None],
+        "verdict": verdict_of(tracking),
     }  # fmt: skip
+    if tracking.label_names:
+        about["label_names"] = {str(label): name for label, name in tracking.label_names.items()}
     if tracking.volumes is not None:
         about["volumes"] = describe_volumes(tracking.volumes)
     if tracking.strain is not None:

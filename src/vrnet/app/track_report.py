@@ -1,8 +1,11 @@
 """What people look at of a tracked cine: the page, its curves as a picture, and a film for slides."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from vrnet.app.endings import as_options
 from vrnet.app.tracking import CLOSURE, Tracking
 from vrnet.provenance import versions
 from vrnet.report.cine_figures import curves_figure, write_film
@@ -25,8 +28,11 @@ def report_names(is_labelled: bool) -> list[str]:
 
 
 def write_track_report(tracking: Tracking, folder: Path) -> Path:
-    """Write the files of the report in a folder, and return which is the page."""
+    """Write the files of the report in a folder, and return which is the page; of a name that ends in .html, that."""
     film = film_of(tracking)
+    if folder.suffix == ".html":
+        write_cine_page(folder, film, quality(tracking), describe_tracking(tracking))
+        return folder
     write_cine_page(folder / PAGE, film, quality(tracking), describe_tracking(tracking))
     if film.volumes is not None:
         save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)
@@ -40,7 +46,7 @@ def film_of(tracking: Tracking) -> Film:
     cine = tracking.cine
     return Film(
         cine.frames, tracking.fields, cine.grid, tracking.frame, cine.times_ms, labels, tracking.heart,
-        tracking.strain, tracking.volumes,
+        tracking.strain, tracking.volumes, tracking.label_names,
     )  # fmt: skip
 
 
@@ -49,7 +55,13 @@ def quality(tracking: Tracking) -> Tracked:
     meanings = {"closure error": CLOSURE, "folded voxels": FOLDS}
     if tracking.volumes is not None:
         meanings = {"volumes": VOLUME_DEFINITION, **meanings}
-    return Tracked(tracking.closure_mm, tracking.folding_strict_percent, meanings)
+    return Tracked(tracking.closure_mm, tracking.folding_strict_percent, meanings, verdict_of(tracking))
+
+
+def verdict_of(tracking: Tracking) -> dict[str, Any]:
+    """The verdict as summary.json holds it, with what to try as options of the command."""
+    verdict = tracking.verdict
+    return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
 
 
 def describe_tracking(tracking: Tracking) -> dict[str, str]:

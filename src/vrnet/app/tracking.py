@@ -1,9 +1,10 @@
 """A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,15 +14,18 @@ from numpy.typing import NDArray
 
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
+from vrnet.evaluation.cine_verdict import CineEvidence, judge_cine, unevenness
+from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
+from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
 from vrnet.evaluation.strain import Strain, strain
+from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
-from vrnet.images.cine_files import read_cine
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import read_image
+from vrnet.images.inputs import CineLike, ImageLike, given_cine, given_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.progress import Progress
@@ -30,6 +34,11 @@ from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference
 from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
+"""What parts of the heart are called in names of labels, and in HeartLabels."""
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
 NOWHERE = -1
@@ -52,6 +61,8 @@ class Tracking:
     reference_labels: Image | None = None
     heart: HeartLabels | None = None
     """Which labels are the ventricles and the wall; None without labels."""
+    label_names: LabelNames = field(default_factory=dict)
+    """What labels are called, where that was given."""
 
     def __repr__(self) -> str:
         return f"Tracking({self.found.method}, {self.cine}, {self.found.seconds:.2f} s)"
@@ -99,11 +110,37 @@ class Tracking:
         """How far each chain is from where it began, once round the cycle: see CLOSURE."""
         spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
         lengths = np.linalg.norm(self.found.closing * spacing, axis=1)
-        inside = np.ones(self.cine.grid.shape, bool)
-        if self.reference_labels is not None and self.reference_labels.array.any():
-            inside = self.reference_labels.array != 0
-        forward, backward = (float(length[inside].mean()) for length in lengths)
+        forward, backward = (float(length[self.labelled].mean()) for length in lengths)
         return {"forward": forward, "backward": backward}
+
+    @cached_property
+    def labelled(self) -> NDArray[np.bool_]:
+        """The voxels of the reference that have a label; without labels, all."""
+        if self.reference_labels is not None and self.reference_labels.array.any():
+            return np.asarray(self.reference_labels.array != 0)
+        return np.ones(self.cine.grid.shape, bool)
+
+    @cached_property
+    def evidence(self) -> CineEvidence:
+        """The grounds of the verdict."""
+        others = [k for k in range(len(self.cine)) if k != self.frame]
+        wall = None if self.volumes is None else self.volumes.wall_ml / max(self.volumes.wall_ml[self.frame], 1e-6)
+        return CineEvidence(
+            frames=tuple((k, self.as_pair(k).evidence()) for k in others),
+            closure_mm=max(self.closure_mm.values()),
+            unevenness=unevenness(self.fields, self.labelled.astype(float)),
+            wall_change=None if wall is None else float(np.abs(wall - 1).max()),
+        )
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the tracking is worth: good, look or failed, why, and what to try."""
+        return judge_cine(self.evidence)
+
+    def as_pair(self, k: int) -> RegisteredPair:
+        """The reference and frame k as a registered pair."""
+        reference, moving, grid = self.cine.frames[self.frame], self.cine.frames[k], self.cine.grid
+        return RegisteredPair(reference, moving, self.warped(k).array, self.fields[k], grid, grid)
 
     @cached_property
     def folding_strict_percent(self) -> float:
@@ -115,33 +152,53 @@ class Tracking:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
 
-    def report(self, folder: str | Path) -> Path:
-        """Write report.html, a page on which the heart beats, and for slides cine.gif and, given labels, strain.png;
-        the folder is made if it is not there, and files of these names in it are replaced. Returns the page."""
+    def metrics(self) -> dict[str, Any]:
+        """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""
+        from vrnet.app.track_files import summary
+
+        return summary(self)
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: two frames with what was tracked, and curves of strain and volumes given labels."""
+        from vrnet.app.track_views import tracking_figure
+
+        return tracking_figure(self)
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
+        not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
         from vrnet.app.track_report import write_track_report
 
-        return write_track_report(self, Path(folder))
+        return write_track_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from vrnet.app.track_views import tracking_card
+
+        return tracking_card(self).html()
 
 
 def track(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method = "default",
     *,
-    labels: Image | str | Path | None = None,
+    labels: ImageLike | None = None,
     frame: int = 0,
     slices: Slices = "auto",
     heart: HeartLabels | None = None,
+    label_names: str | LabelNames | None = None,
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Tracking:
-    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file.
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
+    or of a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
     cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
-    gets labels, and there are volumes and strain; `heart` says what their values mean, as in ACDC if not given (1 RV, 2
-    wall of the LV, 3 its cavity; a lone value is the wall). Where no method is named, the model in the box tracks
-    stacks slice by slice, and Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
-    request = prepare_tracking(cine, method, labels, frame, slices, heart, device)
+    gets labels, and there are volumes and strain. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity;
+    a lone value is the wall), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
+    other structures too. Where no method is named, the model in the box tracks stacks slice by slice, and Gaussian-LNCC
+    tracks volumes; `slices` are as in `register_images`."""
+    request = prepare_tracking(cine, method, labels, frame, slices, heart, device, label_names)
     return request.run(None, progress)
 
 
@@ -154,31 +211,45 @@ class TrackingRequest:
     frame: int
     labels: Image | None
     heart: HeartLabels | None
+    label_names: LabelNames = field(default_factory=dict)
 
     def run(self, store: LinkStore | None, progress: Progress | None) -> Tracking:
         """Track it."""
         found = track_frames(self.cine, self.plan, self.frame, store, progress)
-        return Tracking(self.cine, self.frame, found, self.labels, self.heart)
+        return Tracking(self.cine, self.frame, found, self.labels, self.heart, self.label_names)
 
 
 def prepare_tracking(
-    cine: Cine | str | Path,
+    cine: CineLike,
     method: str | Method,
-    labels: Image | str | Path | None,
+    labels: ImageLike | None,
     frame: int,
     slices: Slices,
     heart: HeartLabels | None,
     device: str,
+    label_names: str | LabelNames | None = None,
 ) -> TrackingRequest:
     """Read what is to be tracked; BadInput if it cannot be."""
-    whole = cine if isinstance(cine, Cine) else read_cine(cine)
+    names = {} if label_names is None else read_label_names(label_names)
+    if names and heart is not None:
+        raise BadInput("labels are explained twice: give `heart` or `label_names`")
+    said = heart_of(names) if names else heart
+    whole = given_cine(cine)
     check_reference(whole, frame)
     if labels is None:
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
-    given = labels if isinstance(labels, Image) else read_image(labels)
-    of_frame = check_labels(given, whole)
-    known, meaning = (of_frame, heart) if heart else interpret_labels(of_frame)
-    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning)
+    of_frame = check_labels(given_image("labels", labels), whole)
+    known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
+    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)
+
+
+def heart_of(names: LabelNames) -> HeartLabels:
+    """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
+    found = {PARTS[name.casefold()]: label for label, name in names.items() if name.casefold() in PARTS}
+    if "wall" not in found:
+        shown = ", ".join(f"{label}={name}" for label, name in names.items())
+        raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
+    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:

@@ -29,7 +29,6 @@ BATCH_SECONDS, MAX_BATCH = 1.0, 64
 """Quick subjects are handed out together: about so long, and so many at most, since handing out costs milliseconds."""
 RESULT_SECONDS = 10.0
 """How long the outcomes of a batch that has ended may take to arrive."""
-MAX_JOBS = 1024
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1"
 )

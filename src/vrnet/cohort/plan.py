@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vrnet.cohort.records import CohortFolder, Recipe, has_content, has_stamps, is_whole
-from vrnet.cohort.stamps import digest, stamps
+from vrnet.cohort.stamps import digests, stamps
 from vrnet.cohort.table import Subject, count
 from vrnet.errors import BadInput
 
@@ -37,7 +37,7 @@ def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe)
         if one.name not in results and one.name not in failures:
             plan.new.append(one)
             continue
-        now = stamps(one.files)
+        now = stamps(one)
         record = folder.done(one.name) if one.name in results else {}
         change = change_since(record, recipe, has_stamps(record, now), is_whole(f"{place}/{one.name}", record))
         failure = folder.failure(one.name) if change and one.name in failures else {}
@@ -56,11 +56,11 @@ def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe)
 def change_since(record: Mapping[str, Any], recipe: Recipe, has_same_inputs: bool, is_whole: bool) -> str:
     """What is another than when a result was made, in words; empty if nothing is."""
     made = record.get("recipe", {})
-    keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
-    if keys:
+    if made != recipe:
+        keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
         return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
     if not has_same_inputs:
-        return "input files"
+        return "inputs"
     return "" if is_whole else "files of the result that are missing"
 
 
@@ -78,5 +78,4 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
 def is_made_so(folder: CohortFolder, subject: Subject, recipe: Recipe) -> bool:
     """Whether a result is of this recipe, and of inputs with the content that they have now."""
     record = folder.done(subject.name)
-    digests = {column: digest(path) for column, path in subject.files.items()}
-    return record.get("recipe") == recipe and has_content(record, digests)
+    return record.get("recipe") == recipe and has_content(record, digests(subject))

@@ -7,10 +7,13 @@ import os
 from collections.abc import Iterator, Mapping
 from stat import S_ISDIR
 
+from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
 
 Stamp = list[int]
 """Bytes, and the time of the last change in ns since 1970; of a folder of DICOM, the sum and the latest."""
+Stamps = Mapping[str, Stamp | str | None]
+"""By column; None of a file that is not there."""
 
 
 def stamp(path: str) -> Stamp | None:
@@ -25,9 +28,14 @@ def stamp(path: str) -> Stamp | None:
     return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]
 
 
-def stamps(files: Mapping[str, str]) -> dict[str, Stamp | None]:
-    """The stamp of each file of a subject, by its column."""
-    return {column: stamp(path) for column, path in files.items()}
+def stamps(subject: Subject) -> Stamps:
+    """By column, the stamp of each file of a subject; and what it depends on beside files, as it is."""
+    return {column: stamp(path) for column, path in subject.files.items()} | subject.values
+
+
+def digests(subject: Subject) -> dict[str, str]:
+    """By column, the SHA-256 of each file of a subject; and what it depends on beside files, as it is."""
+    return {column: digest(path) for column, path in subject.files.items()} | subject.values
 
 
 def digest(path: str) -> str:

@@ -1,28 +1,54 @@
 """The list of a cohort: a CSV file with one row per subject, and paths relative to it.
 
-Columns subject, fixed and moving; labels and masks where wanted; any further columns go with the subject."""
+A list of pairs has the columns subject, fixed and moving, with labels and masks where wanted; a list of cines has
+subject and cine, with labels and frame where wanted. Any further columns go with the subject."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
-from vrnet.schema import shown
+from vrnet.schema import MAX_SHOWN_CHARACTERS, shown
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
-REQUIRED = ("subject", "fixed", "moving")
-FILES = ("fixed", "moving", "fixed_labels", "moving_labels", "fixed_mask", "moving_mask")
 MIN_SIMILARITY = 0.8
 """From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 MAX_NAME_BYTES = 200
 """Of a subject's name, which becomes that of a folder, a lock and two files."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
 """What some file system does not take in a name, and what marks temporary folders."""
+MAX_DIGITS = 6
+"""Of a number in a list."""
 MAX_ROWS_NAMED = 5
 """In a message; of more, their number."""
+
+
+@dataclass(frozen=True)
+class ListKind:
+    """What the rows of a list name."""
+
+    needed: tuple[str, ...]
+    """The files without which there is nothing to do."""
+    optional: tuple[str, ...]
+    """Files that may be given, too."""
+    numbers: tuple[str, ...] = ()
+    """Columns of whole numbers, from 0 on."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return *self.needed, *self.optional
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return "subject", *self.files, *self.numbers
+
+
+PAIRS = ListKind(("fixed", "moving"), ("fixed_labels", "moving_labels", "fixed_mask", "moving_mask"))
+CINES = ListKind(("cine",), ("labels",), ("frame",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +60,8 @@ class Subject:
     """{column: path} of the files that the row names; absolute."""
     carried: tuple[str, ...] = ()
     """The cells of the further columns."""
+    values: dict[str, str] = field(default_factory=dict)
+    """What the result depends on beside files, such as the frame that labels belong to: {column: value}."""
 
     def path(self, column: str) -> Path | None:
         """The file in a column, if there is one."""
@@ -48,6 +76,7 @@ class CohortTable:
     carried: tuple[str, ...]
     """The names of the further columns."""
     subjects: tuple[Subject, ...]
+    kind: ListKind = PAIRS
 
     def missing(self) -> list[tuple[Subject, str]]:
         """The subjects that name a file that is not there, each with the first such file."""
@@ -56,7 +85,7 @@ class CohortTable:
 
     def check_files(self) -> None:
         """BadInput if a file is not there."""
-        lines = [f"{one.name}: {shown(file)}" for one, file in self.missing()]
+        lines = [f"{one.name}: {shown_path(file)}" for one, file in self.missing()]
         if lines:
             raise BadInput(
                 f"{self.path} names files that are not there, for {count(lines)} ({some(lines)}): correct the list, or "
@@ -70,35 +99,43 @@ def read_table(path: Path) -> CohortTable:
     first = next(rows, None)
     if first is None:
         raise BadInput(f"{path} lists no subjects: give it {FORMAT}")
-    check_columns(tuple(first), path)
-    carried = tuple(name for name in first if name and name not in (*REQUIRED, *FILES))
+    kind = find_kind(tuple(first), path)
+    carried = tuple(name for name in first if name and name not in kind.columns)
     folder = os.path.dirname(os.path.abspath(path))
-    subjects = [as_subject(first, folder, carried), *(as_subject(row, folder, carried) for row in rows)]
-    check_subjects(subjects, path)
-    return CohortTable(path, carried, tuple(subjects))
+    subjects = tuple(as_subject(row, folder, carried, kind) for row in chain((first,), rows))
+    check_subjects(subjects, path, kind)
+    return CohortTable(path, carried, subjects, kind)
 
 
-def as_subject(row: dict[str, str], folder: str, carried: Sequence[str]) -> Subject:
-    files = {column: os.path.normpath(os.path.join(folder, row[column])) for column in FILES if row.get(column)}
-    return Subject(row["subject"], files, tuple(row[name] for name in carried))
+def as_subject(row: dict[str, str], folder: str, carried: Sequence[str], kind: ListKind) -> Subject:
+    files = {column: os.path.normpath(os.path.join(folder, row[column])) for column in kind.files if row.get(column)}
+    numbers = {column: as_number(row[column]) for column in kind.numbers if row.get(column)}
+    return Subject(row["subject"], files, tuple([row[name] for name in carried]), numbers)
 
 
-def check_columns(found: Sequence[str], path: Path) -> None:
-    """BadInput if a needed column is not there, or the name of one is nearly that of another."""
-    if "cine" in found:
-        raise BadInput(f"{path} has a column cine: cines are tracked one by one, by vrnet track; give fixed and moving")
-    if lacking := [name for name in REQUIRED if name not in found]:
+def as_number(cell: str) -> str:
+    """A number, written in one way; anything else as it is, to be refused with its row."""
+    return str(int(cell)) if is_number(cell) else cell
+
+
+def find_kind(found: Sequence[str], path: Path) -> ListKind:
+    """What a list with these columns is of; BadInput if a needed column is not there, or misspelt."""
+    if "cine" in found and {*PAIRS.needed} & {*found}:
+        raise BadInput(f"{path} has columns of cines and of pairs: make a list of each, and a cohort of each list")
+    kind = CINES if "cine" in found else PAIRS
+    if lacking := [name for name in ("subject", *kind.needed) if name not in found]:
         raise BadInput(
             f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(found))}, and should have "
-            f"{', '.join(REQUIRED)} and, where wanted, {', '.join(FILES[2:])}"
+            f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
         )
     for name in found:
-        close = get_close_matches(name.casefold(), set(FILES) - set(found), n=1, cutoff=MIN_SIMILARITY)
-        if close and name not in FILES:
+        close = get_close_matches(name.casefold(), set(kind.columns) - set(found), n=1, cutoff=MIN_SIMILARITY)
+        if close and name not in kind.columns:
             raise BadInput(f'{path} has a column "{shown(name)}": did you mean "{close[0]}"?')
+    return kind
 
 
-def check_subjects(subjects: Sequence[Subject], path: Path) -> None:
+def check_subjects(subjects: Sequence[Subject], path: Path, kind: ListKind) -> None:
     """BadInput if a row has no name, a name that cannot be a folder's or another's too, or lacks an image."""
     refuse(subjects, lambda one: not one.name, path, "without a subject", "give each a name of its own")
     refuse(
@@ -110,11 +147,23 @@ def check_subjects(subjects: Sequence[Subject], path: Path) -> None:
     )
     refuse(
         subjects,
-        lambda one: "fixed" not in one.files or "moving" not in one.files,
+        lambda one: any(name not in one.files for name in kind.needed),
         path,
-        "without a fixed or a moving image",
-        "name both, or leave the row out",
+        f"without a {' or a '.join(kind.needed)} image" if kind is PAIRS else "without a cine",
+        "name both, or leave the row out" if kind is PAIRS else "name it, or leave the row out",
     )
+    refuse(
+        subjects,
+        lambda one: not all(map(is_number, one.values.values())),
+        path,
+        f"whose {' or '.join(kind.numbers)} is no number",
+        "count frames from 0",
+    )
+    check_unique(subjects, path)
+
+
+def check_unique(subjects: Sequence[Subject], path: Path) -> None:
+    """BadInput if two subjects have the same name, to a file system that knows no capitals."""
     seen: dict[str, int] = {}
     for one in subjects:
         key = one.name.casefold()
@@ -126,6 +175,11 @@ def check_subjects(subjects: Sequence[Subject], path: Path) -> None:
         "with the subject of another",
         "give each a name of its own, and not only by capitals",
     )
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number from 0 on."""
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
 def refuse(
@@ -141,12 +195,18 @@ def is_folder_name(name: str) -> bool:
     """Whether a subject's name is that of a folder on any file system, and of no hidden one."""
     if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return False
-    return not (name.startswith((".", "-")) or name.endswith(".") or NOT_IN_NAMES & set(name))
+    return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
 
 
 def count(items: Sequence[object], noun: str = "subject") -> str:
     """3 rows."""
     return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def shown_path(path: str) -> str:
+    """A path as one line of a message can hold it: of a long one the end, which names the file."""
+    text = shown(path[-MAX_SHOWN_CHARACTERS:])
+    return text if len(path) <= MAX_SHOWN_CHARACTERS else f"...{text}"
 
 
 def some(lines: Sequence[str]) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, is_whole
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, is_whole, of_input
 from vrnet.cohort.results import publish, seal, write_record
-from vrnet.cohort.stamps import Stamp, digest, stamps
+from vrnet.cohort.stamps import Stamps, digests, stamps
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
 from vrnet.files import Row
@@ -23,7 +23,7 @@ Status = Literal["done", "failed", "elsewhere"]
 
 
 Inputs = Mapping[str, Mapping[str, Any]]
-"""Of each column the path, the stamp and the SHA-256 of its file."""
+"""Of each column the path, the stamp and the SHA-256 of its file; of what is no file, the value."""
 
 
 @runtime_checkable
@@ -60,7 +60,7 @@ class Task:
         if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
             reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
             return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
-        before = stamps(subject.files)
+        before = stamps(subject)
         try:
             with hold_lock(self.folder.lock(subject.name)):
                 return self.attempt(subject, before, start)
@@ -69,14 +69,11 @@ class Task:
         except OSError as error:
             return self.fail(subject, error, perf_counter() - start, before)
 
-    def attempt(self, subject: Subject, before: Mapping[str, Stamp | None], start: float) -> Outcome:
+    def attempt(self, subject: Subject, before: Stamps, start: float) -> Outcome:
         """Do a subject that no other process is at."""
         try:
             self.check_version()
-            inputs = {
-                column: {"path": path, "stamp": before[column], "sha256": digest(path)}
-                for column, path in subject.files.items()
-            }
+            inputs = describe_inputs(subject, before)
             if self.is_done(subject.name, inputs):
                 self.renew_stamps(subject.name, inputs)
             else:
@@ -95,7 +92,7 @@ class Task:
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""
         done = self.folder.done(name)
-        is_same = has_content(done, {column: file["sha256"] for column, file in inputs.items()})
+        is_same = has_content(done, {column: of_input(one, "sha256") for column, one in inputs.items()})
         return is_same and done.get("recipe") == self.recipe and is_whole(f"{self.folder.subjects}/{name}", done)
 
     def renew_stamps(self, name: str, inputs: Inputs) -> None:
@@ -125,7 +122,7 @@ class Task:
         subject: Subject,
         error: BaseException,
         seconds: float,
-        before: Mapping[str, Stamp | None] | None = None,
+        before: Stamps | None = None,
     ) -> Outcome:
         """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
         reason = reason_of(error)
@@ -133,7 +130,7 @@ class Task:
             "subject": subject.name,
             "reason": reason,
             "recipe": self.recipe,
-            "inputs": {column: {"stamp": found} for column, found in (before or stamps(subject.files)).items()},
+            "inputs": {column: {"stamp": found} for column, found in (before or stamps(subject)).items()},
             "seconds": seconds,
             "machine": platform.node(),
             "finished": now(),
@@ -145,12 +142,22 @@ class Task:
         return Outcome(subject.name, "failed", seconds, reason)
 
 
+def describe_inputs(subject: Subject, before: Stamps) -> dict[str, dict[str, Any]]:
+    """What a record says of the inputs of a subject, whose stamps were taken before they are read."""
+    found = digests(subject)
+    files = {
+        column: {"path": path, "stamp": before[column], "sha256": found[column]}
+        for column, path in subject.files.items()
+    }
+    return files | {column: {"value": value} for column, value in subject.values.items()}
+
+
 def check_unchanged(subject: Subject, inputs: Inputs) -> None:
     """BadInput if an input is another than when the work began."""
-    for column, found in stamps(subject.files).items():
-        if found != inputs[column]["stamp"]:
+    for column, found in stamps(subject).items():
+        if found != of_input(inputs[column], "stamp"):
             path = subject.files[column]
-            raise BadInput(f"{path} was replaced while it was registered: start again when it is complete")
+            raise BadInput(f"{path} was replaced while it was read: start again when it is complete")
 
 
 def reason_of(error: BaseException) -> str:

@@ -25,10 +25,12 @@ from vrnet.data.store import (
     arrays_of,
     cache_folder,
     cache_name,
+    identity_of,
     label_values,
     load_label_values,
     load_sample,
     names_of,
+    reader_of,
     sample_of,
     save_sample,
 )
@@ -63,6 +65,15 @@ class PreparedSplit:
         """The subjects; no image is read to know them."""
         return names_of(self.samples)
 
+    @property
+    def read(self) -> Callable[[str], Sample]:
+        """What gives the sample of a name; it can be sent to other processes."""
+        return reader_of(self.samples)
+
+    def identity(self, subject: str) -> str:
+        """A short text that changes with the sample of a subject."""
+        return identity_of(self.samples, subject)
+
     def load(self) -> "PreparedSplit":
         """The split with all its samples in memory, for those who go through it many times."""
         return replace(self, samples=tuple(self.samples))
@@ -95,7 +106,7 @@ def prepare_split(
         if progress is not None:
             progress(done / len(subjects))
     report_broken(broken, dataset.name, len(subjects), say if skip_broken else None)
-    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read)
+    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read, kept.files.get)
     structures = kept.structures(samples.names) if dataset.structures is None else dataset.structures
     return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
 
@@ -283,5 +294,5 @@ def packed_split(path: Path, place: int, part: PartRecord) -> PreparedSplit:
     """A split of a pack, whose samples are read when they are asked for."""
     places = {subject: f"{place}/{number}" for number, subject in enumerate(part.subjects)}
     reader = PackReader(path, places, dict(zip(part.subjects, part.checksums, strict=True)))
-    samples = StoredSamples(part.subjects, reader)
+    samples = StoredSamples(part.subjects, reader, reader.identify)
     return PreparedSplit(part.data, part.split, samples, part.structures, part.pairs_across_subjects)

@@ -10,8 +10,9 @@ from vrnet.data.grids import slices_last
 from vrnet.data.sample import Purpose
 from vrnet.errors import BadInput
 from vrnet.files import exists
+from vrnet.images.exchange import grid_of
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import grid_of, read_image, read_sitk
+from vrnet.images.io import read_image, read_sitk
 
 LARGEST_LABEL = 255
 

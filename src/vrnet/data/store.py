@@ -41,10 +41,17 @@ Arrays = Mapping[str, Array]
 
 
 class StoredSamples:
-    """A sequence of samples of known names, each read when it is asked for; none is held."""
+    """A sequence of samples of known names, each read when it is asked for; none is held.
 
-    def __init__(self, names: Sequence[str], read: Callable[[str], Sample]) -> None:
-        self.names, self.read = tuple(names), read
+    `identify` gives a short text that changes with the sample of a name, if that can be known without reading it."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        read: Callable[[str], Sample],
+        identify: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
+        self.names, self.read, self.identify = tuple(names), read, identify
 
     def __len__(self) -> int:
         return len(self.names)
@@ -58,7 +65,7 @@ class StoredSamples:
     def __getitem__(self, key: slice) -> "StoredSamples": ...
     def __getitem__(self, key: int | slice) -> "Sample | StoredSamples":
         if isinstance(key, slice):
-            return StoredSamples(self.names[key], self.read)
+            return StoredSamples(self.names[key], self.read, self.identify)
         return self.read(self.names[key])
 
 
@@ -68,6 +75,24 @@ Samples = StoredSamples | tuple[Sample, ...]
 def names_of(samples: Samples) -> list[str]:
     """The names of samples; none that is stored is read to know them."""
     return list(samples.names) if isinstance(samples, StoredSamples) else [sample.name for sample in samples]
+
+
+def reader_of(samples: Samples) -> Callable[[str], Sample]:
+    """What gives the sample of a name."""
+    if isinstance(samples, StoredSamples):
+        return samples.read
+    return {sample.name: sample for sample in samples}.__getitem__
+
+
+def identity_of(samples: Samples, name: str) -> str:
+    """A short text that changes with a sample: that by which it is stored; without one, the SHA-256 of its arrays."""
+    if isinstance(samples, StoredSamples) and (known := samples.identify(name)):
+        return known
+    total = hashlib.sha256()
+    for part, value in vars(reader_of(samples)(name)).items():
+        array = np.asarray([] if value is None else value)
+        total.update(f"{part} {array.dtype} {array.shape} ".encode() + array.tobytes())
+    return total.hexdigest()
 
 
 def arrays_of(sample: Sample) -> Arrays:
@@ -211,6 +236,10 @@ class PackReader:
         except DAMAGE as error:
             raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
         return found
+
+    def identify(self, subject: str) -> str:
+        """The SHA-256 of the checksums of a subject's arrays."""
+        return hashlib.sha256(json.dumps(self.checksums[subject], sort_keys=True).encode()).hexdigest()
 
     @property
     def file(self) -> ArrayFile:

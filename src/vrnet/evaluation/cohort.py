@@ -1,7 +1,6 @@
-"""A method on the subjects of a split: one row per subject, then the mean and standard deviation of every column."""
+"""The scores of a subject of a cohort, one row each, then the mean and standard deviation of every column."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -10,60 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
-from vrnet.devices import CPU, capture_graph, find_device, threads_for
+from vrnet.devices import CPU, capture_graph
 from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.pair import batch_regularity
 from vrnet.fields import check_finite, warp_labels, zeros
-from vrnet.file_sets import check_set, replace_set
-from vrnet.files import Row, columns_of, write_json, write_rows
+from vrnet.files import Row, columns_of
 from vrnet.methods.method import Method
-from vrnet.progress import Stage
-from vrnet.provenance import provenance
 from vrnet.repair import Folds, unfold
 from vrnet.variational.cascade import Initializer
-
-METRICS, SUMMARY = "metrics.csv", "summary.json"
-
-
-def evaluate_split(
-    stage: Stage,
-    method: Method,
-    pairs: PreparedSplit,
-    folder: Path,
-    device: str = "cpu",
-    folds: Folds = "keep",
-) -> dict[str, Any]:
-    """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
-
-    Where folds are repaired, the time that takes counts too."""
-    check_set(folder, (METRICS, SUMMARY))
-    first, rows, before = pairs.samples[0], [], []
-    ready = method.resolve(len(first.spacing), first.spacing)
-    place = find_device(device, ready.devices)
-    find = build_for_shape(ready, first, place)
-    tick = stage(f"{ready} on {len(pairs.samples)} subjects")
-    for done, sample in enumerate(pairs.samples, start=1):
-        with threads_for(ready.is_network, sample.fixed[0].numel()):
-            rows.append(measure_subject(sample, find, pairs.structures, place, folds))
-            before.append(measure_unregistered(sample, pairs.structures))
-        tick(done / len(pairs.samples))
-    summary = {
-        "method": str(ready),
-        "weights": ready.weights,
-        "data": pairs.data,
-        "split": pairs.split,
-        "folds": folds,
-        "subjects": len(rows),
-        "metrics": summarise(rows),
-        "before": summarise(before),
-        "provenance": provenance(place),
-    }
-    with replace_set(folder, (METRICS, SUMMARY)) as staged:
-        write_rows(rows, staged / METRICS)
-        write_json(summary, staged / SUMMARY)
-    return summary
 
 
 def build_for_shape(method: Method, sample: Sample, device: torch.device) -> Initializer:

@@ -14,6 +14,7 @@ from vrnet.evaluation.metrics import (
     by_label,
     contour_hausdorff,
     dice,
+    dice_by_slice,
     folding_percent,
     folding_strict_percent,
     jacobian_gradient,
@@ -106,6 +107,32 @@ def overlap(
         }
         for name in Overlap._fields
     }
+
+
+def slice_overlap(
+    fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"], across: int
+) -> dict[str, Any]:
+    """The Dice of `overlap` taken in each slice of a stack, mean over those that show the structure in either map."""
+    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
+    means = {}
+    for when, other in (("before", moving), ("after", warped)):
+        found = dice_by_slice(fixed, other, labels, across)
+        rows = zip(labels, found, strict=True)
+        means[when] = add_mean({str(label): mean(row[~np.isnan(row)]) for label, row in rows})
+    return {"dice_mean_over_slices": means}
+
+
+def motion_error(
+    field: Float[ndarray, "d *s"],
+    true: Float[ndarray, "d *s"],
+    spacing: tuple[float, ...],
+    inside: Bool[ndarray, "*s"] | None = None,
+) -> dict[str, float]:
+    """Mean |u − true u| in mm of the fields in voxels u = 0, before, and u = field, after; inside a mask, if given."""
+    mm = np.reshape(spacing, (-1, *[1] * (field.ndim - 1)))
+    lengths = {when: np.linalg.norm((u - true) * mm, axis=0) for when, u in (("before", 0 * true), ("after", field))}
+    found = {when: length if inside is None else length[inside] for when, length in lengths.items()}
+    return {f"end_point_error_mm_{when}": mean(length.ravel()) for when, length in found.items()}
 
 
 def target_registration_error(

@@ -19,6 +19,7 @@ from vrnet.images.arrays import as_tensors, check_spacing, field_tensor
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
 from vrnet.images.transform import Transform
 
@@ -76,14 +77,14 @@ def judge(
 
 
 def judge_images(
-    fixed: Image,
-    moving: Image,
+    fixed: ImageLike,
+    moving: ImageLike,
     transform: Transform,
-    fixed_labels: Image | None = None,
-    moving_labels: Image | None = None,
+    fixed_labels: ImageLike | None = None,
+    moving_labels: ImageLike | None = None,
     *,
-    fixed_mask: Image | None = None,
-    moving_mask: Image | None = None,
+    fixed_mask: ImageLike | None = None,
+    moving_mask: ImageLike | None = None,
     affine: Affine | None = None,
 ) -> Verdict:
     """What a transform, from fixed to moving, is worth for two images in the world.
@@ -91,27 +92,28 @@ def judge_images(
     With the labels of both, the structures count too. Images are compared inside the masks, if there are any. Motion
     and folds are those beyond the `affine` start that the transform holds: that of `ImageRegistration.affine`."""
     check_type("transform", transform, Transform, "as that of register_images")
-    check_images(fixed, "fixed", fixed_labels=fixed_labels, fixed_mask=fixed_mask)
-    check_images(moving, "moving", moving_labels=moving_labels, moving_mask=moving_mask)
+    I0, labels0, mask0 = given_images("fixed", fixed, fixed_labels, fixed_mask)
+    I1, labels1, mask1 = given_images("moving", moving, moving_labels, moving_mask)
     if affine is not None:
         check_type("affine", affine, Affine, "as that of register_images")
-    grid, field = fixed.grid, transform.on(fixed.grid).in_voxels()
-    images = fixed.array, place_image(moving, grid).array, transform.apply(moving, grid).array
-    compared, dice = compared_voxels(fixed_mask, moving_mask, grid, transform), None
-    if fixed_labels is not None and moving_labels is not None:
-        maps = fixed_labels, place_labels(moving_labels, grid), transform.apply_labels(moving_labels, grid)
+    grid, field = I0.grid, transform.on(I0.grid).in_voxels()
+    images = I0.array, place_image(I1, grid).array, transform.apply(I1, grid).array
+    compared, dice = compared_voxels(mask0, mask1, grid, transform), None
+    if labels0 is not None and labels1 is not None:
+        maps = labels0, place_labels(labels1, grid), transform.apply_labels(labels1, grid)
         dice = mean_dice_before_and_after(*(labels.array for labels in maps))
-    return judge_evidence(RegisteredPair(*images, field, grid, moving.grid, affine, compared).evidence(dice))
+    return judge_evidence(RegisteredPair(*images, field, grid, I1.grid, affine, compared).evidence(dice))
 
 
-def check_images(image: Image, name: str, **others: Image | None) -> None:
-    """BadInput unless this is an image, and the others, its labels and its mask, are images on its grid."""
-    check_type(name, image, Image, "as by vrnet.read_image")
-    for other, given in others.items():
-        if given is not None:
-            check_type(other, given, Image, "as by vrnet.read_image")
-            if not given.grid.matches(image.grid):
-                raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+def given_images(name: str, image: object, labels: object, mask: object) -> tuple[Image, Image | None, Image | None]:
+    """An image, its labels and its mask, as they were given; BadInput unless all are on one grid."""
+    shown = given_image(name, image)
+    others = {f"{name}_labels": labels, f"{name}_mask": mask}
+    found = {other: None if given is None else given_image(other, given) for other, given in others.items()}
+    for other, one in found.items():
+        if one is not None and not one.grid.matches(shown.grid):
+            raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+    return shown, found[f"{name}_labels"], found[f"{name}_mask"]
 
 
 def check_type(name: str, given: object, kind: type, example: str) -> None:

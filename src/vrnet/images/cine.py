@@ -1,6 +1,7 @@
 """A cine: images of one beating heart on one grid, in the order of time."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Shaped
@@ -9,6 +10,10 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.views import viewer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MIN_FRAMES = 2
 
@@ -43,6 +48,13 @@ class Cine:
     def image(self, k: int) -> Image:
         """Frame k."""
         return Image(self.frames[k], self.grid, f"frame {k} of {self.name}")
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: the middle slice at a few frames, evenly through the cycle."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
 
 def check_shape(cine: Cine) -> None:

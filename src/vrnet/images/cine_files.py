@@ -1,6 +1,7 @@
 """A cine on disk: a file of four axes (NIfTI, MHA, NRRD), of three for one slice over time, or DICOM."""
 
 import warnings
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from vrnet.images.checks import ORTHONORMAL_TOLERANCE, unreadable
 from vrnet.images.cine import Cine
 from vrnet.images.dicom import is_dicom
 from vrnet.images.dicom_cine import read_dicom_cine
+from vrnet.images.exchange import grid_of
 from vrnet.images.grid import Grid
-from vrnet.images.io import check_name, grid_of, read_sitk, refuse_itk_errors
+from vrnet.images.io import check_name, read_sitk, refuse_itk_errors
 from vrnet.images.nifti import first_bytes, header_of_pair, is_nifti, parse_header
 from vrnet.images.nrrd import counts_frames, is_nrrd
 
@@ -25,7 +27,7 @@ MIN_CYCLE_MS, MAX_CYCLE_MS = 200.0, 4000.0
 """A heart beats between 300 and 15 times a minute. A header that says otherwise means something else by its number."""
 
 
-def read_cine(path: str | Path) -> Cine:
+def read_cine(path: str | PathLike[str]) -> Cine:
     """A cine from a file, or from a folder of DICOM with all slices and frames of it."""
     path = Path(path)
     check_name(path)

@@ -2,19 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
 from vrnet.errors import BadInput
+from vrnet.images.checks import check_grid
+from vrnet.images.exchange import NibabelImage, SimpleITKImage, grid_of, grid_of_nibabel, to_nibabel, to_sitk
 from vrnet.images.grid import Grid
+from vrnet.images.nifti import NOT_FINITE
+from vrnet.views import viewer
+
+if TYPE_CHECKING:
+    import nibabel
+    import SimpleITK as sitk
+    from matplotlib.figure import Figure
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
 MAX_LABELS = 1000
-"""More different numbers are the intensities of an image, not the labels of a map."""
+"""More different numbers are intensities, not labels, unless they come in patches, as supervoxels do."""
 SAMPLED_VOXELS = 100_000
 """So many are looked at first, since to sort all voxels of a large image takes long."""
 MAX_WHOLE_FLOAT = 2.0**53
@@ -38,6 +48,53 @@ class Image:
         spacing = " x ".join(f"{h:.4g}" for h in self.grid.spacing)
         return f"Image({self.name}: {self.array.shape} {self.array.dtype}, {spacing} mm)"
 
+    @classmethod
+    def from_sitk(cls, image: SimpleITKImage, name: str = "the image") -> "Image":
+        """The image of a SimpleITK image: its voxels where they were, of the type that they were."""
+        import SimpleITK as sitk
+
+        if (components := image.GetNumberOfComponentsPerPixel()) > 1:
+            raise BadInput(f"{name} holds {components} values per voxel (colours, or a transform): give a grey image")
+        if len(image.GetSize()) == 4 and image.GetSize()[3] == 1:
+            image = sitk.Extract(image, (*image.GetSize()[:3], 0))
+        check_dimension(len(image.GetSize()), name)
+        grid = grid_of(image)
+        check_grid(grid, Path(name))
+        return cls(checked_numbers(sitk.GetArrayFromImage(image).T, name), grid, name)
+
+    def to_sitk(self) -> "sitk.Image":
+        """The image as SimpleITK has it. Its arrays have their axes reversed; booleans become 8 bits."""
+        return to_sitk(self.array, self.grid)
+
+    @classmethod
+    def from_nibabel(cls, image: NibabelImage, name: str = "the image") -> "Image":
+        """The image of an image of nibabel, whose RAS becomes LPS here; scaled as its header says."""
+        array = np.asanyarray(image.dataobj)
+        array = array[..., 0] if array.ndim == 4 and array.shape[3] == 1 else array
+        check_dimension(array.ndim, name)
+        grid = grid_of_nibabel(image, array.shape, name)
+        check_grid(grid, Path(name))
+        return cls(checked_numbers(array, name), grid, name)
+
+    def to_nibabel(self) -> "nibabel.Nifti1Image":
+        """The image as nibabel has it, in RAS; booleans become 8 bits."""
+        return to_nibabel(self.array, self.grid)
+
+    def to_numpy(self) -> Shaped[ndarray, "*s"]:
+        """The array itself, whose axes are the grid's."""
+        return self.array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Shaped[ndarray, "*s"]:
+        """For `numpy.asarray`."""
+        return np.array(self.array, dtype=dtype, copy=copy)
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: the picture, or of a volume the middle slice in each plane."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
         """An image of other values on the same grid, under the same name."""
         return replace(self, array=array)
@@ -51,6 +108,26 @@ class Image:
         ordered = self.reordered(self.grid.order)
         axes = ordered.grid.backward
         return replace(self, array=np.flip(ordered.array, axes), grid=ordered.grid.flipped(axes))
+
+
+def check_dimension(d: int, name: str) -> None:
+    """BadInput unless an image is a picture or a volume."""
+    if d not in (2, 3):
+        raise BadInput(
+            f"{name} has {d} dimensions: give one 2D or 3D image, such as one time frame; a whole cine is for "
+            "`vrnet track`"
+        )
+
+
+def checked_numbers(array: Shaped[ndarray, "*s"], name: str) -> Shaped[ndarray, "*s"]:
+    """The array; or BadInput if its numbers are not real and finite."""
+    if array.dtype.kind == "c":
+        raise BadInput(f"{name} holds complex numbers: give an image of real ones, such as their magnitude")
+    if array.dtype.kind not in "iufb":
+        raise BadInput(f"{name} holds {array.dtype}: give an image of real numbers")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise BadInput(f"{name} {NOT_FINITE}")
+    return array
 
 
 def segment_count(image: Image) -> int | None:
@@ -81,7 +158,7 @@ def as_labels(image: Image) -> Image:
         if not is_whole:
             raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map")
         image = image.with_array(array.astype(np.int64))
-    if (count := label_count(image.array)) > MAX_LABELS:
+    if (count := label_count(image.array)) > MAX_LABELS and edge_share(image.array) >= MAX_EDGE_SHARE:
         raise BadInput(f"{image.name} holds {count:,} different numbers: it is an image, not a label map")
     return image
 

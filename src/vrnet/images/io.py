@@ -5,8 +5,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Shaped
@@ -16,11 +17,12 @@ from vrnet.errors import BadInput
 from vrnet.files import atomic_write, check_file, check_written, exists
 from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
+from vrnet.images.exchange import grid_of, move_to, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.itk_settings import silence_warnings
 from vrnet.images.metaimage import is_metaimage, metaimage_place, read_metaimage
-from vrnet.images.nifti import NOT_FINITE, checked_nifti, first_bytes, is_nifti, may_warn
+from vrnet.images.nifti import checked_nifti, first_bytes, is_nifti, may_warn
 from vrnet.images.nifti_forms import place_as_nibabel
 from vrnet.images.nrrd import is_nrrd, nrrd_place, read_nrrd
 
@@ -36,31 +38,15 @@ PICTURE_READERS = {
     b"II*\0": "TIFFImageIO", b"MM\0*": "TIFFImageIO", b"II+\0": "TIFFImageIO", b"MM\0+": "TIFFImageIO",
 }  # fmt: skip
 """The first bytes of a picture, and ITK's reader for it."""
-ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
-"""What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
 
 
-def read_image(path: str | Path) -> Image:
+def read_image(path: str | PathLike[str]) -> Image:
     """One 2D or 3D image, from a file or from a folder that holds one DICOM series."""
     path = Path(path)
     image = read_sitk(path)
     if image.GetNumberOfComponentsPerPixel() > 1:
         image = select_grey_channel(image, path)
-    if image.GetDimension() == 4 and image.GetSize()[3] == 1:
-        image = image[..., 0]
-    if image.GetDimension() not in (2, 3):
-        raise BadInput(
-            f"{path} has {image.GetDimension()} dimensions: give one 2D or 3D image, such as one time frame; a whole "
-            "cine is for `vrnet track`"
-        )
-    import SimpleITK as sitk
-
-    array = sitk.GetArrayFromImage(image).T
-    if array.dtype.kind == "c":
-        raise BadInput(f"{path} holds complex numbers: give an image of real ones, such as their magnitude")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise BadInput(f"{path} {NOT_FINITE}")
-    return Image(array, grid_of(image), name=str(path))
+    return Image.from_sitk(image, str(path))
 
 
 def read_sitk(path: Path) -> "sitk.Image":
@@ -161,30 +147,7 @@ def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":
     raise BadInput(f"{path} holds {len(channels)} values per voxel (colours, or a transform): give a grey image")
 
 
-def grid_of(image: "sitk.Image") -> Grid:
-    """Where the voxels of a SimpleITK image are."""
-    return Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
-
-
-def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
-    """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
-
-    Numbers of a type that ITK does not have become the nearest type that it has."""
-    import SimpleITK as sitk
-
-    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
-    return move_to(sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector), grid)
-
-
-def move_to(image: "sitk.Image", grid: Grid) -> "sitk.Image":
-    """The image, itself, with its voxels on this grid."""
-    image.SetSpacing(grid.spacing)
-    image.SetOrigin(grid.origin)
-    image.SetDirection(grid.direction)
-    return image
-
-
-def write_image(image: Image, path: str | Path) -> None:
+def write_image(image: Image, path: str | PathLike[str]) -> None:
     """Write an image or a label map in the format of the file's ending; its number type is kept."""
     path = Path(path)
     check_file(path, IMAGE_SUFFIXES)

@@ -15,8 +15,9 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
+from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
-from vrnet.images.io import check_name, to_sitk
+from vrnet.images.io import check_name
 from vrnet.images.sandbox import ask_sandbox
 
 if TYPE_CHECKING:

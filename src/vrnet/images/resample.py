@@ -7,9 +7,9 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from vrnet.images.affine import Affine
+from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import to_sitk
 
 if TYPE_CHECKING:
     import SimpleITK as sitk

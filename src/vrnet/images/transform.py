@@ -6,6 +6,7 @@ Resampling, formats and the rule that nothing moves outside the grid are ITK's, 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -19,14 +20,18 @@ from vrnet.errors import BadInput
 from vrnet.fields import determinant, invert, jacobian
 from vrnet.files import atomic_write, check_file, check_written
 from vrnet.images.affine import Affine, fit_affine
+from vrnet.images.exchange import grid_of, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
-from vrnet.images.io import NIFTI_SUFFIXES, check_finite, grid_of, read_sitk, to_sitk, write_sitk
+from vrnet.images.inputs import ImageLike, given_image
+from vrnet.images.io import NIFTI_SUFFIXES, check_finite, read_sitk, write_sitk
 from vrnet.images.itk_transforms import is_itk_transform, read_itk
 from vrnet.images.resample import resample, resample_labels
+from vrnet.views import viewer
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
+    from matplotlib.figure import Figure
 
 Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
@@ -81,21 +86,23 @@ class Transform:
         """Where points of fixed are in moving, in LPS millimetres."""
         return map_points(self.itk, x)
 
-    def apply(self, image: Image, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
+    def apply(self, image: ImageLike, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
         """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
 
         Outside the image it has the image's least value."""
         import SimpleITK as sitk
 
+        image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
         source = to_sitk(image.array.astype(np.float32), image.grid)
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
-    def apply_labels(self, labels: Image, reference: Grid | None = None, smooth: bool = False) -> Image:
+    def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
         """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
 
         Outside the map it is 0; every value and type is kept."""
+        labels = given_image("the label map", labels)
         self.check_dimension(labels.array.ndim, labels.name)
         return resample_labels(as_labels(labels), reference or self.grid, self.itk, smooth)
 
@@ -147,7 +154,14 @@ class Transform:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
         return determinant(jacobian(torch.from_numpy(self.in_voxels())[None]))[0].numpy()
 
-    def save(self, path: str | Path) -> None:
+    def show(self) -> "Figure":
+        """A figure of matplotlib: grid, motion and Jacobian determinant of the slice that moves most."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
 
         Displacements are rounded to 1/8192 mm, and never to more than 1/4096 of a voxel, which makes files smaller."""
@@ -165,7 +179,7 @@ class Transform:
             write_sitk(to_sitk(whole.displacement, whole.grid, is_vector=True), path)
 
     @classmethod
-    def load(cls, path: str | Path, reference: Grid | None = None) -> "Transform":
+    def load(cls, path: str | PathLike[str], reference: Grid | None = None) -> "Transform":
         """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
         path = Path(path)
         transform = load_itk(path, reference) if holds_itk_transform(path) else load_field(path)
@@ -232,30 +246,6 @@ def load_field(path: Path) -> Transform:
 def holds_itk_transform(path: Path) -> bool:
     """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
     return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
-
-
-def read_point_map(*paths: Path) -> "sitk.Transform":
-    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
-    import SimpleITK as sitk
-
-    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
-    for path, found in zip(paths, maps, strict=True):
-        if found.GetDimension() != maps[0].GetDimension():
-            d, first = found.GetDimension(), maps[0].GetDimension()
-            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
-    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # ITK applies the last one first
-
-
-def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
-    """x ↦ last(… second(first(x))), at the voxels of a grid."""
-    if len(paths) == 1:
-        return Transform.load(paths[0], grid)
-    chain = read_point_map(*paths)
-    if chain.GetDimension() != len(grid.shape):
-        raise BadInput(
-            f"{paths[0]} is {chain.GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
-        )
-    return sample_transform(chain, grid)
 
 
 def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:

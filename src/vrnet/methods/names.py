@@ -57,6 +57,11 @@ def without_average(name: str) -> str:
     return name[: -len(AVERAGED)] if name.casefold().endswith(AVERAGED) else name
 
 
+def kind_of(name: str) -> str | None:
+    """What the model in the box is, as the paper's shorthand says it; None of a name that says that itself."""
+    return short_axis().card.method if without_average(name).casefold() == SHORT_AXIS else None
+
+
 def parse_base(name: str) -> Method:
     """The method of a name without brackets."""
     if name.casefold() == SHORT_AXIS:

@@ -18,8 +18,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput
+from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
-from vrnet.images.io import to_sitk
 from vrnet.methods.method import CPU, Method
 from vrnet.methods.parameters import Each, changes, check_positive, value_in
 from vrnet.variational.cascade import Initializer, Spacing

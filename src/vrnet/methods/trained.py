@@ -1,6 +1,7 @@
 """Learned methods with their weights: u = model(I0, I1), at the spacing that the model was trained at."""
 
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -89,7 +90,8 @@ class Trained(Method):
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
         labels = "yes" if self.card.labels_in_training else "no"
         start = {"started from": self.card.started_from} if self.card.started_from else {}
-        return {"weights": self.file, "trained": trained, **start, "labels in training": labels}
+        kind = {} if self.name == self.card.method else {"configuration": self.card.method}
+        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels}
 
     @property
     def summary(self) -> str:
@@ -155,7 +157,7 @@ def millimetres(spacing: tuple[float, ...]) -> str:
     return " x ".join(f"{h:g}" for h in spacing) + " mm"
 
 
-def load_method(path: str | Path, name: str | None = None) -> Trained:
+def load_method(path: str | PathLike[str], name: str | None = None) -> Trained:
     """The learned method in a file of weights, which `vrnet train` writes: ready to register."""
     model, card = load_weights(Path(path))
     return Trained.of(card, model, Path(path).name, name)

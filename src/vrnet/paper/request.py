@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vrnet.cohort.executors import check_jobs
 from vrnet.data.prepared import prepare_split
 from vrnet.data.source import Source
 from vrnet.data.store import PACK_SUFFIX
@@ -38,8 +39,11 @@ class PaperRequest:
     """How many networks are trained at the same time."""
     seeds: int = 1
     """How often each learned method is trained, at least."""
+    jobs: int = 1
+    """How many subjects are measured at the same time."""
 
     def __post_init__(self) -> None:
+        check_jobs(self.jobs)
         if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
             raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
 
@@ -77,7 +81,7 @@ def plan_study(request: PaperRequest, own: str, fallback: str | None, stage: Sta
     budget = BUDGETS[request.budget]
     data, split = find_data(request.source, budget, own, fallback, stage, say)
     results = Results(request.out, data, budget)
-    return Study(results, split, stage, say, request.device, request.at_once, request.source)
+    return Study(results, split, stage, say, request.device, request.at_once, request.source, request.jobs)
 
 
 def find_data(

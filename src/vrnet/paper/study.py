@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from vrnet.attributes import cached_property
+from vrnet.cohort.records import CohortFolder
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Purpose
 from vrnet.data.source import Source
 from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import evaluate_split
+from vrnet.evaluation.split import evaluate_split
 from vrnet.files import write_json
+from vrnet.methods.choice import MethodChoice, choose_method
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing_package, parse
 from vrnet.methods.trained import load_method
@@ -37,6 +39,8 @@ class Study:
     """How many networks are trained at the same time."""
     source: Source | None = None
     """Where whole images are found, for what is not made of prepared pairs."""
+    jobs: int = 1
+    """How many subjects are measured at the same time."""
 
     @property
     def data(self) -> str:
@@ -120,12 +124,27 @@ class Study:
         return load_method(self.results.run_folder(entry) / WEIGHTS)
 
     def _measure(self, entry: Entry, method: Method) -> None:
-        """Measure the method on every test subject, and write what the numbers depend on last: then it is measured."""
+        """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
+
+        What was kept of each subject so far goes then."""
         folder, device = self.results.folder(entry), "cpu" if entry.training is None else self.device
-        means = evaluate_split(self.stage, method, self.test, folder, device)["metrics"]
+        summary = evaluate_split(
+            self.stage, self._choose(entry), self.test, folder, device, jobs=self.jobs, say=self.say
+        )
+        if "failed" in summary:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
+            raise BadInput(f"{entry.method} failed on some subjects ({reasons}): mend that, then start again")
         write_json(self._config(entry, method, device), folder / CONFIG)
+        CohortFolder(folder).remove()
+        means = summary["metrics"]
         dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]
         self.say(f"{entry.folder_name}: Dice {dice:.3f}, Hausdorff {hd:.2f} mm")
+
+    def _choose(self, entry: Entry) -> MethodChoice:
+        """The method by its name, or by the weights of its training."""
+        if entry.training is None:
+            return choose_method(str(entry.method))
+        return choose_method("default", self.results.run_folder(entry) / WEIGHTS)
 
     def _config(self, entry: Entry, method: Method, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""

@@ -16,10 +16,10 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine, AffineKind
+from vrnet.images.exchange import grid_of, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
-from vrnet.images.io import grid_of, to_sitk
 from vrnet.images.itk_settings import one_thread
 from vrnet.progress import Progress
 

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vrnet.attributes import cached_property
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
@@ -25,6 +28,10 @@ from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
+from vrnet.views import Names, viewer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
@@ -54,8 +61,19 @@ class Registration(Generic[Array]):
     method: str
     """The name of the method that was used; never `default`."""
     seconds: float
-    repair: Repair | None = None
+    repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
+    fixed: Array
+    """The images, as they were given."""
+    moving: Array
+    inside: Inside
+    """Which voxels of each were compared."""
+    spacing: Spacing
+    slice_axis: int | None
+    weights: str | None
+    """The file that the weights of a trained model came from."""
+    details: dict[str, str]
+    """What a page says of the method beside its name."""
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -78,6 +96,49 @@ class Registration(Generic[Array]):
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]
         return InverseField(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
+
+    @cached_property
+    def verdict(self) -> Any:
+        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
+        return viewer().verdict(self._measured)
+
+    def metrics(
+        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
+        label maps on their grid, Dice and distances too. Lengths are in mm if a spacing was given, else in voxels.
+        `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
+
+    def show(
+        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
+    ) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        fixed_labels: Array | None = None,
+        moving_labels: Array | None = None,
+        label_names: Names = None,
+    ) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
+
+    @cached_property
+    def _measured(self) -> Any:
+        """What is measured without labels, once for all who ask."""
+        return viewer().measure(self)
+
+    def _measure(self, fixed_labels: Array | None, moving_labels: Array | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
         """function(image, field), both as batches of one, its result as an array or a tensor again."""
@@ -117,16 +178,22 @@ def register(
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_spacing(spacing, I0.dim())
-    check_axes(tuple(I0.shape), slice_axis)
-    check_choice("folds", folds, Folds)
+    check_request(tuple(I0.shape), spacing, slice_axis, folds)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
-    parts = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    return Registration(parts[0], parts[1], parts[2], str(chosen), perf_counter() - start, repair)
+    u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
+    run, of_method = (str(chosen), perf_counter() - start, repair), (chosen.weights, chosen.details)
+    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method)
+
+
+def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object) -> None:
+    """BadInput unless images of this shape can be registered as it is asked for."""
+    check_spacing(spacing, len(shape))
+    check_axes(shape, slice_axis)
+    check_choice("folds", folds, Folds)
 
 
 @torch.inference_mode()

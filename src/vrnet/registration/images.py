@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrnet.attributes import cached_property
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
+from vrnet.images.inputs import File, ImageLike, given_image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
@@ -20,10 +22,14 @@ from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register
 from vrnet.registration.folds import Repair
-from vrnet.registration.masks import ImageMasks, given_image
+from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.repair import Folds
+from vrnet.views import Names, viewer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULTS = RegistrationOptions()
 
@@ -48,10 +54,16 @@ class ImageRegistration:
     affine: Affine | None
     """The start, through which moving was seen when the deformation was sought."""
     seconds: float
-    repair: Repair | None = None
+    repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
-    options: RegistrationOptions = DEFAULTS
+    options: RegistrationOptions
     """What was asked for."""
+    fixed: Image
+    """The images, as they were given."""
+    moving: Image
+    masks: ImageMasks
+    details: dict[str, str]
+    """What a page says of the method beside its name."""
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
@@ -60,23 +72,68 @@ class ImageRegistration:
         """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
         return self.transform.inverse(grid)
 
+    @cached_property
+    def verdict(self) -> Any:
+        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
+        return viewer().verdict(self._measured)
+
+    def metrics(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both, each on
+        its image's grid, Dice and distances too. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to
+        try is said in arguments, not in options."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
+
+    def show(
+        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
+    ) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
+
+    def report(
+        self,
+        path: File,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        label_names: Names = None,
+    ) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
+
+    @cached_property
+    def _measured(self) -> Any:
+        """What is measured without labels, once for all who ask."""
+        return viewer().measure(self)
+
+    def _measure(self, fixed_labels: ImageLike | None, moving_labels: ImageLike | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
 
 def register_images(
-    fixed: Image | str | Path,
-    moving: Image | str | Path,
+    fixed: ImageLike,
+    moving: ImageLike,
     method: str | Method = "default",
     *,
     affine: AffineStart | Affine = DEFAULTS.affine,
     slices: Slices = DEFAULTS.slices,
     match_intensities: bool = DEFAULTS.match_intensities,
-    fixed_mask: Image | str | Path | None = None,
-    moving_mask: Image | str | Path | None = None,
+    fixed_mask: ImageLike | None = None,
+    moving_mask: ImageLike | None = None,
     folds: Folds = DEFAULTS.folds,
     average: bool = False,
     device: DeviceChoice = DEFAULTS.device,
     progress: Progress | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, images or files, each on its own grid in the world.
+    """Find the transform from fixed to moving, each on its own grid in the world.
+
+    Images are our own, files, or images of SimpleITK or nibabel.
 
     In which order the axes of the arrays are stored, and which way they run, does not matter: methods see them in the
     order of the world's, and running as these do. An `affine` start, "rigid" or "affine", is found first, also where
@@ -115,13 +172,11 @@ def register_image_pair(
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
-    masks = masks.reordered(order, moving.grid.order)
-    I0, I1 = masks.inpaint(I0, I1)
+    I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
     source = match_histogram(I1, I0) if options.match_intensities else I1
-    done = stage(f"registering with {plan.method}")
-    field, energies, repair = find_field(I0, source, masks, plan, affine, done)
+    field, energies, repair = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored = np.argsort(order).tolist()
     transform = Transform.from_voxels(field, I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
@@ -137,6 +192,10 @@ def register_image_pair(
         seconds=perf_counter() - start,
         repair=repair and repair.reordered(stored),
         options=options,
+        fixed=fixed,
+        moving=moving,
+        masks=masks,
+        details=plan.method.details,
     )
 
 

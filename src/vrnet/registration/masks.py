@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from vrnet.images.arrays import as_tensor
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_mask
 from vrnet.images.inpainting import inpaint
-from vrnet.images.io import read_image
+from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import coverage, place_labels
 from vrnet.variational.cascade import Spacing
 
@@ -90,8 +89,8 @@ class ImageMasks:
     @classmethod
     def read(
         cls,
-        fixed_mask: Image | str | Path | None,
-        moving_mask: Image | str | Path | None,
+        fixed_mask: ImageLike | None,
+        moving_mask: ImageLike | None,
         fixed: Image,
         moving: Image,
     ) -> "ImageMasks":
@@ -118,7 +117,7 @@ class ImageMasks:
         return None if self.fixed is None else self.fixed.array, None if covered.all() else covered
 
 
-def read_mask(name: str, given: Image | str | Path | None, image: Image) -> Image | None:
+def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     """The mask of an image, True inside, or BadInput."""
     if given is None:
         return None
@@ -128,15 +127,6 @@ def read_mask(name: str, given: Image | str | Path | None, image: Image) -> Imag
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
     return mask
-
-
-def given_image(name: str, given: object) -> Image:
-    """The image that was given, itself or by its file."""
-    if isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"{name} is an array: give an Image or a file, or register arrays by vrnet.register")
-    if not isinstance(given, (Image, str, Path)):
-        raise BadInput(f"{name} is a {type(given).__name__}: give an Image (vrnet.read_image) or a file")
-    return given if isinstance(given, Image) else read_image(given)
 
 
 def without_outside(image: Image, mask: Image | None) -> Image:

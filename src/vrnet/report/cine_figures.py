@@ -39,11 +39,11 @@ DEFAULT_FRAME_MS = 40
 
 def curves_figure(film: Film, title: str) -> "Figure":
     """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
-    from matplotlib.figure import Figure
+    from vrnet.report.picture import Picture
 
     has_segments = film.strain is not None and film.strain.insertions is not None
     columns = (len(PLOTTED) if film.strain is not None else 0) + 1 + has_segments
-    figure = Figure(figsize=(4.6 * columns, 4.2), layout="constrained")
+    figure = Picture(figsize=(4.6 * columns, 4.2), layout="constrained")
     figure.suptitle(title, parse_math=False)
     axes = [figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)]
     if film.strain is not None:
@@ -64,9 +64,10 @@ def times_of(film: Film) -> Float[ndarray, " t"]:
 
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
-    """Global and by level, with the global peak marked."""
+    """Global and by level, where levels are known, with the global peak marked."""
     for region in reversed(LEVELS):
-        ax.plot(times, strain.curve(measure, region), color=CURVE_COLOURS[region], linewidth=1.3, label=region)
+        if np.isfinite(curve := strain.curve(measure, region)).any():
+            ax.plot(times, curve, color=CURVE_COLOURS[region], linewidth=1.3, label=region)
     peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
     label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
     ax.plot(times, strain.curve(measure), color=colour, linewidth=2.6, label=label)

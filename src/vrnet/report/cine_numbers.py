@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 from vrnet.aha import LEVELS
 from vrnet.evaluation.strain import GLOBAL, MEASURES, Peak, Strain
@@ -20,6 +21,8 @@ class Tracked:
     """How far the forward and the backward chain are from where they began."""
     folding_strict_percent: float
     definitions: Mapping[str, str]
+    verdict: Mapping[str, Any] | None = None
+    """As summary.json holds it."""
 
 
 @dataclass(frozen=True)

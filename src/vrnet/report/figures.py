@@ -1,5 +1,6 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,16 +10,15 @@ from jaxtyping import Float, Integer
 from numpy import ndarray
 
 from vrnet.files import write_bytes
+from vrnet.report.appearance import Appearance, appearance
 from vrnet.report.colours import (
     DIFFERENCE_MAP,
     FOLD,
     GRID,
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
-    label_colours,
     motion_colours,
 )
-from vrnet.report.greys import Window, grey_windows, window_of
 from vrnet.report.pair import Deformation, Pair, deformation, orient_for_viewing
 
 if TYPE_CHECKING:
@@ -28,42 +28,44 @@ if TYPE_CHECKING:
 GRID_LINES = 40
 """Lines of the deformed grid along the longer side of a picture."""
 MAX_LEGEND_LABELS = 8
-WINDOW_PERCENTILES = (0.0, 99.5)
-"""The percentiles of the intensities that are black and white."""
 
 
-def overview(pair: Pair, title: str) -> "Figure":
-    """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice."""
-    from matplotlib.figure import Figure
+def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> "Figure":
+    """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
+
+    Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
+    called."""
+    from vrnet.report.picture import Picture
 
     whole = orient_for_viewing(pair)
     is_volume = whole.fixed.ndim == 3
-    k = whole.main_slice() if is_volume else 0
+    look = appearance(whole)
+    k = look.numbers[look.start]
     flat = whole.cut(k) if is_volume else whole
     is_labelled = flat.fixed_labels is not None
-    figure = Figure(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
+    figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
     figure.suptitle(f"{title}{start}{shown}")
     axes = figure.subplots(2, 5 if is_labelled else 4)
-    show_images(list(axes[0]), flat)
-    show_changes(list(axes[1]), flat, deformation(whole.field, k))
+    show_images(list(axes[0]), flat, look, names or {})
+    show_changes(list(axes[1]), flat, deformation(whole.field, k), look)
     for ax in axes.flat:
         ax.set_axis_off()
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
     return figure
 
 
-def show_images(axes: list["Axes"], pair: Pair) -> None:
+def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping[str, str]) -> None:
     """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
-    greys = image_greys(pair)
+    greys = look.windows
     for ax, name in zip(axes, greys, strict=False):
         show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
     if pair.fixed_labels is None:
-        return show_motion(axes[3], pair.field, pair.grid.spacing)
+        return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
         show_image(ax, getattr(pair, name), f"outlines: fixed —, {title_of(pair, name)} - -", *greys[name])
-        show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"))
+        show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"), look.colours, names)
     return None
 
 
@@ -72,21 +74,16 @@ def title_of(pair: Pair, name: str) -> str:
     return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
 
 
-def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation) -> None:
+def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation, look: Appearance) -> None:
     """Differences before and after, grid, motion if there is room, and Jacobian determinant."""
-    low, high = window_of([pair.fixed, pair.moving], WINDOW_PERCENTILES)
+    low, high = look.windows["fixed"]
     when = "aligned" if pair.is_aligned else "before"
     show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low)
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
     show_grid(axes[2], pair.field)
     for ax in axes[3:-1]:
-        show_motion(ax, pair.field, pair.grid.spacing)
+        show_motion(ax, pair.field, pair.grid.spacing, look.rim_mm)
     show_jacobian(axes[-1], deformed)
-
-
-def image_greys(pair: Pair) -> dict[str, Window]:
-    """The intensities of black and of white of each image."""
-    return grey_windows({name: getattr(pair, name) for name in ("fixed", "moving", "warped")}, WINDOW_PERCENTILES)
 
 
 def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float, high: float) -> None:
@@ -95,18 +92,30 @@ def show_image(ax: "Axes", image: Float[ndarray, "w h"], title: str, low: float,
     ax.set_title(title, fontsize=10)
 
 
-def show_outlines(ax: "Axes", fixed: Integer[ndarray, "w h"], other: Integer[ndarray, "w h"] | None) -> None:
-    """The outline of each label in its colour, fixed solid and the other dashed, with a legend of the labels."""
+def show_outlines(
+    ax: "Axes",
+    fixed: Integer[ndarray, "w h"],
+    other: Integer[ndarray, "w h"] | None,
+    colours: Mapping[int, str],
+    names: Mapping[str, str],
+) -> None:
+    """The outline of each label in its colour, fixed solid and the other dashed, with a legend of those in sight."""
     from matplotlib.lines import Line2D
 
     maps = {"solid": fixed} if other is None else {"solid": fixed, "dashed": other}
-    labels = np.unique(np.stack(list(maps.values())))
-    colours = label_colours(labels[labels != 0].tolist())
+    there = np.unique(np.stack(list(maps.values()))).tolist()
+    seen = {label: colour for label, colour in colours.items() if label in there}
     for style, map_ in maps.items():
-        draw_contours(ax, map_, colours, style)
-    if 0 < len(colours) <= MAX_LEGEND_LABELS:
-        handles = [Line2D([], [], color=colour, label=str(label)) for label, colour in colours.items()]
+        draw_contours(ax, map_, seen, style)
+    if 0 < len(seen) <= MAX_LEGEND_LABELS:
+        texts = {label: as_plain_text(names.get(str(label), str(label))) for label in seen}
+        handles = [Line2D([], [], color=colour, label=texts[label]) for label, colour in seen.items()]
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
+
+
+def as_plain_text(name: str) -> str:
+    """A name as matplotlib draws it as it is: dollars begin no mathematics, and a leading underscore hides nothing."""
+    return name.replace("$", r"\$").replace("\n", " ").removeprefix("_")
 
 
 def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:
@@ -141,12 +150,11 @@ def grid_step(shape: tuple[int, ...]) -> int:
     return max(1, round(max(shape) / GRID_LINES))
 
 
-def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...]) -> None:
-    """Motion within the picture, in mm: direction is hue and length saturation, as the wheel in the corner shows."""
+def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float) -> None:
+    """Motion within the picture: direction is hue and length, up to the rim of the wheel in the corner, saturation."""
     across, down = u * np.reshape(spacing[:2], (2, 1, 1))
-    scale = float(np.hypot(across, down).max()) or 1.0
-    ax.imshow(motion_colours(across, down, scale).swapaxes(0, 1), interpolation="nearest")
-    ax.set_title(f"displacement (rim {scale:.3g} mm)", fontsize=10)
+    ax.imshow(motion_colours(across, down, rim_mm).swapaxes(0, 1), interpolation="nearest")
+    ax.set_title(f"displacement (rim {rim_mm:.3g} mm)", fontsize=10)
     draw_wheel(ax.inset_axes((0.8, 0.02, 0.18, 0.18)))
 
 
@@ -168,7 +176,7 @@ def show_jacobian(ax: "Axes", deformed: Deformation, bar: bool = True) -> None:
     ax.imshow(np.where(deformed.folded, 1.0, np.nan).T, cmap=ListedColormap([FOLD]), interpolation="nearest")
     if bar:
         ax.figure.colorbar(image, ax=ax, shrink=0.7)
-    ax.set_title("Jacobian determinant (folds green)", fontsize=10)
+    ax.set_title("Jacobian determinant (strict folds green)", fontsize=10)
 
 
 def save(figure: "Figure", path: Path) -> None:

@@ -1,7 +1,7 @@
 """A tracked cine, oriented as radiologists view it and cut to the part around the heart."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
 from typing import Any
 
@@ -10,6 +10,7 @@ from jaxtyping import Float, Integer, Shaped
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
+from vrnet.evaluation.label_names import LabelNames
 from vrnet.evaluation.strain import Strain
 from vrnet.evaluation.strain_map import StrainMap, strain_map
 from vrnet.evaluation.volumes import Volumes
@@ -44,6 +45,8 @@ class Film:
     heart: HeartLabels | None = None
     strain: Strain | None = None
     volumes: Volumes | None = None
+    label_names: LabelNames = field(default_factory=dict)
+    """What labels are called; parts of the heart that it lacks have names of their own."""
 
     def __len__(self) -> int:
         """How many frames it has."""
@@ -72,6 +75,7 @@ class FilmSlices:
     """How many slices the cine has."""
     edges: Mapping[str, str]
     """The letters of what lies at each edge of a picture."""
+    label_names: LabelNames = field(default_factory=dict)
 
     @cached_property
     def strain(self) -> StrainMap | None:
@@ -88,7 +92,7 @@ class FilmSlices:
         if self.labels is None:
             return {}
         found, parts = find_labels([self.labels]), (self.heart.rv, self.heart.wall, self.heart.lv)
-        names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True))
+        names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True)) | dict(self.label_names)
         order = [*parts, *(label for label in found if label not in parts)]
         colours = dict(zip(order, label_colours(list(range(len(order)))).values(), strict=True))
         return {label: (names.get(label, str(label)), colours[label]) for label in found}
@@ -126,6 +130,7 @@ def slice_film(film: Film) -> FilmSlices:
         numbers=numbers,
         depth=1 if len(whole.grid.shape) == 2 else whole.grid.shape[2],
         edges=edge_letters(whole.grid),
+        label_names=film.label_names,
     )
 
 

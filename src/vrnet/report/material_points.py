@@ -69,7 +69,7 @@ def trace_labels(labels: Integer[ndarray, "w h n"] | None, k: int) -> list[tuple
 
 def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
     """The closed lines around a mask, without the steps of its voxels."""
-    from contourpy import contour_generator  # comes with matplotlib
+    from contourpy import contour_generator
     from scipy.ndimage import gaussian_filter
 
     smooth = gaussian_filter(np.pad(mask, 2).astype(np.float32), OUTLINE_SMOOTHING)

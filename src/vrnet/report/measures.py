@@ -8,10 +8,12 @@ from typing import Any
 
 NAMES = {
     "dice": "Dice",
+    "dice_mean_over_slices": "Dice, mean over slices",
     "hausdorff_mm": "Hausdorff distance, contours (mm)",
     "hausdorff95_mm": "Hausdorff distance, 95 % (mm)",
     "surface_hausdorff_mm": "Hausdorff distance, surfaces (mm)",
     "mean_surface_distance_mm": "Mean surface distance (mm)",
+    "end_point_error_mm": "Distance from the true motion (mm)",
     "target_registration_error_mm": "Target registration error (mm)",
     "mae": "Mean absolute difference",
     "ncc": "Normalised cross-correlation",
@@ -19,10 +21,14 @@ NAMES = {
     "translation_mm": "Affine start, shift of the centre (mm)",
     "scale": "Affine start, scale",
     "folding_percent": "Folded, central differences (%)",
-    "folding_strict_percent": "Folded, strictly (%)",
+    "folding_strict_percent": "Folded, strict count (%)",
     "jacobian_gradient": "Mean |∇ det|",
 }
 NO_VALUE = "–"
+WHOLE_VOLUME = "Dice, whole volume"
+"""What "dice" is called beside the mean over slices."""
+NO_MEASURES = ("seconds", "provenance", "repair", "verdict", "masks", "label_names")
+"""Of metrics.json."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,10 @@ class Row:
     name: str
     before: str
     after: str
+    is_worse: bool = False
+    """Whether the value after is worse than the one before, where that is known."""
+    label: str = ""
+    """Of a structure, its number."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,10 @@ def number(value: Any) -> str:
     return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
 
 
-def title(key: str) -> str:
-    """The name of a measure; where NAMES lacks it, its key in words."""
+def title(key: str, metrics: Mapping[str, Any] | None = None) -> str:
+    """The name of a measure, told from others of the same metrics; where NAMES lacks it, its key in words."""
+    if key == "dice" and metrics and "dice_mean_over_slices" in metrics:
+        return WHOLE_VOLUME
     words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
     return NAMES.get(key, words[:1].upper() + words[1:])
 
@@ -68,19 +80,19 @@ def is_before_after(value: Any) -> bool:
 
 def summary(metrics: Mapping[str, Any]) -> list[Row]:
     """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
-    hidden = "seconds", "provenance", "repair", "verdict", "masks"
-    measured = {key: value for key, value in metrics.items() if key not in hidden}
-    rows = [row for key, value in measured.items() for row in rows_of(key, value)]
-    order = [*NAMES.values()]
+    measured = {key: value for key, value in metrics.items() if key not in NO_MEASURES}
+    rows = [row for key, value in measured.items() for row in rows_of(key, value, metrics)]
+    order = [WHOLE_VOLUME, *NAMES.values()]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
 
 
-def rows_of(key: str, value: Any) -> Iterator[Row]:
+def rows_of(key: str, value: Any, metrics: Mapping[str, Any]) -> Iterator[Row]:
     """The rows of a number, of {"before", "after"}, or of a group of numbers, some in pairs x_before and x_after."""
     if is_number(value):
-        yield Row(title(key), NO_VALUE, number(value))
+        yield Row(title(key, metrics), NO_VALUE, number(value))
     elif is_before_after(value):
-        yield Row(title(key), *map(number, before_after(value)))
+        before, after = before_after(value)
+        yield Row(title(key, metrics), number(before), number(after))
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
@@ -96,32 +108,51 @@ def before_after(value: Any) -> tuple[Any, Any]:
     return before, after
 
 
+def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """The values x_before and x_after of a group; None where it lacks them."""
+    return (group or {}).get(f"{stem}_before"), (group or {}).get(f"{stem}_after")
+
+
 def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
     """The measures that are taken of each structure, one row per structure."""
     pairs = {key: (value["before"], value["after"]) for key, value in metrics.items() if is_before_after(value)}
     structured = {key: pair for key, pair in pairs.items() if all(isinstance(part, Mapping) for part in pair)}
-    return [Block(title(key), list(structure_rows(*pair))) for key, pair in structured.items()]
+    names = metrics.get("label_names") or {}
+    order = [*NAMES]
+    keys = sorted(structured, key=lambda key: order.index(key) if key in order else len(order))
+    return [Block(title(key, metrics), list(structure_rows(*structured[key], names))) for key in keys]
 
 
-def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Row]:
+def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Row]:
     """One row per structure of {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
-            yield Row(label, number(before.get(label)), number(after[label]))
+            yield Row(names.get(label, label), number(before.get(label)), number(after[label]), label=label)
 
 
 def headline(metrics: Mapping[str, Any]) -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
-    similarity, where = metrics.get("similarity") or {}, ", inside the masks" if metrics.get("masks") else ""
-    found = [
-        ("Mean Dice", "", *before_after(metrics.get("dice"))),
-        ("Mean Hausdorff", " mm", *before_after(metrics.get("hausdorff_mm"))),
-        (f"Mean |difference|{where}", "", similarity.get("mae_before"), similarity.get("mae_after")),
-        ("Folded, strictly", " %", None, metrics.get("folding_strict_percent")),
-        ("Time", " s", None, metrics.get("seconds")),
+    where = ", inside the masks" if metrics.get("masks") else ""
+    whole = title("dice", metrics).removeprefix("Dice")
+    found: list[tuple[str, str, Any, Any, int]] = [
+        (f"Mean Dice{whole}", "", *before_after(metrics.get("dice")), 1),
+        ("Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices")), 1),
+        ("Mean Hausdorff, contours", " mm", *before_after(metrics.get("hausdorff_mm")), -1),
+        (f"Mean |difference|{where}", "", *in_pair("mae", metrics.get("similarity")), -1),
+        ("From the true motion", " mm", *in_pair("end_point_error_mm", metrics.get("known_motion")), -1),
+        ("Folded, strict count", " %", None, metrics.get("folding_strict_percent"), 0),
+        ("Folded, central differences", " %", None, metrics.get("folding_percent"), 0),
+        ("Time", " s", None, metrics.get("seconds"), 0),
     ]
     return [
-        Row(name, number(before), number(after) + unit)
-        for name, unit, before, after in found
+        Row(name, number(before), number(after) + unit, is_worse(before, after, better))
+        for name, unit, before, after, better in found
         if number(after) != NO_VALUE
     ]
+
+
+def is_worse(before: Any, after: Any, better: int) -> bool:
+    """Whether a value became worse by what can be read off it; more is better for `better` = 1, less for -1."""
+    if not better or NO_VALUE in (number(before), number(after)):
+        return False
+    return better * (float(number(after)) - float(number(before))) < 0

@@ -9,9 +9,13 @@ from typing import Any
 
 from vrnet.files import write_bytes
 from vrnet.report import measures
+from vrnet.report.appearance import appearance
 from vrnet.report.page_data import page_colours, page_data
 from vrnet.report.pair import Pair, orient_for_viewing
+from vrnet.report.slice_table import slice_table
+from vrnet.report.slices import slice_pair
 from vrnet.report.template import render_template
+from vrnet.report.volumes import viewer_script
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""
@@ -28,7 +32,9 @@ def write_report(
 
 def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
     """The page as text; the arguments are those of `write_report`."""
-    data = page_data(orient_for_viewing(pair))
+    shown, names = orient_for_viewing(pair), metrics.get("label_names") or {}
+    slices, look = slice_pair(shown), appearance(shown)
+    data = page_data(shown, slices, look, names)
     return render_template(
         "page.html",
         method=metrics.get("method", run.get("method", "")),
@@ -38,9 +44,12 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
         summary=measures.summary(metrics),
         blocks=measures.by_structure(metrics),
         curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
+        configuration=run.get("configuration", ""),
         run=run,
+        strip=slice_table(shown, slices, look.colours, names),
         colours=page_colours(),
         data=data,
+        niivue=viewer_script() if data["volume"] else "",
         is_aligned=pair.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )

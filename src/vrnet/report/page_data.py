@@ -1,5 +1,6 @@
 """What the scripts of a page read: the pair in 8-bit sheets, and what their values mean."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from vrnet.images.grid import Grid
+from vrnet.report.appearance import Appearance
 from vrnet.report.colours import (
     DIFFERENCE_MAP,
     FOLD,
@@ -14,49 +16,54 @@ from vrnet.report.colours import (
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
     colour_stops,
-    label_colours,
 )
-from vrnet.report.greys import Window, grey_windows
+from vrnet.report.greys import Window
 from vrnet.report.pair import Pair, world_axes
-from vrnet.report.sheets import encode_sheet, find_labels, quantise, quantise_motion, rank_labels, sheet_columns
-from vrnet.report.slices import PageSlices, slice_pair
+from vrnet.report.sheets import encode_sheet, quantise, quantise_motion, rank_labels, sheet_columns
+from vrnet.report.slices import PageSlices
+from vrnet.report.volumes import DETERMINANTS, is_volume, volume_data
 
-WINDOW_PERCENTILES = (0.5, 99.5)
-"""The percentiles of the intensities of both images that are black and white."""
-FULL_COLOUR_PERCENTILE = 99.9
-"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
-all others pale."""
-DETERMINANTS = (-1.0, -1 + 255 / 64)
-"""The range of the determinants, in steps of 1/64."""
 AXIS_ENDS = ("RL", "AP", "IS")
 """What lies at the two ends of each axis of LPS."""
 BOX_MARGIN = 0.25
 """The margin around the structures when they are zoomed to, as a part of their size."""
 
 
-def page_data(pair: Pair) -> dict[str, Any]:
-    """What the page holds of a pair, which is oriented for viewing."""
-    slices = slice_pair(pair)
-    windows = grey_windows(slices.images, WINDOW_PERCENTILES)
-    labels = find_labels(slices.labels.values()) if slices.labels else []
+def page_data(
+    pair: Pair, slices: PageSlices, look: Appearance, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the page holds of a pair, which is oriented for viewing; `names` are what its labels are called."""
+    names = names or {}
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
     return {
         "tiles": tile_layout(slices),
         "spacing": slices.spacing,
         "factors": slices.factors,
-        "windows": windows,
+        "windows": look.windows,
         "largest": largest,
-        "scale": motion_scale(slices),
+        "scale": look.rim_mm,
         "slices": [k + 1 for k in slices.numbers],
         "depth": 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2],
-        "start": first_shown(pair, slices),
+        "start": look.start,
         "edges": edge_letters(pair.grid),
-        "labels": [{"value": value, "colour": colour} for value, colour in label_colours(labels).items()],
+        "labels": [
+            {"value": value, "name": names.get(str(value), str(value)), "colour": colour}
+            for value, colour in look.colours.items()
+        ],
         "box": structure_box(slices),
-        "sheets": {
-            name: encode_sheet(array) for name, array in quantise_slices(slices, windows, largest, labels).items()
-        },
+        **(volume_parts(pair, look) if is_volume(pair) else sheet_parts(slices, look, largest)),
     }
+
+
+def volume_parts(pair: Pair, look: Appearance) -> dict[str, Any]:
+    """The arrays of a page that shows every voxel of a volume."""
+    return {"sheets": {}, "volume": volume_data(pair, look)}
+
+
+def sheet_parts(slices: PageSlices, look: Appearance, largest: list[float]) -> dict[str, Any]:
+    """The arrays of a page that shows slices: each is a sheet of them."""
+    arrays = quantise_slices(slices, look.windows, largest, [*look.colours])
+    return {"sheets": {name: encode_sheet(array) for name, array in arrays.items()}, "volume": None}
 
 
 def page_colours() -> dict[str, Any]:
@@ -84,18 +91,6 @@ def tile_layout(slices: PageSlices) -> dict[str, int]:
     """The size of a slice in a sheet, in pixels, and how many slices stand side by side."""
     width, height, n = slices.det.shape
     return {"width": width, "height": height, "columns": sheet_columns(n)}
-
-
-def motion_scale(slices: PageSlices) -> float:
-    """The length of motion within the slices that has full colour, in mm."""
-    across, down = (u * h for u, h in zip(slices.motion[:2], slices.spacing[:2], strict=True))
-    return float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0
-
-
-def first_shown(pair: Pair, slices: PageSlices) -> int:
-    """The place, among the slices of the page, of the one nearest to the main slice."""
-    main = 0 if pair.fixed.ndim == 2 else pair.main_slice()
-    return int(np.argmin(np.abs(np.array(slices.numbers) - main)))
 
 
 def edge_letters(grid: Grid) -> dict[str, str]:

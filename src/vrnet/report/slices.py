@@ -27,6 +27,8 @@ class PageSlices:
     """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
     det: Float[ndarray, "w h n"]
     folded: UInt8[ndarray, "w h n"]
+    folded_percent: Float[ndarray, " n"]
+    """Of the voxels of each slice, by the strict count."""
     spacing: tuple[float, ...]
     """Of shown pixels, in mm, along the axes of the motion."""
     numbers: list[int]
@@ -38,7 +40,7 @@ class PageSlices:
 def slice_pair(pair: Pair) -> PageSlices:
     """The slices that a page shows of a pair, which is oriented for viewing."""
     numbers = choose_slices(1 if pair.fixed.ndim == 2 else pair.fixed.shape[2])
-    factors = tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])
+    factors = block_factors(pair)
     per_axis = (*factors, 1)[: pair.fixed.ndim]
     images = {name: average_blocks(getattr(pair, name), numbers, factors) for name in ("fixed", "moving", "warped")}
     names = [name for name in ("fixed_labels", "moving_labels", "warped_labels") if getattr(pair, name) is not None]
@@ -51,10 +53,16 @@ def slice_pair(pair: Pair) -> PageSlices:
         motion=[average_blocks(u, numbers, factors) / f for u, f in zip(pair.field, per_axis, strict=True)],
         det=reduce_blocks(np.add, det, factors) / block_sizes(det.shape[:2], factors),
         folded=reduce_blocks(np.maximum, folded.astype(np.uint8), factors),
+        folded_percent=100 * folded.mean((0, 1)),
         spacing=tuple(h * f for h, f in zip(pair.grid.spacing, per_axis, strict=True)),
         numbers=numbers,
         factors=factors,
     )
+
+
+def block_factors(pair: Pair) -> tuple[int, ...]:
+    """How many voxels across and down make one shown pixel."""
+    return tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])
 
 
 def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:

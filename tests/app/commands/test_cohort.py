@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,6 +79,18 @@ def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tm
     assert list((out / ".working").iterdir()) == []
 
 
+def test_names_of_labels_are_on_the_pages_and_the_columns_keep_the_numbers(vrnet, pairs, tmp_path):
+    out = tmp_path / "out"
+    assert vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "acdc")[0] == 0
+    assert float(rows(out)[0]["dice_3"]) > 0
+    assert '"dice_3": "Dice of LV after"' in (out / "index.html").read_text()
+    metrics = json.loads((out / "subjects" / "heart0" / "metrics.json").read_text())
+    assert metrics["label_names"] == summary(out)["recipe"]["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "3=left", "--dry-run")
+    assert (status, "3 to do again, since these differ: label names" in said) == (0, True)
+    assert vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "3")[0] == 2
+
+
 def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, pairs, tmp_path):
     out = tmp_path / "out"
     assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
@@ -147,14 +158,9 @@ def test_two_jobs_find_to_the_bit_what_one_finds(vrnet, pairs, tmp_path):
     assert fields(tmp_path / "one") == fields(tmp_path / "two") != {}
 
 
-def interrupt(run):
-    """Ask a run to stop, and again where Python lost the first word, as it does while it cleans up an object; what it
-    said."""
-    for _ in range(10):
-        run.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            return run.communicate(timeout=6)[0]
-    raise AssertionError("it did not stop")
+def listen_to_interrupts():
+    """In a new process: one that a shell starts in the background, and all that it starts, are deaf to SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tmp_path):
@@ -162,11 +168,14 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
     words = "cohort", pairs, "--out", tmp_path / "out", *slow
     command = [sys.executable, "-m", "vrnet", *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=listen_to_interrupts
+    ) as run:
         while not list((tmp_path / "out").glob(".working/*~*")):
             assert run.poll() is None, run.stderr.read()
             time.sleep(0.05)
-        said = interrupt(run)
+        run.send_signal(signal.SIGINT)
+        said, _ = run.communicate(timeout=60)
     assert run.returncode == 130
     assert b"the same command goes on from there" in said
     assert list((tmp_path / "out" / ".working").iterdir()) == []
@@ -198,6 +207,7 @@ def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
     assert status == 0, err
     assert {path.name for path in (out / "sub-heart0").iterdir()} == {
         "sub-heart0_from-ES_to-ED_mode-image_xfm.nii.gz",
+        "sub-heart0_from-ED_to-ES_mode-image_xfm.nii.gz",
         "sub-heart0_space-ED_desc-warped_image.nii.gz",
         "sub-heart0_space-ED_desc-warped_dseg.nii.gz",
         "sub-heart0_desc-registration_metrics.json",
@@ -224,7 +234,10 @@ BAD = {
     "no name": (GOOD.replace("\np,", "\n,"), ()),
     "missing files": (GOOD.replace("0_fixed", "none"), ()),
     "a byte order mark before an empty list": ("\ufeff", ()),
-    "a cine": ("subject,cine\np,0_fixed.nii.gz\n", ()),
+    "a cine and a pair": ("subject,cine,moving\np,0_fixed.nii.gz,0_moving.nii.gz\n", ()),
+    "a cine with an affine start": ("subject,cine\np,0_fixed.nii.gz\n", ("--affine", "rigid")),
+    "a frame that is no number": ("subject,cine,frame\np,0_fixed.nii.gz,last\n", ()),
+    "cines of a list": (GOOD, ("--cines",)),
     "carriage returns and a duplicate": ((GOOD + "P,0_fixed.nii.gz,0_moving.nii.gz\n").replace("\n", "\r\n"), ()),
     "an unknown method": (GOOD, ("--method", "nonsense")),
     "a shard beyond the last": (GOOD, ("--shard", "3/2")),

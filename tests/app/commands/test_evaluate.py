@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from tests.data.conftest import random_sample
 from tests.models import card, saved, trained
-from vrnet import Grid, Image, Transform, read_image, write_image
-from vrnet.evaluation.cohort import build_for_shape
+from vrnet import BadInput, Grid, Image, Transform, read_image, write_image
+from vrnet.evaluation.cohort import build_for_shape, measure_subject
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import save_weights
 
@@ -102,7 +102,50 @@ def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
     status, out, err = vrnet("evaluate", "identity", *words)
     assert status == 0, err
     assert "identity on 10 subjects (acdc, val)" in out
-    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json"}
+    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
+
+
+@pytest.fixture
+def three_hearts(hearts, tmp_path):
+    """The words that measure a quick method on three hearts."""
+    quick = "Gaussian-L2", "--set", "levels=1", "--set", "warps=1"
+    return "evaluate", *quick, "--data", "manifest", "--root", hearts, "--split", "train", "--out", tmp_path / "out"
+
+
+def test_an_evaluation_that_is_interrupted_says_how_to_go_on_and_goes_on(vrnet, three_hearts, tmp_path, monkeypatch):
+    found = []
+
+    def measure(sample, *rest):
+        found.append(sample.name)
+        if len(found) == 3:
+            raise KeyboardInterrupt
+        return measure_subject(sample, *rest)
+
+    monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
+    status, said, _ = vrnet(*three_hearts)
+    assert (status, "the same command goes on from there" in said) == (130, True)
+    status, said, err = vrnet(*three_hearts)
+    assert (status, "2 subjects are measured already, 1 are to do" in said) == (0, True), err
+    assert len(found) == 4
+
+
+def test_subjects_that_fail_are_named_and_the_status_says_so(vrnet, three_hearts, tmp_path, monkeypatch):
+    def measure(sample, *rest):
+        if sample.name == "heart1":
+            raise BadInput("it is damaged")
+        return measure_subject(sample, *rest)
+
+    monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
+    status, said, _ = vrnet(*three_hearts)
+    assert (status, "Failed, and left out: heart1: it is damaged" in said) == (3, True)
+    assert read_json(tmp_path / "out" / "summary.json")["subjects"] == 2
+    assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == 3
+
+
+def test_so_many_jobs_are_none(vrnet, three_hearts, tmp_path):
+    status, _, err = vrnet(*three_hearts, "--jobs", 0)
+    assert (status, "--jobs is 0" in err) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -220,3 +263,15 @@ def test_what_to_try_names_options_that_the_command_has(vrnet, files, tmp_path, 
     options = [word for each in advice if "vrnet register" not in each for word in each.split() if word[:2] == "--"]
     _, out, _ = vrnet("evaluate", "--help")
     assert all(option.rstrip(",") in out for option in options)
+
+
+def test_structures_of_a_manifest_get_names_and_those_of_acdc_have_them(vrnet, hearts, acdc, tmp_path):
+    split = "--split", "test", "--out", tmp_path / "out", "--cache", tmp_path / "cache"
+    words = "evaluate", "identity", "--data", "manifest", "--root", hearts, *split, "--label-names", "acdc"
+    status, out, err = vrnet(*words)
+    assert status == 0, err
+    assert "dice_LV" in out
+    assert {"dice_LV", "dice_Myo", "dice_RV"} <= set(read_json(tmp_path / "out" / "summary.json")["metrics"])
+    words = "evaluate", "identity", "--data", "acdc", "--root", acdc, *split, "--label-names", "acdc"
+    status, _, err = vrnet(*words)
+    assert (status, "leave out --label-names" in err) == (2, True)

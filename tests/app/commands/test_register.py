@@ -84,7 +84,42 @@ def test_little_overlap_suggests_an_affine_start(vrnet, files, tmp_path):
     corner = moving.grid.points(np.array([[40.0, 0.0]]))[0].tolist()
     write_image(replace(moving, grid=replace(moving.grid, origin=tuple(corner))), tmp_path / "beside.nii.gz")
     words = "register", files / "fixed.nii.gz", tmp_path / "beside.nii.gz", "--out", tmp_path / "out"
-    assert "add --affine rigid" in vrnet(*words)[1]
+    assert "try --affine rigid" in vrnet(*words)[1]
+    pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "beside.nii.gz"
+    assert "try vrnet register --affine rigid" in vrnet("evaluate", "TV-L1", *pair)[1]
+
+
+def test_structures_have_names_wherever_they_are_shown_and_numbers_where_programs_read(register, files):
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    folder, out = register(*labels, "--label-names", "1=right,2=wall,3=left", "--report")
+    metrics = read_json(folder / "metrics.json")
+    assert metrics["label_names"] == {"1": "right", "2": "wall", "3": "left"}
+    assert set(metrics["dice"]["after"]) == {"1", "2", "3", "mean"}
+    assert all(f"Dice {name}" in out for name in ("right", "wall", "left"))
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(f"</i>{name}</" in page for name in ("right", "wall", "left"))
+    assert "label_names" not in read_json(register(*labels)[0] / "metrics.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("1=RV,4=LA", "no voxel has the label 4"),
+        ("1=RV,1=LV", "twice"),
+        ("RV", "give them as 1=RV,2=Myo,3=LV"),
+        (None, ""),
+    ],
+)
+def test_names_that_name_nothing_end_in_one_line(vrnet, files, tmp_path, given, said):
+    """Also names without labels, which would be names of nothing."""
+    images = files / "fixed.nii.gz", files / "moving.nii.gz"
+    labels = "--fixed-labels", files / "fixed_labels.nii.gz", "--moving-labels", files / "moving_labels.nii.gz"
+    words = (*labels, "--label-names", given) if given else ("--label-names", "acdc")
+    status, _, err = vrnet("register", *images, *words, "--out", tmp_path / "out")
+    assert status == 2
+    assert (said or "give --fixed-labels and --moving-labels too") in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_transform_has_the_same_measures_from_register_and_from_evaluate(vrnet, tmp_path):

@@ -209,6 +209,8 @@ BAD = {
     "labels of nothing": (labels(0 * ONES), LABELLED, "0 everywhere"),
     "labels that are an image": (labels(ONES * np.float32(0.5)), LABELLED, "whole numbers"),
     "names of labels": (nothing, (*LABELLED, "--label-names", "1=Aorta"), "1=RV,2=Myo,3=LV"),
+    "no names of labels": (nothing, (*LABELLED, "--label-names", "wall"), "1=RV,2=Myo,3=LV"),
+    "a label named twice": (nothing, (*LABELLED, "--label-names", "1=RV,1=Myo"), "twice"),
     "names without the wall": (nothing, (*LABELLED, "--label-names", "1=RV"), "name the wall"),
     "an unknown method": (nothing, ("--method", "TV-L7"), "TV-L7"),
     "a file of somebody else": (own_file, (), "would be lost"),

@@ -1,29 +1,26 @@
 """`vrnet cohort`: many subjects, on this machine or on a cluster."""
 
 import re
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.commands.options import Folder, Group, MethodOptions, Name, OptionalFolder
+from vrnet.app.commands.options import Folder, Group, Jobs, LabelNamesText, MethodOptions, Name, OptionalFolder
 from vrnet.app.console import print_line
-from vrnet.app.endings import FAILED_STATUS
+from vrnet.app.endings import STOPPED, end_if_any
 from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
 
 if TYPE_CHECKING:
-    from vrnet.app.cohort import RegisterSubject
-    from vrnet.cohort.engine import Executor
+    from vrnet.app.cohort_works import RegisterSubject, TrackSubject
     from vrnet.cohort.plan import Plan
-    from vrnet.cohort.table import CohortTable, Subject
+    from vrnet.cohort.table import CohortTable
     from vrnet.cohort.tally import Tally
     from vrnet.cohort.task import Task
 
-ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="PAIRS.csv")]
+ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")]
 WHOLE = "1/1"
 """The shard that is all of a list."""
 MAX_SHOWN = 10
@@ -32,27 +29,31 @@ MAX_SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Cohort:
-    """Register every subject of a list, and say which to look at.
+    """Register, or track, every subject of a list, and say which to look at.
 
-    PAIRS.csv has one row per subject, with columns subject, fixed and moving; where wanted fixed_labels, moving_labels,
-    fixed_mask and moving_mask; further columns, such as group or scanner, go with the subject. Paths are relative to
-    the file.
+    LIST.csv has one row per subject. Pairs are registered: columns subject, fixed and moving; where wanted
+    fixed_labels, moving_labels, fixed_mask and moving_mask. Cines are tracked: columns subject and cine; where wanted
+    labels, and frame, the one that they belong to, counted from 0. Further columns, such as group or scanner, go with
+    the subject. Paths are relative to the file.
 
-    Writes in DIR: subjects/NAME, with what `vrnet register` writes; failures/NAME.json and NAME.txt, with the reason
-    and the traceback; cohort.csv, with one row per subject; summary.json; and index.html, a page that ranks the
-    subjects by how much they need a look.
+    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; failures/NAME.json and NAME.txt,
+    with the reason and the traceback; cohort.csv, with one row per subject; summary.json; and index.html, a page that
+    ranks the subjects by how much they need a look.
 
     It may be stopped at any moment and started again: what is done is not done twice, and what is half done does not
     count. Results of another method, parameter, version or input are made again. Where subjects failed, the exit status
     is 3.
     """
 
-    pairs: ListFile = None
+    list_file: ListFile = None
     """The list of subjects."""
     out: Folder
     """Folder for the results; made if it is not there."""
     scan: OptionalFolder = None
-    """Instead of a list, a folder in the layout of ACDC or BIDS: writes DIR/pairs.csv, to be looked at and used."""
+    """Instead of a list, a folder in the layout of ACDC or BIDS: writes DIR/pairs.csv, to be looked at and used; or
+    DIR/cines.csv, where it has cines alone."""
+    cines: bool = False
+    """With --scan: list the cines, also where there are pairs of ED and ES."""
     dry_run: bool = False
     """Say what is done already, what would be done and what is missing, and do nothing."""
     retry: bool = False
@@ -63,7 +64,7 @@ class Cohort:
     skip_broken: bool = False
     """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and nothing
     is done."""
-    jobs: Annotated[int, tyro.conf.arg(metavar="N")] = 1
+    jobs: Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
     """The Dask scheduler of a cluster that runs, such as tcp://host:8786, or the file that it wrote; the workers must
@@ -72,36 +73,42 @@ class Cohort:
     """Do every N-th subject from the I-th on, I from 1 to N: for array jobs that share a list without Dask."""
     bids: bool = False
     """Name results as BIDS derivatives: DIR/sub-NAME/sub-NAME_from-ES_to-ED_mode-image_xfm.nii.gz and so on, with a
-    dataset_description.json."""
+    dataset_description.json. Of a pair, the transform back is written, too."""
     method: Name = "default"
     """Any name that `vrnet methods` lists."""
+    label_names: LabelNamesText = None
+    """What the labels are called in pages and pictures; or a known set of names: acdc, ukbb, hippocampus or
+    freesurfer. Columns of cohort.csv keep the numbers. Of cines they say which labels are RV, Myo and LV."""
     options: Group[RegistrationOptions]
     report: bool = False
-    """Write report.html and overview.png of each subject, too."""
+    """Write the page and the pictures of each subject, too."""
     method_options: Group[MethodOptions]
 
     def run(self) -> None:
         if self.scan is not None:
             self.write_list(self.scan)
             return
-        if self.pairs is None:
-            raise BadInput("there is no list of subjects: give PAIRS.csv, or --scan FOLDER to have one written")
-        self.run_list(self.pairs)
+        if self.list_file is None:
+            raise BadInput("there is no list of subjects: give LIST.csv, or --scan FOLDER to have one written")
+        if self.cines:
+            raise BadInput("`cines` is for a folder that is scanned: whether a list is of cines, its columns say")
+        self.run_list(self.list_file)
 
     def write_list(self, folder: Path) -> None:
         """Write the list of a folder's subjects."""
-        from vrnet.app.layouts import scan_folder, write_pairs
+        from vrnet.app.layouts import scan_folder, write_scanned
 
-        if self.pairs is not None:
+        if self.list_file is not None:
             raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
-        found = scan_folder(folder)
-        path = write_pairs(found, self.out)
+        found = scan_folder(folder, self.cines)
+        path = write_scanned(found, self.out)
         print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
 
-    def run_list(self, pairs: Path) -> None:
+    def run_list(self, path: Path) -> None:
         """Do what is to do of a list."""
         from vrnet.app.bids import as_bids
         from vrnet.app.cohort import planned_tables
+        from vrnet.cohort.executors import check_jobs
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
         from vrnet.cohort.table import read_table, shard
@@ -109,8 +116,9 @@ class Cohort:
         from vrnet.file_sets import check_set
 
         index, shards = read_shard(self.shard)
-        self.check_jobs()
-        table, work = read_table(pairs), self.work()
+        check_jobs(self.jobs, self.scheduler)
+        table = read_table(path)
+        work = self.work(table)
         table = as_bids(table) if self.bids else table
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
@@ -125,25 +133,23 @@ class Cohort:
             check_kept(plan, folder, recipe)
         self.do(plan, Task(folder, work, recipe), table)
 
-    def check_jobs(self) -> None:
-        """BadInput unless it is clear where the subjects are to be done."""
-        from vrnet.cohort.dask_executor import MAX_JOBS
-
-        if not 1 <= self.jobs <= MAX_JOBS:
-            raise BadInput(f"--jobs is {self.jobs}: choose from 1 to {MAX_JOBS:,}")
-        if self.jobs > 1 and self.scheduler is not None:
-            raise BadInput("a scheduler has workers of its own: leave out --jobs, or --scheduler")
-
-    def work(self) -> "RegisterSubject":
-        """What is done to each subject."""
-        from vrnet.app.cohort import RegisterSubject
+    def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
+        """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
+        from vrnet.app.cohort_works import RegisterSubject, TrackSubject
+        from vrnet.cohort.table import CINES
         from vrnet.devices import find_device
+        from vrnet.evaluation.label_names import read_label_names
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once where there is none
-        weights, settings, average = self.method_options.asked
-        asked = None if weights is None else weights.absolute(), settings, average
-        return RegisterSubject(self.method, asked, self.options, self.report, self.bids)
+        method, others = self.method_options.choice(self.method), (self.report, self.bids)
+        names = () if self.label_names is None else tuple(read_label_names(self.label_names).items())
+        if table.kind is not CINES:
+            return RegisterSubject(method, self.options, *others, names)
+        known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
+        if self.options != known:
+            raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
+        return TrackSubject(method, known, *others, names)
 
     def preview(self, plan: "Plan", table: "CohortTable") -> None:
         """Say what a run would do."""
@@ -163,15 +169,16 @@ class Cohort:
         from vrnet.app.cohort import is_complete, write_tables
         from vrnet.app.cohort_progress import cohort_progress
         from vrnet.cohort.engine import run_tasks
+        from vrnet.cohort.executors import open_executor
 
         folder, subjects = task.folder, plan.to_do(self.retry)
         print_line(f"{len(plan.done):,} done already, {len(subjects):,} to do, in {self.out}.")
         folder.make()
         try:
-            with self.executor(subjects) as executor, cohort_progress() as show:
+            with open_executor(len(subjects), self.jobs, self.scheduler) as executor, cohort_progress() as show:
                 tally = run_tasks(task, subjects, executor, show)
         except KeyboardInterrupt:
-            print_line("Stopped. What is done stays done: the same command goes on from there.")
+            print_line(STOPPED)
             raise
         finally:
             folder.tidy()
@@ -181,19 +188,11 @@ class Cohort:
             return
         self.tell(tally, write_tables(folder, table, task.recipe))
 
-    def executor(self, subjects: "list[Subject]") -> "AbstractContextManager[Executor]":
-        """Where the subjects are done."""
-        from vrnet.cohort.dask_executor import existing_cluster, local_cluster
-        from vrnet.cohort.engine import Here
-
-        if not subjects or (self.scheduler is None and self.jobs == 1):
-            return nullcontext(Here())
-        return local_cluster(self.jobs) if self.scheduler is None else existing_cluster(self.scheduler)
-
     def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
         """Say what came of it."""
         verdicts = ", ".join(f"{number:,} {level}" for level, number in sorted(summary["verdicts"].items()))
-        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done; verdicts: {verdicts or 'none'}.")
+        judged = f"; verdicts: {verdicts}" if verdicts else ""
+        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}.")
         if tally.elsewhere:
             print_line(f"Another run is at {tally.elsewhere:,} subjects: start again to see what came of them.")
         for reason, number in list(summary["failures"].items())[:MAX_SHOWN]:
@@ -202,12 +201,6 @@ class Cohort:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
         end_if_any(summary["failed"])
-
-
-def end_if_any(failures: int) -> None:
-    """Leave with a status of its own where subjects failed."""
-    if failures:
-        sys.exit(FAILED_STATUS)
 
 
 def read_shard(text: str) -> tuple[int, int]:

@@ -25,18 +25,17 @@ class Demo:
     method_options: Group[MethodOptions]
 
     def run(self) -> None:
-        from vrnet.app.demo import STRUCTURES, end_point_error, phantom_pair
+        from vrnet.app.demo import phantom_pair
         from vrnet.app.pair import register_pair
         from vrnet.phantom import phantom
 
         method = self.method_options.choose(self.method)
-        patient = phantom(self.seed)
-        pair = phantom_pair(patient)
+        pair = phantom_pair(phantom(self.seed))
         with stage_progress() as stage:
             result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
-        before, after = end_point_error(patient, result.transform)
-        screen.print(metrics_table(result.metrics, STRUCTURES))
+        screen.print(metrics_table(result.metrics))
         print_verdict(result.metrics["verdict"])
+        before, after = (result.metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
         print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
         print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")
         end_if_failed(result.metrics["verdict"])

@@ -1,6 +1,6 @@
 """`vrnet evaluate`: how good a method, or a transform, is on a pair or on a data set."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +9,8 @@ import tyro
 from vrnet.app.commands.options import (
     DeviceOptions,
     Group,
+    Jobs,
+    LabelNamesText,
     MethodOptions,
     Name,
     OptionalFile,
@@ -22,10 +24,13 @@ from vrnet.app.console import (
     stage_progress,
     summary_table,
 )
-from vrnet.app.endings import end_if_failed
+from vrnet.app.endings import STOPPED, end_if_any, end_if_failed
 from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.registration.options import RegistrationOptions, Slices
+
+MAX_SHOWN = 10
+"""Lines about subjects that failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,7 @@ class Evaluate:
     or on a data set (--data, --root).
 
     Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
-    for `identity`.
+    for `identity`. Of a data set, it is 3 where subjects failed.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
@@ -48,6 +53,8 @@ class Evaluate:
     """Label map on the grid of FIXED."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING."""
+    label_names: LabelNamesText = None
+    """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
     fixed_points: OptionalFile = None
     """CSV file of landmarks in FIXED, with columns x, y, z."""
     moving_points: OptionalFile = None
@@ -65,7 +72,11 @@ class Evaluate:
     split: Name = "test"
     """Which subjects: any split named in split.csv."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE|DIR")] = None
-    """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json."""
+    """Of a pair, a .json file for what is shown; of a data set, a folder for metrics.csv and summary.json, and for what
+    is known of each subject so far (subjects/NAME): stopped and started again, it goes on from there."""
+    jobs: Jobs = 1
+    """Of a data set, so many subjects at a time, each in a process with one thread (needs vrnet[cluster]). Measure
+    seconds with one."""
     method_options: Group[MethodOptions]
     source_options: Group[SourceOptions]
     device_options: Group[DeviceOptions]
@@ -84,7 +95,8 @@ class Evaluate:
 
     def evaluate_data_set(self, data: str) -> None:
         """Measure a method on every subject of a split."""
-        from vrnet.evaluation.cohort import evaluate_split
+        from vrnet.evaluation.label_names import rename_structures
+        from vrnet.evaluation.split import evaluate_split
 
         if self.fixed is not None or self.moving is not None:
             raise BadInput(
@@ -92,13 +104,32 @@ class Evaluate:
             )
         if self.out is None:
             raise BadInput("a data set needs a folder for the results: give --out")
-        method = self.method_options.choose(self.method)
-        with stage_progress() as stage:
-            subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
-            folds = "keep" if self.folds == "auto" else self.folds
-            summary = evaluate_split(stage, method, subjects, self.out, self.device_options.device, folds)
+        method, device = self.method_options.choice(self.method), self.device_options.device
+        folds = "keep" if self.folds == "auto" else self.folds
+        try:
+            with stage_progress() as stage:
+                subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
+                if self.label_names is not None:
+                    subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
+                summary = evaluate_split(
+                    stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=print_line
+                )
+        except KeyboardInterrupt:
+            print_line(STOPPED)
+            raise
         screen.print(summary_table(summary))
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
+        self.tell_failures(summary.get("failed", {}), self.out)
+
+    def tell_failures(self, failed: dict[str, str], folder: Path) -> None:
+        """Name the subjects that failed, which are in no number of the summary, and leave with a status of its own."""
+        for name, reason in list(failed.items())[:MAX_SHOWN]:
+            print_line(f"Failed, and left out: {name}: {reason}")
+        if len(failed) > MAX_SHOWN:
+            print_line(f"{len(failed) - MAX_SHOWN:,} more failed: summary.json names them.")
+        if failed:
+            print_line(f"See {folder / 'failures'} for tracebacks; the same command tries those again.")
+        end_if_any(len(failed))
 
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
@@ -117,6 +148,7 @@ class Evaluate:
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             transform, registration = find_transform(
                 stage,
@@ -133,7 +165,7 @@ class Evaluate:
         if self.out is not None:
             write_json(metrics, self.out)
         screen.print(metrics_table(metrics))
-        for note in notes_on(pair, metrics):
+        for note in notes_on(pair, metrics, command=command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if metrics["method"] != "identity":  # which was not meant to succeed

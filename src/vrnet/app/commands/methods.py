@@ -44,7 +44,7 @@ def list_methods() -> None:
     from vrnet.methods.families import FAMILIES
     from vrnet.methods.names import all_methods, names
 
-    table = Table("name", "what it is", "ready", box=None)
+    table = words_table("name", "what it is", "ready")
     table.add_row(SHORT_AXIS, names()[SHORT_AXIS], "yes")  # without reading its weights
     for method in all_methods():
         table.add_row(str(method), method.summary, readiness(method))
@@ -72,7 +72,7 @@ def describe_method(name: str) -> None:
     if not settable:
         print_line("It has no parameters that can be set.")
         return
-    table = Table("parameter", "value", "meaning", box=None)
+    table = words_table("parameter", "value", "meaning")
     for parameter in settable:
         table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
     screen.print(table)
@@ -93,6 +93,14 @@ def properties_table(method: "Method") -> Table:
         table.add_row(name, Text(text))
     table.add_row("package", method.package or "none but vrnet's own")
     table.add_row("ready", "with --weights FILE" if method.is_trainable else readiness(method))
+    return table
+
+
+def words_table(*columns: str) -> Table:
+    """An empty table whose words wrap, and are never cut."""
+    table = Table(box=None)
+    for name in columns:
+        table.add_column(name, overflow="fold")
     return table
 
 

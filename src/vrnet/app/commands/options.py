@@ -8,6 +8,7 @@ import tyro
 
 if TYPE_CHECKING:
     from vrnet.data.source import Source
+    from vrnet.methods.choice import MethodChoice
     from vrnet.methods.method import Method
 
 T = TypeVar("T")
@@ -22,8 +23,10 @@ FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
 FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
 MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
 CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
+LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SET")]
 TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
 NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
+Jobs = Annotated[int, tyro.conf.arg(metavar="N")]
 Settings = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,
@@ -61,6 +64,12 @@ class MethodOptions:
         from vrnet.methods.names import choose
 
         return choose(name, *self.asked)
+
+    def choice(self, name: str) -> "MethodChoice":
+        """The same for other processes, which load it themselves."""
+        from vrnet.methods.choice import choose_method
+
+        return choose_method(name, *self.asked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vrnet.app.commands.options import DeviceOptions, Folder, Group, SourceOptions
+from vrnet.app.commands.options import DeviceOptions, Folder, Group, Jobs, SourceOptions
 from vrnet.app.console import paper_table, print_line, screen, stage_progress
+from vrnet.app.endings import STOPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,8 @@ class Paper:
     """Train each learned method so often, at least; all that are there are used."""
     at_once: int = 4
     """How many networks are trained at the same time."""
+    jobs: Jobs = 1
+    """How many subjects are measured at the same time, each in a process with one thread (needs vrnet[cluster])."""
     source_options: Group[SourceOptions]
     device_options: Group[DeviceOptions]
 
@@ -48,12 +51,16 @@ class Paper:
 
         source, device = self.source_options.source(self.data), self.device_options.device
         budget = "quick" if self.quick else self.budget
-        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds)
-        with stage_progress() as stage:
-            if self.kind == "table":
-                table, written = make_table(self.name, request, stage, print_line)
-            else:
-                written = make_figure(self.name, request, stage, print_line)
+        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds, self.jobs)
+        try:
+            with stage_progress() as stage:
+                if self.kind == "table":
+                    table, written = make_table(self.name, request, stage, print_line)
+                else:
+                    written = make_figure(self.name, request, stage, print_line)
+        except KeyboardInterrupt:
+            print_line(STOPPED)
+            raise
         if self.kind == "table":
             screen.print(paper_table(table))
             for line in table.notes:

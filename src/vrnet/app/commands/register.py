@@ -7,6 +7,7 @@ from vrnet.app.commands.options import (
     FixedFile,
     Folder,
     Group,
+    LabelNamesText,
     MethodOptions,
     MovingFile,
     Name,
@@ -45,6 +46,9 @@ class Register:
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
     """Label map on the grid of MOVING, to be brought to FIXED."""
+    label_names: LabelNamesText = None
+    """What the labels are called in tables, pictures and pages; or a known set of names: acdc, ukbb, hippocampus or
+    freesurfer."""
     fixed_mask: OptionalFile = None
     """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
     influence on the result. The similarity in metrics.json is then measured inside the masks."""
@@ -71,7 +75,7 @@ class Register:
         find_device(self.options.device)  # which fails at once where there is none
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*self.images)
+            pair = read_pair(*self.images).with_label_names(self.label_names)
             result, written = register_pair(
                 stage,
                 pair,

@@ -1,21 +1,20 @@
 """`vrnet track`: the motion of a beating heart, from one frame of a cine to all others."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
-from vrnet.app.commands.options import CineFile, DeviceOptions, Folder, Group, MethodOptions, Name, OptionalFile
-from vrnet.app.console import print_line, screen, stage_progress, tracking_table
-from vrnet.errors import BadInput
+from vrnet.app.commands.options import (
+    CineFile,
+    DeviceOptions,
+    Folder,
+    Group,
+    LabelNamesText,
+    MethodOptions,
+    Name,
+    OptionalFile,
+)
+from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
+from vrnet.app.endings import end_if_failed
 from vrnet.registration.options import Slices
-
-if TYPE_CHECKING:
-    from vrnet.evaluation.wall import HeartLabels
-
-PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
-"""What parts of the heart are called in lists of labels, and in HeartLabels."""
-LabelNames = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +28,8 @@ class Track:
     summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
     report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
     once; other files are never replaced. Interrupted, it goes on where it stopped.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
 
     cine: CineFile
@@ -40,8 +41,9 @@ class Track:
     lone label is the wall."""
     frame: int = 0
     """The reference, counted from 0: the frame that the labels belong to. End-diastole is best."""
-    label_names: LabelNames = None
-    """What the labels are, where they are not numbered as in ACDC."""
+    label_names: LabelNamesText = None
+    """What the labels are, where they are not numbered as in ACDC: RV, Myo and LV are known, and others are shown under
+    their names; or a known set of names: acdc or ukbb."""
     method: Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for single slices and
     for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
@@ -55,35 +57,23 @@ class Track:
 
     def run(self) -> None:
         from vrnet.app.track_files import track_to_folder
+        from vrnet.app.track_report import verdict_of
         from vrnet.app.tracking import prepare_tracking
         from vrnet.devices import find_device
 
         method, device = self.method_options.choose(self.method), self.device_options.device
         find_device(device)  # which fails at once where there is none
-        heart = None if self.label_names is None else read_label_names(self.label_names)
         with stage_progress() as stage:
             stage("reading")
-            request = prepare_tracking(self.cine, method, self.labels, self.frame, self.slices, heart, device)
+            request = prepare_tracking(
+                self.cine, method, self.labels, self.frame, self.slices, None, device, self.label_names
+            )
             inputs = self.cine, self.labels, self.method_options.weights
             tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
         screen.print(tracking_table(tracking))
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
         print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
-
-
-def read_label_names(text: str) -> "HeartLabels":
-    """The values of labels, of a text such as 1=RV,2=Myo,3=LV; what is not named is in no voxel."""
-    from vrnet.app.tracking import NOWHERE
-    from vrnet.evaluation.wall import HeartLabels
-
-    found: dict[str, int] = {}
-    for entry in text.split(","):
-        value, _, name = (part.strip() for part in entry.partition("="))
-        part = PARTS.get(name.casefold())
-        if part is None or part in found or not (value.isascii() and value.isdigit()):
-            raise BadInput(f'the names of labels are "{text}": give them as 1=RV,2=Myo,3=LV, each once')
-        found[part] = int(value)
-    if "wall" not in found or len(set(found.values())) < len(found):
-        raise BadInput(f'the names of labels are "{text}": name the wall, such as 2=Myo, and give each its own value')
-    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
+        verdict = verdict_of(tracking)
+        print_verdict(verdict)
+        end_if_failed(verdict)

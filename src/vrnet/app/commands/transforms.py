@@ -41,9 +41,9 @@ class Apply:
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.chain import load_chain
         from vrnet.images.image import segment_count
         from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
-        from vrnet.images.transform import load_chain
 
         check_not_input([self.out], (self.transform, *self.then, self.moving, self.reference))
         check_file(self.out, IMAGE_SUFFIXES)
@@ -126,8 +126,9 @@ class Points:
 
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
+        from vrnet.images.chain import read_point_map
         from vrnet.images.points import read_points, write_points
-        from vrnet.images.transform import map_points, read_point_map
+        from vrnet.images.transform import map_points
 
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))

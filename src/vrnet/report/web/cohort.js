@@ -1,8 +1,10 @@
 "use strict";
-const { columns, values, groups, results } = data;
+const { values, groups, results } = data;
+const columns = data.columns.filter(name => name !== "verdict" || values.verdict.some(Boolean));
 const total = values.subject.length, height = 30, margin = 10, bins = 24;
-const wide = new Set(["reason", "notes"]);
+const widths = { reason: "wide", notes: "wide", outlier: "middling" };
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
+const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
 const key = `vrnet cohort ${location.pathname}`;
 let marks = {}, order = [], sorted = { name: "suspicion", up: false }, level = null, range = null;
@@ -17,6 +19,8 @@ function element(tag, properties = {}, ...children) {
 /* What a subject counts as: its verdict, or that it failed, or is left. */
 const levelOf = row => values.status[row] === "done" ? values.verdict[row] || "done" : values.status[row] === "failed" ? "not done" : "left";
 const colourOf = { good: "good", look: "look", failed: "failed", "not done": "failed", left: "left", done: "" };
+
+const isMeasured = (value, row) => typeof value === "number" && values.status[row] === "done";
 
 function drawCounts() {
   const counts = {};
@@ -36,7 +40,7 @@ function pressOnly(button, isPressed) {
 
 function drawPlots() {
   for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
-    const known = values[name].filter(value => typeof value === "number").sort((a, b) => a - b);
+    const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
     const at = part => known[Math.round(part * (known.length - 1))];
     const low = at(.005), high = at(.995);
     if (!(high > low)) continue;
@@ -46,15 +50,15 @@ function drawPlots() {
     const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 240 70");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${name}: median ${at(.5)}`);
+    svg.setAttribute("aria-label", `${headingOf(name)}: median ${at(.5)}`);
     counts.forEach((count, bin) => {
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
       for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
-      bar.onclick = () => { range = row => typeof values[name][row] === "number" && binOf(values[name][row]) === bin; arrange(); byId("table").scrollIntoView(); };
+      bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("table").scrollIntoView(); };
       svg.append(bar);
     });
     const ends = element("figcaption", {}, element("span", {}, low.toPrecision(3)), element("span", {}, high.toPrecision(3)));
-    byId("plots").append(element("figure", {}, element("b", {}, name), svg, ends));
+    byId("plots").append(element("figure", {}, element("b", { title: name }, headingOf(name)), svg, ends));
   }
 }
 
@@ -62,13 +66,13 @@ function drawGroups() {
   if (!groups.length) return;
   const by = byId("group").value, kinds = [...new Set(values[by])].sort();
   const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
-  const line = (tag, cells) => element("tr", {}, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
-  const rows = measures.map(name => line("td", [name, ...kinds.map(kind => spread(name, by, kind))]));
-  byId("groups").replaceChildren(line("th", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
+  const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
+  const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
+  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
 }
 
 function spread(name, by, kind) {
-  const known = values[name].filter((value, row) => typeof value === "number" && values[by][row] === kind).sort((a, b) => a - b);
+  const known = values[name].filter((value, row) => isMeasured(value, row) && values[by][row] === kind).sort((a, b) => a - b);
   const at = part => known[Math.round(part * (known.length - 1))].toPrecision(3);
   return known.length ? `${at(.5)} (${at(.05)} to ${at(.95)})` : "–";
 }
@@ -91,7 +95,7 @@ function arrange() {
     if (y === null || y === undefined) return -1;
     return x < y ? -sign : sign;
   });
-  byId("shown").textContent = `${order.length.toLocaleString("en")} of ${total.toLocaleString("en")}, by ${sorted.name}`;
+  byId("shown").textContent = `${order.length.toLocaleString("en")} of ${total.toLocaleString("en")}, by ${headingOf(sorted.name)}`;
   byId("body").style.height = `${order.length * height}px`;
   byId("table").scrollTop = 0;
   drawRows();
@@ -99,7 +103,7 @@ function arrange() {
 
 function drawHead() {
   const cells = columns.map(name => {
-    const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: `sort by ${name}` }, name);
+    const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${widths[name] ?? ""}`, title: `${name}: click to sort` }, headingOf(name));
     cell.onclick = () => {
       sorted = { name, up: sorted.name === name ? !sorted.up : !isNumber[name] };
       for (const other of byId("head").children) other.classList.remove("sorted", "up");
@@ -108,7 +112,7 @@ function drawHead() {
     };
     return cell;
   });
-  byId("head").replaceChildren(element("div", { className: "cell marks" }, "looked at"), ...cells);
+  byId("head").replaceChildren(element("div", { className: "cell marks" }, "Looked at"), ...cells);
 }
 
 /* Only the rows in sight are in the page, however many there are. */
@@ -130,10 +134,10 @@ const fileOf = (row, form) => `${results}/${encodeURIComponent(values.subject[ro
 
 function cellOf(name, row) {
   const value = values[name][row], text = value === null || value === undefined ? "" : String(value);
-  const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${wide.has(name) ? "wide" : ""}`, title: text });
+  const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${widths[name] ?? ""}`, title: text });
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
-  else cell.append(text);
+  else cell.append(name === "outlier" ? headingOf(text) : text);
   if (name === "verdict" || name === "status") cell.classList.add(colourOf[value] || "none");
   return cell;
 }

@@ -2,15 +2,46 @@
 let flickerTimer = null;
 
 function showSlice(k) {
-  state.k = Math.max(0, Math.min(report.slices.length - 1, k));
-  element("slice").value = state.k;
-  element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+  const place = Math.max(0, Math.min(report.slices.length - 1, k));
+  showExactSlice(report.slices[place] - 1, place);
+}
+
+// The next slice, or the one before: of a volume that is whole in the page, of all; else of those listed.
+function stepSlice(step) {
+  if (!volume) return showSlice(state.k + step);
+  showExactSlice(Math.max(0, Math.min(report.depth - 1, state.z + step)));
+}
+
+// Slice z of the volume, counted from 0, and the place among the listed slices of the one nearest to it.
+function showExactSlice(z, place = nearestPlace(z)) {
+  [state.k, state.z] = [place, z];
+  element("slice").value = volume ? z : place;
+  element("slice").setAttribute("aria-valuetext", `slice ${z + 1} of ${report.depth}`);
+  element("number").value = `slice ${z + 1} / ${report.depth}`;
+  markSlice();
   drawAll();
+}
+
+const nearestPlace = (z) => {
+  const distance = report.slices.map((number) => Math.abs(number - 1 - z));
+  return distance.indexOf(Math.min(...distance));
+};
+
+// The column of the shown slice in the strip, and its row in the table.
+function markSlice() {
+  inputsNamed("strip").forEach((input) => (input.checked = Number(input.value) === state.k));
+  for (const row of document.querySelectorAll(".strip tr")) {
+    [...row.cells].forEach((cell, n) => cell.classList.toggle("shown", n === state.k + 1));
+  }
+  for (const button of document.querySelectorAll(".jump")) {
+    button.closest("tr").classList.toggle("shown", Number(button.dataset.k) === state.k);
+  }
 }
 
 function showFade(fade) {
   state.fade = fade;
   element("fade").value = Math.round(100 * fade);
+  element("fade").setAttribute("aria-valuetext", `${Math.round(100 * fade)} % ${state.other}`);
   draw("main");
 }
 
@@ -51,7 +82,7 @@ function flicker() {
   element("flicker").setAttribute("aria-pressed", "true");
 }
 
-element("slice")?.addEventListener("input", (event) => showSlice(Number(event.target.value)));
+element("slice")?.addEventListener("input", ({ target }) => (volume ? showExactSlice : showSlice)(Number(target.value)));
 element("fade").addEventListener("input", (event) => {
   stopFlicker();
   showFade(event.target.value / 100);
@@ -67,8 +98,8 @@ for (const name of ["outlines", "zoom"]) {
 }
 
 const KEYS = {
-  ArrowLeft: () => element("slice") && showSlice(state.k - 1),
-  ArrowRight: () => element("slice") && showSlice(state.k + 1),
+  ArrowLeft: () => element("slice") && stepSlice(-1),
+  ArrowRight: () => element("slice") && stepSlice(1),
   " ": flicker,
   c: () => {
     stopFlicker();
@@ -80,11 +111,11 @@ const KEYS = {
 };
 listenToKeys(KEYS);
 
-if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
+if (element("slice")) listenToWheel(stepSlice);
 
 // The values of all arrays at a pixel, in words.
 function readValues(x, y) {
-  const s = slice(state.k), i = y * width + x, labels = [0, ...report.labels.map((label) => label.value)];
+  const s = slice(state.k), i = y * width + x, labels = ["none", ...report.labels.map((label) => label.name)];
   const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
   const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
   const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, s[name][i]).toPrecision(3)}`);
@@ -119,4 +150,5 @@ for (const canvas of canvases.values()) {
   canvas.addEventListener("pointerleave", hideCrosses);
 }
 
+markSlice();
 new ResizeObserver(drawAll).observe(document.querySelector("main"));

@@ -52,12 +52,12 @@ const SIDES = { L: [0, 1], T: [1, 0], R: [2, 1], B: [1, 2] };
 const CROSSINGS = ["", "LT", "TR", "LR", "RB", "LTRB", "TB", "LB", "BL", "BT", "TRBL", "BR", "RL", "RT", "TL", ""];
 
 // {label: {point: next point}} of all outlines, on a grid of half pixels. Outside the picture there is no label.
-function linkOutlines(labels) {
-  const at = (x, y) => (x < 0 || y < 0 || x >= width || y >= height ? 0 : labels[y * width + x]);
-  const all = new Map(), stride = 2 * width + 3;
+function linkOutlines(labels, w = width, h = height) {
+  const at = (x, y) => (x < 0 || y < 0 || x >= w || y >= h ? 0 : labels[y * w + x]);
+  const all = new Map(), stride = 2 * w + 3;
   const point = (x, y, side) => (2 * y + 2 + SIDES[side][1]) * stride + 2 * x + 2 + SIDES[side][0];
-  for (let y = -1; y < height; y++) {
-    for (let x = -1; x < width; x++) {
+  for (let y = -1; y < h; y++) {
+    for (let x = -1; x < w; x++) {
       const corners = [at(x, y), at(x + 1, y), at(x + 1, y + 1), at(x, y + 1)];
       if (corners.every((label) => label === corners[0])) continue;
       for (const label of new Set(corners)) {
@@ -72,8 +72,8 @@ function linkOutlines(labels) {
 }
 
 // The closed outlines of one label, in pixels, from the links between their points; it empties `next`.
-function tracePath(next) {
-  const path = new Path2D(), stride = 2 * width + 3;
+function tracePath(next, w = width) {
+  const path = new Path2D(), stride = 2 * w + 3;
   for (const first of next.keys()) {
     for (let key = first, pen = "moveTo"; next.has(key); pen = "lineTo") {
       path[pen]((key % stride) / 2 - 0.5, Math.floor(key / stride) / 2 - 0.5);

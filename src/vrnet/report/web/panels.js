@@ -1,5 +1,5 @@
 // What each picture shows of slice s, by the state of the controls: a raster, and lines over it.
-const state = { k: report.start, mode: "fade", other: "warped", fade: 0.5, outlines: true, zoom: false };
+const state = { k: report.start, z: report.slices[report.start] - 1, mode: "fade", other: "warped", fade: 0.5, outlines: true, zoom: false };
 const CHECKERBOARD_SQUARES = 8;
 
 // Fixed and the other image, blended or as a checkerboard.
@@ -52,7 +52,11 @@ function draw(name) {
   const place = new DOMMatrix([scale[0], 0, 0, scale[1], -x * scale[0], -y * scale[1]]);
   const pen = density * (canvas.clientWidth > 400 ? 2 : 1.5);
   for (const line of PANELS[name].lines?.(s) ?? []) stroke(context, line, place, pen);
+  if (name === "main") planes?.update();
 }
+
+// The three planes of a volume, once they are open: they follow the comparison.
+let planes = null;
 
 // The path is scaled before it is drawn, not the pen: so a line is equally wide along both axes.
 function stroke(context, { path, colour, dash = [], thin = false }, place, pen) {

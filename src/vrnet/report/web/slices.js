@@ -17,17 +17,17 @@ function readTile(sheet, k) {
 }
 
 // Every array at slice k, with the outlines traced so far; only the slice asked for last is held.
-let latest = { k: -1 };
+let latest = { at: -1 };
 function slice(k) {
-  if (latest.k !== k) {
-    const arrays = Object.entries(sheets).map(([name, sheet]) => [name, readTile(sheet, k)]);
-    latest = { k, paths: new Map(), ...Object.fromEntries(arrays) };
-  }
+  const at = volume ? state.z : k;
+  if (latest.at !== at) latest = { at, paths: new Map(), ...(volume ? readVolumeSlice(at) : readTiles(at)) };
   return latest;
 }
+const readTiles = (k) => Object.fromEntries(Object.entries(sheets).map(([name, sheet]) => [name, readTile(sheet, k)]));
 
 // What the bytes mean at pixel i. Motion is in pixels, coded by its square root; times the spacing it is in mm.
 function motion(s, axis, i) {
+  if (s.motion) return s.motion[axis][i];
   const root = (s[`u${axis}`][i] - 128) / 127;
   return root * Math.abs(root) * report.largest[axis];
 }

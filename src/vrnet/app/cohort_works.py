@@ -1,0 +1,196 @@
+"""What `vrnet cohort` does to one subject: a pair is registered, a cine is tracked."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vrnet.app.bids import name_pair, name_tracking
+from vrnet.app.image_pair import read_pair
+from vrnet.app.pair import register_pair
+from vrnet.app.track_files import summary, write_tracking
+from vrnet.app.track_report import write_track_report
+from vrnet.app.tracking import Tracking, prepare_tracking
+from vrnet.cohort.records import Recipe
+from vrnet.cohort.table import PAIRS, Subject
+from vrnet.errors import InputWarning
+from vrnet.file_sets import RECORD
+from vrnet.files import Row, json_ready
+from vrnet.images.itk_settings import one_thread
+from vrnet.methods.choice import MethodChoice
+from vrnet.progress import Progress
+from vrnet.provenance import __version__, commit
+from vrnet.registration.options import RegistrationOptions
+from vrnet.report.pair import Pair
+from vrnet.report.thumbnail import THUMBNAIL, write_thumbnail
+from vrnet.threads import use_threads
+
+MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
+OVERLAPS = {"dice": "dice", "hausdorff_mm": "hausdorff_mm", "surface_mm": "mean_surface_distance_mm"}
+"""Columns, each before and after, of what metrics.json has by structure."""
+FIELD = ("folding_percent", "folding_strict_percent", "jacobian_gradient")
+VOLUMES = (
+    "lv_ejection_fraction_percent",
+    "rv_ejection_fraction_percent",
+    "lv_largest_ml",
+    "lv_smallest_ml",
+    "mass_g",
+)
+
+
+NamePairs = tuple[tuple[int, str], ...]
+"""(label, name): as pairs, so that what is done can be hashed."""
+
+
+@dataclass(frozen=True)
+class RegisterSubject:
+    """Register the pair of a subject, and write what `vrnet register` writes."""
+
+    method: MethodChoice
+    options: RegistrationOptions
+    report: bool = False
+    bids: bool = False
+    """Whether files have the names of BIDS derivatives."""
+    label_names: NamePairs = ()
+    """What labels are called."""
+
+    def recipe(self) -> Recipe:
+        """What results depend on beside their inputs. The device is not part of it: a run may go on elsewhere."""
+        options = {name: value for name, value in self.options.as_json().items() if name != "device"}
+        return json_ready({**of_method(self.method), **options, **of_output(self), **made_by()})
+
+    def __call__(self, subject: Subject, folder: Path) -> Row:
+        with computing_alone() as notes:
+            pair = read_pair(*(subject.path(column) for column in PAIRS.files))  # type: ignore[arg-type]
+            pair = replace(pair, label_names=dict(self.label_names))  # not every subject has every structure
+            result, _ = register_pair(no_stage, pair, self.method.load(), folder, self.options, report=self.report)
+            write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
+            if self.bids:
+                name_pair(folder, subject, result.transform, pair.moving.grid)
+        (folder / RECORD).unlink()  # done.json records the files
+        return row_of(result.metrics) | said(notes)
+
+
+@dataclass(frozen=True)
+class TrackSubject:
+    """Track the cine of a subject, and write what `vrnet track` writes."""
+
+    method: MethodChoice
+    options: RegistrationOptions
+    """Of which tracking knows slices and device."""
+    report: bool = False
+    bids: bool = False
+    """Whether files have the names of BIDS derivatives."""
+    label_names: NamePairs = ()
+    """What labels are called, where they are not numbered as in ACDC."""
+
+    def recipe(self) -> Recipe:
+        """What results depend on beside their inputs; the device is not part of it."""
+        asked = {"tracked": True, "slices": self.options.slices}
+        return json_ready({**of_method(self.method), **asked, **of_output(self), **made_by()})
+
+    def __call__(self, subject: Subject, folder: Path) -> Row:
+        with computing_alone() as notes:
+            request = prepare_tracking(
+                subject.files["cine"],
+                self.method.load(),
+                subject.path("labels"),
+                int(subject.values.get("frame", 0)),
+                self.options.slices,
+                None,
+                self.options.device,
+                dict(self.label_names) or None,
+            )
+            tracking = request.run(None, no_stage("tracking"))
+            write_tracking(tracking, folder, no_stage("writing"))
+            if self.report:
+                write_track_report(tracking, folder)
+            write_thumbnail(folder / THUMBNAIL, shown_pair(tracking))
+        if self.bids:
+            name_tracking(folder, subject, tracking.frame, len(tracking.cine))
+        return row_of_tracking(summary(tracking)) | said(notes)
+
+
+def of_method(method: MethodChoice) -> dict[str, Any]:
+    """The part of a recipe that says by what a subject is done."""
+    return {"method": str(method.load()), "weights": method.weights_sha256}
+
+
+def of_output(work: "RegisterSubject | TrackSubject") -> dict[str, Any]:
+    """The part of a recipe that says what is written of a subject."""
+    names = {str(label): name for label, name in work.label_names}
+    return {"report": work.report, "bids": work.bids, "label_names": names}
+
+
+def made_by() -> dict[str, Any]:
+    """The part of a recipe that says by which code a subject is done."""
+    return {"vrnet": __version__, "commit": commit()}
+
+
+@contextmanager
+def computing_alone() -> Iterator[list[str]]:
+    """Compute with one thread, wherever it is: so a result depends neither on how many jobs there are nor on which.
+
+    What the package warns of meanwhile is in the list at the end, each thing once."""
+    notes: list[str] = []
+    with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InputWarning)
+        yield notes
+    notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
+
+
+def said(notes: list[str]) -> Row:
+    """The part of a row that holds notes, if there are any."""
+    return {"notes": "; ".join(notes)} if notes else {}
+
+
+def no_stage(name: str) -> Progress:
+    """Nobody looks at how far a single subject is."""
+    return lambda done: None
+
+
+def row_of(metrics: Mapping[str, Any]) -> Row:
+    """The row of a table that metrics.json comes to."""
+    row: Row = {"verdict": metrics["verdict"]["level"], "reason": " ".join(metrics["verdict"]["reasons"])}
+    for column, (part, name) in MEASURES.items():
+        row |= {f"{column}_{when}": metrics[part][f"{name}_{when}"] for when in ("before", "after")}
+    for column, part in OVERLAPS.items():
+        if part in metrics:
+            row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
+    row |= {f"dice_{label}": value for label, value in metrics.get("dice", {"after": {}})["after"].items()}
+    row.pop("dice_mean", None)
+    return row | {name: metrics[name] for name in FIELD} | {"device": metrics["device"]}
+
+
+def row_of_tracking(summary: Mapping[str, Any]) -> Row:
+    """The row of a table that the summary.json of a cine comes to."""
+    row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
+    row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
+    peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
+    row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
+    row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
+    row |= {"folding_strict_percent": summary["folding_strict_percent"], "frames": summary["frames"]}
+    row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
+    return row | {"device": summary["device"]}
+
+
+def shown_pair(tracking: Tracking) -> Pair:
+    """The reference, the frame that has moved most, and that frame brought back: what a thumbnail shows of a cine.
+
+    With labels, the frame where the cavity of the left ventricle is smallest."""
+    cine, volumes = tracking.cine, tracking.volumes
+    lengths = np.square(tracking.fields).sum(1).reshape(len(cine), -1).mean(1)
+    k = int(lengths.argmax() if volumes is None else volumes.lv_ml.argmin())
+    reference = tracking.reference_labels
+    return Pair(
+        fixed=cine.frames[tracking.frame].astype(np.float32),
+        moving=cine.frames[k].astype(np.float32),
+        warped=tracking.warped(k).array,
+        field=tracking.fields[k],
+        grid=cine.grid,
+        fixed_labels=None if reference is None else reference.array,
+    )

@@ -1,0 +1,164 @@
+"""Is everything as it should be? Versions, extras, devices, folders, and a heart of known motion registered."""
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from vrnet.devices import describe_device
+from vrnet.errors import BadInput
+from vrnet.provenance import __version__, commit
+
+EXTRAS = {
+    "train": "vrnet train",
+    "baselines": "the methods FFD and SyN",
+    "cluster": "vrnet cohort in several processes, or on a Dask cluster",
+    "peers": "other tools, for benchmarks",
+    "docs": "the site of the documentation",
+    "test": "the tests",
+}
+"""What each extra gives."""
+MIN_FREE_BYTES = 1e9
+SELF_TEST_SHAPE, SELF_TEST_SPACING_MM = (96, 96), 2.5
+MAX_ERROR_PART = 0.5
+"""Of the true motion: what a registration may leave of it; a working one leaves a fifth."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    found: str
+    is_fine: bool = True
+    hint: str = ""
+    """What to do, where there is anything to be done."""
+
+
+def examine() -> dict[str, list[Check]]:
+    """All checks, by what they are about."""
+    return {
+        "versions": [*check_versions()],
+        "extras": [check_extra(name) for name in EXTRAS],
+        "devices": [*check_devices()],
+        "folders": [*check_folders()],
+        "self-test": [*check_registration()],
+    }
+
+
+def check_versions() -> Iterator[Check]:
+    """vrnet, Python, and every package that vrnet cannot do without."""
+    source = commit()
+    yield Check("vrnet", __version__ + (f", commit {source[:10]}" if source else ""))
+    yield Check("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for package in requirements():
+        found = installed(package)
+        yield Check(package, found or "missing", found is not None, "" if found else f"pip install {package}")
+
+
+def requirements(extra: str | None = None) -> list[str]:
+    """The packages that vrnet, or one of its extras, needs, as the installed metadata lists them."""
+    found = []
+    for text in requires("vrnet") or ():
+        package, _, marker = text.partition(";")
+        of_extra = re.search("extra == ['\"](.+?)['\"]", marker)
+        if (of_extra and of_extra[1]) == extra:
+            found.append(re.split(r"[^\w.-]", package.strip())[0])
+    return found
+
+
+def installed(package: str) -> str | None:
+    """The version of a package; None where it is absent."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def check_extra(name: str) -> Check:
+    """Whether an extra is there; without one, all that does not need it works."""
+    packages = [package for package in requirements(name) if package != "vrnet"]
+    if any(installed(package) is None for package in packages):
+        return Check(
+            name, f"not installed; it gives {EXTRAS[name]}", hint=f"if you need that: pip install 'vrnet[{name}]'"
+        )
+    return Check(name, f"{EXTRAS[name]} ({', '.join(f'{package} {installed(package)}' for package in packages)})")
+
+
+def check_devices() -> Iterator[Check]:
+    """Threads of the processor, and GPUs."""
+    limit = os.environ.get("OMP_NUM_THREADS")
+    said = f" (OMP_NUM_THREADS={limit})" if limit else ""
+    yield Check("CPU", f"{os.cpu_count()} cores; threads that PyTorch computes with: {torch.get_num_threads()}{said}")
+    if not torch.cuda.is_available():
+        yield Check("CUDA", "no device: everything runs on the CPU")
+    for k in range(torch.cuda.device_count()):
+        memory = torch.cuda.get_device_properties(k).total_memory / 1e9
+        yield Check(f"CUDA {k}", f"{describe_device(torch.device('cuda', k))}, {memory:.0f} GB")
+
+
+def check_folders() -> Iterator[Check]:
+    """Whether prepared subjects and temporary files can be written."""
+    from vrnet.data.store import cache_folder
+
+    yield check_folder("cache", cache_folder, "set XDG_CACHE_HOME to one that you may write")
+    yield check_folder(
+        "temporary files", lambda: Path(tempfile.gettempdir()), "set TMPDIR to a folder that you may write"
+    )
+
+
+def check_folder(name: str, find: Callable[[], Path], hint: str) -> Check:
+    """Whether a folder, or the nearest that is there above it, can be written, and has room."""
+    try:
+        folder = find()
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there):
+            free = shutil.disk_usage(there).free
+    except (BadInput, OSError) as error:
+        return Check(name, f"cannot be written: {error}", False, hint)
+    is_roomy = free >= MIN_FREE_BYTES
+    return Check(name, f"{folder}, {free / 1e9:.1f} GB free", is_roomy, "" if is_roomy else "make room there")
+
+
+def check_registration() -> Iterator[Check]:
+    """The model in the box and a solver, on a heart whose true motion is known."""
+    from vrnet.methods.default import SHORT_AXIS
+
+    for method in (SHORT_AXIS, "TV-L1"):
+        start = perf_counter()
+        try:
+            before, after = end_point_errors(method)
+        except Exception as error:  # whatever is broken here is what the doctor was asked to find
+            yield Check(method, f"{type(error).__name__}: {error}", False, "install vrnet again")
+            continue
+        found = f"{before:.2f} mm from the true motion before, {after:.2f} mm after; {perf_counter() - start:.1f} s"
+        is_fine = after < MAX_ERROR_PART * before
+        yield Check(method, found, is_fine, "" if is_fine else "install vrnet again, and report this if it stays")
+
+
+def end_point_errors(method: str) -> tuple[float, float]:
+    """Mean distance from the true motion in a phantom's heart, in mm: of no motion, and of what a method finds."""
+    from vrnet.phantom import phantom
+    from vrnet.registration.arrays import register
+
+    patient = phantom(7, SELF_TEST_SHAPE, SELF_TEST_SPACING_MM)
+    found = register(patient.fixed[0, 0], patient.moving[0, 0], method, spacing=patient.spacing)
+    heart, true = patient.fixed_labels[0, 0] > 0, patient.field[0]
+    errors = ((field - true)[:, heart].norm(dim=0).mean() for field in (torch.zeros_like(true), found.field))
+    before, after = (SELF_TEST_SPACING_MM * float(error) for error in errors)
+    return before, after
+
+
+def as_json(checks: dict[str, list[Check]]) -> dict[str, Any]:
+    """What `vrnet doctor --json` prints."""
+    is_fine = all(check.is_fine for part in checks.values() for check in part)
+    return {"is_fine": is_fine, "checks": {name: [asdict(check) for check in part] for name, part in checks.items()}}

@@ -1,0 +1,25 @@
+"""What `vrnet` alone prints: what it does, where to begin, and where to read on."""
+
+from vrnet.provenance import __version__
+
+START = """\
+vrnet {version}: find the motion between two images of the heart, or through a
+whole cine; in 2D and 3D, on your own files.
+
+  vrnet demo
+      a made-up heart registered: look at demo/report.html
+  vrnet register ED.nii.gz ES.nii.gz --out pair --report
+      two images; writes the transform, the warped image, a verdict, a page
+  vrnet track CINE.nii.gz --labels ED_LABELS.nii.gz --out cine --report
+      a beating heart: contours, volumes and strain of every frame
+  vrnet doctor
+      is everything installed as it should be?
+
+All commands: vrnet --help          One of them: vrnet register --help
+In Python:    import vrnet; help(vrnet)
+Documentation: README.md and docs/ of the source; `make docs` makes a site."""
+
+
+def start_text() -> str:
+    """The text, for this version."""
+    return START.format(version=__version__)

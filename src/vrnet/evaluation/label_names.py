@@ -1,0 +1,101 @@
+"""What labels are called: {1: "RV", 2: "Myo", 3: "LV"}. Some sets are known by a name; others are written out."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from vrnet.data import hippocampus, protocols
+from vrnet.errors import BadInput
+
+LabelNames = Mapping[int, str]
+BOTH_SIDES = {
+    "Cerebral-White-Matter": (2, 41), "Cerebral-Cortex": (3, 42), "Lateral-Ventricle": (4, 43),
+    "Inf-Lat-Vent": (5, 44), "Cerebellum-White-Matter": (7, 46), "Cerebellum-Cortex": (8, 47), "Thalamus": (10, 49),
+    "Caudate": (11, 50), "Putamen": (12, 51), "Pallidum": (13, 52), "Hippocampus": (17, 53), "Amygdala": (18, 54),
+    "Accumbens-area": (26, 58), "VentralDC": (28, 60), "vessel": (30, 62), "choroid-plexus": (31, 63),
+    "WM-hypointensities": (78, 79), "non-WM-hypointensities": (81, 82),
+}  # fmt: skip
+"""The numbers, left and right, that FreeSurfer's segmentation of the brain (aseg) gives to structures."""
+MIDLINE = {
+    14: "3rd-Ventricle", 15: "4th-Ventricle", 16: "Brain-Stem", 24: "CSF", 72: "5th-Ventricle",
+    77: "WM-hypointensities", 80: "non-WM-hypointensities", 85: "Optic-Chiasm", 251: "CC_Posterior",
+    252: "CC_Mid_Posterior", 253: "CC_Central", 254: "CC_Mid_Anterior", 255: "CC_Anterior",
+}  # fmt: skip
+"""Those of FreeSurfer that lie in the middle, or on either side."""
+FREESURFER = MIDLINE | {
+    numbers[side]: f"{word}-{name}"
+    for side, word in enumerate(("Left", "Right"))
+    for name, numbers in BOTH_SIDES.items()
+}
+
+
+def by_label(structures: Mapping[str, int]) -> dict[int, str]:
+    """{label: name} of {name: label}, by label."""
+    return dict(sorted((label, name) for name, label in structures.items()))
+
+
+KNOWN: dict[str, LabelNames] = {
+    "acdc": by_label(protocols.STRUCTURES),
+    "ukbb": by_label(protocols.STRUCTURES),
+    "hippocampus": by_label(hippocampus.STRUCTURES),
+    "freesurfer": FREESURFER,
+}
+FORMS = f"give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}"
+
+
+def read_label_names(given: str | LabelNames) -> dict[int, str]:
+    """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or as they are.
+
+    BadInput unless every label, 0 being none, and every name is given once."""
+    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+        return dict(KNOWN[given.strip().casefold()])
+    pairs = read_entries(given) if isinstance(given, str) else [(label, name.strip()) for label, name in given.items()]
+    labels, names = Counter(label for label, _ in pairs), Counter(name for _, name in pairs)
+    if 0 in labels:
+        raise BadInput(f"the label 0 is called {dict(pairs)[0]}: it is the background, and has no name")
+    if "" in names or not pairs:
+        raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
+    for kind, counts in (("label", labels), ("name", names)):
+        twice = [str(one) for one, count in counts.items() if count > 1]
+        if twice:
+            raise BadInput(f"the {kind} {twice[0]} is given twice in {describe(given)}: give each once")
+    return dict(pairs)
+
+
+def read_entries(text: str) -> list[tuple[int, str]]:
+    """The entries of 1=RV,2=Myo,3=LV."""
+    found = []
+    for entry in text.split(","):
+        label, equals, name = (part.strip() for part in entry.partition("="))
+        digits = label.removeprefix("-")
+        if not (equals and digits.isascii() and digits.isdigit()):
+            raise BadInput(f"the names of labels are {describe(text)}: {FORMS}")
+        found.append((int(label), name))
+    return found
+
+
+def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
+    """BadInput if a label is named that no voxel has; names of a known set may be more than there are labels."""
+    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+        return
+    there, names = sorted(set(labels) - {0}), read_label_names(given)
+    missing = [label for label in names if label not in there]
+    if missing:
+        raise BadInput(
+            f"no voxel has the label {missing[0]}, which is called {names[missing[0]]}: the labels are "
+            f"{', '.join(map(str, there)) or 'all 0'}"
+        )
+
+
+def rename_structures(structures: Mapping[str, int], given: str | LabelNames) -> dict[str, int]:
+    """{name: label} of a data set whose structures are called by their labels, with names in place of those."""
+    known = [name for name, label in structures.items() if name != str(label)]
+    if known:
+        raise BadInput(f"the structures are called {', '.join(known)} already: leave out `label_names`")
+    check_labels_are_there(given, structures.values())
+    names = read_label_names(given)
+    return {names.get(label, name): label for name, label in structures.items()}
+
+
+def describe(given: str | LabelNames) -> str:
+    """The names as they were given, in one line."""
+    return ascii(given) if isinstance(given, Mapping) else f'"{given}"'.replace("\n", "\\n")

@@ -1,0 +1,55 @@
+"""Transforms one after another: x ↦ last(… second(first(x))), in the order that points take."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vrnet.errors import BadInput
+from vrnet.images.affine import Affine
+from vrnet.images.grid import Grid
+from vrnet.images.itk_transforms import read_itk
+from vrnet.images.transform import Transform, holds_itk_transform, sample_transform
+
+if TYPE_CHECKING:
+    import SimpleITK as sitk
+
+
+def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid | None = None) -> Transform:
+    """x ↦ last(… second(first(x))): a point goes through the first, then through each in the order given.
+
+    If A to B and B to C are known, `compose(a_to_b, b_to_c)` is A to C: an image of C comes to A by its `apply`, and is
+    interpolated once. The result is on the grid given, or on that of the first. (A CompositeTransform of SimpleITK
+    lists the same transforms the other way round.)"""
+    import SimpleITK as sitk
+
+    target = grid or getattr(first, "grid", None)
+    if target is None:
+        raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")
+    maps = [transform.itk for transform in (first, *others)]
+    if len(dimensions := {found.GetDimension() for found in maps} | {len(target.shape)}) > 1:
+        raise BadInput(f"the transforms and the grid are {sorted(dimensions)} dimensional: give all of one dimension")
+    return sample_transform(sitk.CompositeTransform(maps[::-1]), target)
+
+
+def read_point_map(*paths: Path) -> "sitk.Transform":
+    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
+    import SimpleITK as sitk
+
+    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
+    for path, found in zip(paths, maps, strict=True):
+        if found.GetDimension() != maps[0].GetDimension():
+            d, first = found.GetDimension(), maps[0].GetDimension()
+            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
+    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])  # ITK applies the last one first
+
+
+def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
+    """x ↦ last(… second(first(x))), at the voxels of a grid."""
+    if len(paths) == 1:
+        return Transform.load(paths[0], grid)
+    chain = read_point_map(*paths)
+    if chain.GetDimension() != len(grid.shape):
+        raise BadInput(
+            f"{paths[0]} is {chain.GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
+        )
+    return sample_transform(chain, grid)

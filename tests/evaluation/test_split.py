@@ -1,0 +1,228 @@
+"""A method on a split, by the engine of cohorts: the tables are those of a plain loop, however it was stopped."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models import saved
+from vrnet import BadInput
+from vrnet.data.phantoms import Phantoms
+from vrnet.data.prepared import load_pack, prepare_split, save_pack
+from vrnet.data.store import StoredSamples
+from vrnet.devices import describe_device
+from vrnet.evaluation import split as module
+from vrnet.evaluation.cohort import measure_subject, measure_unregistered, summarise
+from vrnet.evaluation.split import evaluate_split
+from vrnet.files import json_ready, write_rows
+from vrnet.methods.choice import MethodChoice, choose_method
+from vrnet.provenance import versions
+from vrnet.threads import use_threads
+
+COLUMNS = (
+    "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
+    "jacobian_gradient seconds"
+)
+QUICK = choose_method("Gaussian-L2", None, ("levels=1", "warps=2"))
+HEARTS = Phantoms(shape=(32, 32), spacing=8.0, counts={"test": 4})
+
+
+def silent(stage):
+    """A stage whose progress nobody watches."""
+    return lambda part: None
+
+
+@pytest.fixture
+def hearts(tmp_path):
+    """Four small phantoms, the second without a right ventricle, so that some of its scores are NaN."""
+    four = prepare_split(HEARTS, "test", "evaluation", tmp_path / "cache").load()
+    first, second, *others = four.samples
+    gone = {
+        part: torch.where(getattr(second, part) == 1, 0, getattr(second, part))
+        for part in ("fixed_labels", "moving_labels")
+    }
+    return replace(four, samples=(first, replace(second, **gone), *others))
+
+
+def without_seconds(folder):
+    """metrics.csv and summary.json, but for what time says, and which machine."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        header, *lines = csv.reader(file)
+    place = header.index("seconds")
+    summary = json.loads((folder / "summary.json").read_text())
+    seconds = summary["metrics"].pop("seconds")
+    assert seconds["mean"] > 0
+    assert all(float(line[place]) > 0 for line in lines)
+    return header, [[cell for k, cell in enumerate(line) if k != place] for line in lines], summary
+
+
+def count_calls(monkeypatch, stop_at=None):
+    """The names of subjects that are measured from now on; Ctrl-C comes before the one of a number."""
+    measured = []
+
+    def measure(sample, *rest):
+        if len(measured) == stop_at:
+            raise KeyboardInterrupt
+        measured.append(sample.name)
+        return measure_subject(sample, *rest)
+
+    monkeypatch.setattr(module, "measure_subject", measure)
+    return measured
+
+
+def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
+    ticks = []
+    summary = evaluate_split(lambda name: ticks.append, MethodChoice("TV-L1"), split, tmp_path / "out")
+    with (tmp_path / "out" / "metrics.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["subject"] == "patient001"
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
+    assert {key: summary[key] for key in ("method", "data", "split", "subjects")} == {
+        "method": "TV-L1", "data": "acdc", "split": "test", "subjects": 1,
+    }  # fmt: skip
+    assert summary["metrics"]["dice_mean"]["mean"] == pytest.approx(float(row["dice_mean"]))
+    assert summary["metrics"]["dice_mean"]["mean"] > 0.9
+    assert ticks[-1] == 1.0
+
+
+def test_a_summary_says_what_there_was_before(split, tmp_path):
+    """The overlaps of no registration, whatever the method does, and nothing that only a field has."""
+    after, before = (
+        evaluate_split(silent, MethodChoice(name), split, tmp_path / name) for name in ("TV-L1", "identity")
+    )
+    overlaps = {name: value for name, value in before["metrics"].items() if name.startswith(("dice", "hd"))}
+    assert after["before"] == before["before"] == overlaps
+    assert after["metrics"]["dice_mean"]["mean"] > after["before"]["dice_mean"]["mean"] + 0.1
+
+
+def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
+    whole, told = replace(split, samples=(volume(),)), []
+    for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "Gaussian-LNCC", None)):
+        summary = evaluate_split(
+            lambda name: told.append(name) or silent(name), MethodChoice("default"), pairs, tmp_path
+        )
+        assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subjects")
+        assert json.loads((tmp_path / "summary.json").read_text()) == summary
+
+
+def test_folds_are_repaired_where_asked(split, tmp_path):
+    assert evaluate_split(silent, MethodChoice("identity"), split, tmp_path, folds="repair")["folds"] == "repair"
+
+
+def volume():
+    """A phantom subject in 3D."""
+    return Phantoms(shape=(32, 32, 24), spacing=5.0).prepare("phantom-0001", "evaluation")
+
+
+def test_a_summary_says_what_made_it(split, tmp_path):
+    """The version and the commit of vrnet, the version of torch, and the device; beside the keys that others read."""
+    summary = evaluate_split(silent, MethodChoice("identity"), split, tmp_path)
+    assert summary["provenance"] == {**versions(), "device": describe_device(torch.device("cpu"))}
+    assert summary["provenance"].keys() >= {"vrnet", "commit", "torch", "device"}
+    assert summary.keys() >= {"method", "data", "split", "subjects", "metrics"}
+    assert set(COLUMNS.split()) <= summary["metrics"].keys()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_cohort_is_measured_on_the_device_that_is_named(split, tmp_path):
+    with pytest.raises(BadInput, match="no CUDA"):
+        evaluate_split(silent, MethodChoice("TV-L1"), split, tmp_path / "out", "cuda")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_tables_are_to_the_bit_those_of_a_plain_loop(hearts, tmp_path):
+    """One subject after the other, the rows in a list, and nothing kept in between."""
+    evaluate_split(silent, QUICK, hearts, tmp_path / "engine")
+    find = QUICK.load().resolve(2, (8.0, 8.0)).build(2)
+    with use_threads(1):
+        rows = [measure_subject(sample, find, hearts.structures) for sample in hearts.samples]
+        before = [measure_unregistered(sample, hearts.structures) for sample in hearts.samples]
+    assert np.isnan(rows[1]["dice_RV"])
+    (tmp_path / "loop").mkdir()
+    write_rows(rows, tmp_path / "loop" / "metrics.csv")
+    header, lines, summary = without_seconds(tmp_path / "engine")
+    metrics, unregistered = json_ready(summarise(rows)), json_ready(summarise(before))
+    kept = {"method": str(QUICK.load()), "weights": None, "data": "phantom", "split": "test", "folds": "keep",
+            "subjects": 4, "metrics": metrics, "before": unregistered, "provenance": summary["provenance"]}  # fmt: skip
+    (tmp_path / "loop" / "summary.json").write_text(json.dumps(kept))
+    assert (header, lines, summary) == without_seconds(tmp_path / "loop")
+    assert list(json.loads((tmp_path / "engine" / "summary.json").read_text())) == list(kept)
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was(hearts, tmp_path, monkeypatch):
+    evaluate_split(silent, QUICK, hearts, tmp_path / "whole")
+    first, said, ticks = count_calls(monkeypatch, stop_at=2), [], []
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_split(silent, QUICK, hearts, tmp_path / "out")
+    assert len(first) == 2
+    assert not (tmp_path / "out" / "metrics.csv").exists()
+    rest = count_calls(monkeypatch)
+    evaluate_split(lambda name: ticks.append, QUICK, hearts, tmp_path / "out", say=said.append)
+    assert rest == hearts.names[2:]
+    assert (said, ticks[0]) == (["2 subjects are measured already, 2 are to do."], 0.75)
+    assert without_seconds(tmp_path / "out") == without_seconds(tmp_path / "whole")
+
+
+def test_another_parameter_image_or_kind_of_folds_is_measured_again_and_nothing_else(hearts, tmp_path, monkeypatch):
+    evaluate_split(silent, QUICK, hearts, tmp_path)
+    measured, said = count_calls(monkeypatch), []
+    evaluate_split(silent, QUICK, hearts, tmp_path, say=said.append)
+    assert (measured, said) == ([], ["4 subjects are measured already, 0 are to do."])
+    brighter = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
+    evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], brighter)), tmp_path, say=said.append)
+    assert (measured, "1 subjects are measured again, since these differ: inputs." in said) == ([brighter.name], True)
+    evaluate_split(silent, replace(QUICK, settings=("levels=1", "warps=3")), hearts, tmp_path, say=said.append)
+    assert (len(measured), "warps=2" in said[-1], "warps=3" in said[-1]) == (5, True, True)
+    evaluate_split(silent, QUICK, hearts, tmp_path, folds="repair", say=said.append)
+    assert (len(measured), "folds keep → repair" in said[-1]) == (9, True)
+
+
+def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_path):
+    """One that cannot be read when its turn comes; the others are measured."""
+    broken = hearts.names[1]
+
+    def read(name):
+        if name == broken:
+            raise BadInput("its file is damaged")
+        return hearts.read(name)
+
+    spoilt = replace(hearts, samples=StoredSamples(hearts.names, read, hearts.identity))
+    summary = evaluate_split(silent, QUICK, spoilt, tmp_path)
+    assert (summary["subjects"], summary["failed"]) == (3, {broken: "its file is damaged"})
+    assert "Traceback" in (tmp_path / "failures" / f"{broken}.txt").read_text()
+    assert "failed" not in evaluate_split(silent, QUICK, hearts, tmp_path)
+    assert list((tmp_path / "failures").iterdir()) == []
+
+
+def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, monkeypatch):
+    def fail(*given):
+        raise MemoryError
+
+    monkeypatch.setattr(module, "measure_subject", fail)
+    with pytest.raises(BadInput, match=r"none of 4 subjects could be measured, such as .* too little memory"):
+        evaluate_split(silent, QUICK, hearts, tmp_path)
+    assert not (tmp_path / "metrics.csv").exists()
+
+
+def test_names_that_are_no_names_of_folders_are_kept_in_the_table(hearts, tmp_path):
+    odd = replace(hearts.samples[0], name="a/b: c")
+    evaluate_split(silent, MethodChoice("identity"), replace(hearts, samples=(odd,)), tmp_path)
+    assert without_seconds(tmp_path)[1][0][0] == "a/b: c"
+    assert [path.name for path in (tmp_path / "subjects").iterdir()] == ["000001_a_b__c"]
+
+
+def test_two_processes_measure_a_pack_by_a_learned_method_as_one_does(tmp_path):
+    """To the bit, where the one computes with one thread, too."""
+    save_pack({("test", "evaluation"): prepare_split(HEARTS, "test", "evaluation", tmp_path)}, tmp_path / "pack.npz")
+    pack, method = load_pack(tmp_path / "pack.npz")["test", "evaluation"], choose_method("default", saved(tmp_path))
+    evaluate_split(silent, method, pack, tmp_path / "two", jobs=2)
+    with use_threads(1):
+        evaluate_split(silent, method, pack, tmp_path / "one")
+    assert without_seconds(tmp_path / "one") == without_seconds(tmp_path / "two")
+    (tmp_path / "pack.npz").rename(tmp_path / "moved.npz")
+    moved, said = load_pack(tmp_path / "moved.npz")["test", "evaluation"], []
+    evaluate_split(silent, method, moved, tmp_path / "one", say=said.append)
+    assert said == ["4 subjects are measured already, 0 are to do."]

@@ -1,0 +1,122 @@
+"""The strip of slices, tables that sort, and a page that stays as it is on small screens and on paper."""
+
+import base64
+import re
+
+import numpy as np
+import pytest
+
+from tests.report.browser import find_element, press, set_range
+from tests.report.conftest import FOLDED
+
+PHONE = {"width": 390, "height": 844}
+
+
+def shown_slice(page):
+    """The number of the slice that the dock, the strip and the table say is shown: all of them the same."""
+    numbers = page.execute_script("""
+        const strip = document.querySelector('.strip thead .shown'), row = document.querySelector('#by-slice tr.shown');
+        return [document.getElementById('number').value, strip.textContent, row.cells[0].textContent];""")
+    (number,) = {int(re.search(r"\d+", text)[0]) for text in numbers}
+    return number
+
+
+def column(page, table, n):
+    """The texts of a column, from top to bottom."""
+    rows = "[...document.querySelectorAll(arguments[0] + ' tbody tr')]"
+    return page.execute_script(f"return {rows}.map((row) => row.cells[arguments[1]].textContent)", table, n)
+
+
+def test_the_strip_shows_the_slice_that_is_chosen_by_click_or_key(open_page):
+    from selenium.webdriver import Keys
+
+    page = open_page("volume")
+    start = shown_slice(page)
+    page.execute_script("document.querySelector('.strip tbody tr').cells[5].click()")
+    assert shown_slice(page) == 5
+    page.execute_script("document.querySelector('.strip input:checked').focus()")
+    press(page, Keys.ARROW_LEFT)  # of radio buttons, which are one stop for the tab key
+    assert shown_slice(page) == 4
+    set_range(page, "slice", start - 1)
+    assert shown_slice(page) == start
+
+
+def test_the_worst_slice_is_one_press_away(open_page, volume):
+    """The labels after are those of fixed but in no slice worse than another: the first that has any."""
+    page = open_page("volume")
+    page.execute_script("document.getElementById('worst').focus()")
+    press(page, " ")
+    expected = int(np.flatnonzero(volume.fixed_labels.any((0, 1)))[0]) + 1
+    assert shown_slice(page) == expected
+    assert find_element(page, "#worst").text == f"Worst slice: {expected}"
+    find_element(page, f"#by-slice [aria-label='Show slice {FOLDED[2] + 1}']").send_keys(" ")
+    assert shown_slice(page) == FOLDED[2] + 1
+
+
+def test_tables_sort_by_click_and_key_and_say_so(open_page):
+    page = open_page("volume")
+    headings = page.find_elements("css selector", "#by-slice th[aria-sort]")
+    folds = next(n for n, heading in enumerate(headings) if "Folded" in heading.text)
+    assert column(page, "#by-slice", 0) == ["1", "2", "3", "4", "5"]
+    headings[folds].find_element("css selector", "button").send_keys(" ")
+    assert headings[folds].get_attribute("aria-sort") == "ascending"
+    assert column(page, "#by-slice", 0) == ["1", "2", "3", "5", "4"]  # equal ones stay in their order
+    headings[folds].find_element("css selector", "button").send_keys(" ")
+    assert column(page, "#by-slice", 0) == ["4", "1", "2", "3", "5"]
+    headings[1].find_element("css selector", "button").click()
+    assert column(page, "#by-slice", 1)[-2:] == ["–", "–"], "what has no value comes last"
+    assert [heading.get_attribute("aria-sort") for heading in headings].count("none") == len(headings) - 1
+    page.execute_script("document.querySelectorAll('.blocks .sort')[0].click()")
+    assert column(page, ".blocks table", 0) == ["-2", "7"]
+
+
+def test_nothing_moves_when_values_are_read(open_page):
+    from selenium.webdriver import ActionChains
+
+    boxes = "['.dock', '#slice', 'main'].map((name) => document.querySelector(name).getBoundingClientRect())"
+    measure = f"return JSON.stringify({boxes})"
+    for screen in ({}, PHONE):
+        page = open_page("volume", **screen)
+        ActionChains(page).move_to_element(find_element(page, "h1")).perform()
+        page = open_page("volume", **screen)
+        canvas = find_element(page, "#main")
+        page.execute_script("arguments[0].scrollIntoView({block: 'end'})", canvas)
+        assert find_element(page, "#readout").text.startswith("Point at")
+        before = page.execute_script(measure)
+        ActionChains(page).move_to_element(canvas).perform()
+        assert "fixed" in find_element(page, "#readout").text
+        assert page.execute_script(measure) == before
+
+
+@pytest.mark.parametrize("name", ["volume", "heart"])
+def test_on_a_phone_the_picture_and_its_sliders_fit_one_screen(open_page, name):
+    page = open_page(name, **PHONE)
+    page.execute_script("document.querySelector('.viewer').scrollIntoView()")
+    top, bottom, dock = page.execute_script("""
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        return [box('#main').top, box('#fade').bottom, box('.dock').top];""")
+    assert 0 <= top < bottom <= dock
+
+
+def test_paper_is_white_and_has_every_picture_and_table(open_page):
+    """Whatever is folded on the screen is open on paper, and a picture is never cut in two."""
+    page = open_page("single", color_scheme="dark")
+    assert page.execute_script("return document.querySelectorAll('details:not([open])').length") > 0
+    page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})
+    assert page.execute_script("return document.querySelectorAll('details:not([open])').length") == 0
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    kept = page.execute_script("""
+        const style = (e) => getComputedStyle(e);
+        return [style(document.body).backgroundColor, style(document.querySelector('.dock')).display,
+                [...document.querySelectorAll('.panels figure')].every((e) => style(e).breakInside === 'avoid')];""")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert kept == ["rgb(255, 255, 255)", "none", True]
+
+
+def test_a_page_of_a_phantom_fits_few_sheets_of_a4(open_page):
+    page = open_page("heart")
+    made = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})["data"]
+    sizes = re.findall(rb"/MediaBox ?\[([^\]]+)\]", base64.b64decode(made))
+    assert 1 <= len(sizes) <= 4
+    width, height = (float(part) for part in sizes[0].split()[2:])
+    assert (round(width), round(height)) == (595, 842)
