@@ -55,7 +55,7 @@ def register(folder: Path, out: Path, patient) -> None:
     """The page of a phantom's end-systole, registered to its end-diastole."""
     fixed, moving, *labels = write_pair(folder, patient)
     run_vrnet("register", fixed, moving, "--fixed-labels", labels[0], "--moving-labels", labels[1],
-              "--out", out, "--report")  # fmt: skip
+              "--label-names", "acdc", "--out", out, "--report")  # fmt: skip
 
 
 def make_pair(folder: Path, out: Path) -> None:
@@ -102,7 +102,7 @@ def make_cohort(folder: Path, out: Path) -> None:
         writer = csv.DictWriter(file, other)
         writer.writeheader()
         writer.writerows(rows.values())
-    run_vrnet("cohort", folder / "pairs.csv", "--out", out, "--report")
+    run_vrnet("cohort", folder / "pairs.csv", "--label-names", "acdc", "--out", out, "--report")
 
 
 MAKERS = {"pair": make_pair, "volume": make_volume, "cine": make_cine, "cohort": make_cohort}
