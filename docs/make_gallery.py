@@ -116,10 +116,11 @@ def take_picture(page: Path, target: Path) -> None:
     shot, stopped = page.with_name("shot.png"), page.with_name("stopped.html")
     stopped.write_text(page.read_text(encoding="utf-8") + SHOW_END_SYSTOLE, encoding="utf-8")
     try:
-        words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion", "--timeout=10000",
+        words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion",
+                 "--virtual-time-budget=20000",
                  "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--force-device-scale-factor=1",
                  f"--window-size={WINDOW[0]},{WINDOW[1]}", f"--screenshot={shot}"]  # fmt: skip
-        subprocess.run([browser, *words, stopped.as_uri()], check=True, capture_output=True, timeout=120)
+        subprocess.run([browser, *words, stopped.as_uri()], check=True, capture_output=True, timeout=300)
         with Image.open(shot) as picture:
             picture.convert("RGB").resize(PICTURE, Image.Resampling.LANCZOS).save(target, quality=82)
     finally:
