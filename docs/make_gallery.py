@@ -10,9 +10,11 @@ import csv
 import subprocess
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from shutil import copy, which
 from tempfile import TemporaryDirectory
+from time import sleep
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, IMAGES = ROOT / "build" / "gallery", ROOT / "docs" / "images"
@@ -24,12 +26,19 @@ SWAPPED, INVERTED = "heart-27", "heart-33"
 """The two of the cohort whose end-systole is another patient's, and is bright where it should be dark."""
 CINE_SHAPE, CINE_SPACING, FRAME_SECONDS = (128, 128, 3), (1.4, 1.4, 10.0), 0.037
 VOLUME_SHAPE, VOLUME_SPACING = (80, 80, 64), 2.0
-SHOW_END_SYSTOLE = """<script>
+SHOW_END_SYSTOLE = """
 const slider = document.getElementById("frame");
-if (slider) setTimeout(() => { slider.value = 9; slider.dispatchEvent(new Event("input")); }, 500);
-</script>"""
+if (slider) { slider.value = 9; slider.dispatchEvent(new Event("input")); }
+"""
+SECONDS_TO_DRAW = 15
+"""How long a browser without a GPU may take to draw the planes of a volume."""
 WINDOW, PICTURE = (1200, 800), (600, 400)
 """Sizes in pixels: of the browser, and of what is kept of it."""
+FLAGS = (
+    "headless=new", "no-sandbox", "hide-scrollbars", "force-prefers-reduced-motion", "use-angle=swiftshader",
+    "enable-unsafe-swiftshader",
+)  # fmt: skip
+SCREEN = {"width": WINDOW[0], "height": WINDOW[1], "deviceScaleFactor": 1, "mobile": False}
 
 
 def run_vrnet(*words) -> None:
@@ -55,7 +64,7 @@ def register(folder: Path, out: Path, patient) -> None:
     """The page of a phantom's end-systole, registered to its end-diastole."""
     fixed, moving, *labels = write_pair(folder, patient)
     run_vrnet("register", fixed, moving, "--fixed-labels", labels[0], "--moving-labels", labels[1],
-              "--out", out, "--report")  # fmt: skip
+              "--label-names", "acdc", "--out", out, "--report")  # fmt: skip
 
 
 def make_pair(folder: Path, out: Path) -> None:
@@ -102,29 +111,32 @@ def make_cohort(folder: Path, out: Path) -> None:
         writer = csv.DictWriter(file, other)
         writer.writeheader()
         writer.writerows(rows.values())
-    run_vrnet("cohort", folder / "pairs.csv", "--out", out, "--report")
+    run_vrnet("cohort", folder / "pairs.csv", "--label-names", "acdc", "--out", out, "--report")
 
 
 MAKERS = {"pair": make_pair, "volume": make_volume, "cine": make_cine, "cohort": make_cohort}
 
 
 def take_picture(page: Path, target: Path) -> None:
-    """What a browser shows of a page at first, made small; of a film, that is stopped, end-systole."""
+    """What a browser shows of a page at first, made small; of a film, which is stopped, end-systole."""
     from PIL import Image
+    from selenium import webdriver
 
-    browser = which("chromium") or which("google-chrome") or sys.exit("Chromium is not installed")
-    shot, stopped = page.with_name("shot.png"), page.with_name("stopped.html")
-    stopped.write_text(page.read_text(encoding="utf-8") + SHOW_END_SYSTOLE, encoding="utf-8")
+    options = webdriver.ChromeOptions()
+    options.binary_location = which("chromium") or sys.exit("Chromium is not installed")
+    for flag in FLAGS:
+        options.add_argument(f"--{flag}")
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(which("chromedriver")))
     try:
-        words = ["--headless", "--no-sandbox", "--hide-scrollbars", "--force-prefers-reduced-motion", "--timeout=10000",
-                 "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--force-device-scale-factor=1",
-                 f"--window-size={WINDOW[0]},{WINDOW[1]}", f"--screenshot={shot}"]  # fmt: skip
-        subprocess.run([browser, *words, stopped.as_uri()], check=True, capture_output=True, timeout=120)
-        with Image.open(shot) as picture:
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SCREEN)
+        driver.get(page.as_uri())
+        sleep(SECONDS_TO_DRAW)
+        driver.execute_script(SHOW_END_SYSTOLE)
+        sleep(1)
+        with Image.open(BytesIO(driver.get_screenshot_as_png())) as picture:
             picture.convert("RGB").resize(PICTURE, Image.Resampling.LANCZOS).save(target, quality=82)
     finally:
-        shot.unlink(missing_ok=True)
-        stopped.unlink()
+        driver.quit()
 
 
 def main() -> None:

@@ -1,9 +1,14 @@
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
+
+import yaml
 
 import vrnet
 
+ROOT = Path(__file__).parents[1]
 HEAVY = {"nibabel", "SimpleITK", "matplotlib", "tyro", "rich", "lightning", "scipy", "skimage", "itk", "ants"}
 MEASURE = """
 import sys, time
@@ -33,6 +38,14 @@ def test_import_vrnet_is_light():
 
 def test_the_version_is_the_installed_one():
     assert vrnet.__version__ == version("vrnet")
+
+
+def test_the_version_is_that_of_the_changelog_and_of_the_citation():
+    """The latest that has a date."""
+    number, date = re.search(r"^## \[([\d.]+)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.M).groups()
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], str(cited["date-released"])) == (number, date)
+    assert vrnet.__version__ == number or vrnet.__version__.endswith("dev0")
 
 
 def test_every_public_name_exists_and_is_listed_once():
