@@ -17,7 +17,6 @@ measured again: remove its lines to do so. table.md is made from it.
 """
 
 import argparse
-import csv
 from itertools import product
 from pathlib import Path
 from time import process_time
@@ -25,11 +24,12 @@ from time import process_time
 import numpy as np
 import torch
 
+from rows import append_row, read_measured
 from vrnet import BadInput, track
 from vrnet.evaluation.strain import strain
 from vrnet.evaluation.volumes import volumes
 from vrnet.fields import compose
-from vrnet.files import read_rows, write_bytes
+from vrnet.files import write_bytes
 from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -131,22 +131,6 @@ def lowest_segments(curves):
     return set(sorted(peaks, key=peaks.__getitem__)[: len(INFARCTED)])
 
 
-def append_row(row, path):
-    """Put a row at the end of the file."""
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow({key: f"{value:.5g}" if isinstance(value, float) else value for key, value in row.items()})
-
-
-def read_measured(path):
-    """The rows that were measured before."""
-    return read_rows(path, f"the columns {', '.join(COLUMNS)}") if path.exists() else []
-
-
 def run(seeds, pathologies, methods, ways, path, size=(SLICE, SPACING_MM, FRAMES)):
     """Measure what the file does not have."""
     known = {tuple(row[key] for key in KEY) for row in read_measured(path)}
@@ -162,7 +146,7 @@ def run(seeds, pathologies, methods, ways, path, size=(SLICE, SPACING_MM, FRAMES
             row = {"closure_mm": closure, "cpu_seconds": process_time() - start, **measure(beat, fields)}
             if pathology != "infarct":
                 row["infarct_found"] = ""
-            append_row({**dict(zip(KEY, (seed, pathology, method, way), strict=True)), **row}, path)
+            append_row(dict(zip(KEY, (seed, pathology, method, way), strict=True)) | row, path, COLUMNS)
             print(seed, pathology, method, way, *(f"{key} {row[key]:.2f}" for key in ERRORS), flush=True)
 
 

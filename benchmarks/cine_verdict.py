@@ -11,16 +11,15 @@ tracking.
 """
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from cine import as_cine
+from rows import append_row, read_measured
 from vrnet import track
 from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine
-from vrnet.files import read_rows
 from vrnet.images.cine import Cine
 from vrnet.phantom.anatomy import MYO
 from vrnet.phantom.cycle import cycle
@@ -30,7 +29,8 @@ FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis", "TV-L1"
 AS_IS = "as it is"
 CHANGES = "another heart", "moved", "flipped", "noise", "inverted", "half missing", "dropped frames"
-COLUMNS = "seed", "pathology", "method", "change", "error_mm", "motion_mm", *(rule.name for rule in FINDINGS), "level"
+KEY = "seed", "pathology", "method", "change"
+COLUMNS = *KEY, "error_mm", "motion_mm", *(rule.name for rule in FINDINGS), "level"
 
 
 def changed(change, frames, other, seed):
@@ -84,29 +84,16 @@ def measure(seed, pathology, method, change):
     miss, motion = (np.linalg.norm(u, axis=1)[:, labels.array == MYO].mean() * 1.4 for u in (found.fields - true, true))
     evidence = found.evidence
     values = {rule.name: rule.measure(evidence) for rule in FINDINGS}
-    row = {
-        "seed": seed,
-        "pathology": pathology,
-        "method": method,
-        "change": change,
-        "error_mm": miss,
-        "motion_mm": motion,
-    }
+    row = dict(zip(KEY, (seed, pathology, method, change), strict=True)) | {"error_mm": miss, "motion_mm": motion}
     return row | values | {"level": judge_cine(evidence).level}
 
 
 def measure_all(seeds, cache):
     """Append the rows of all cases that the cache lacks."""
-    known = {tuple(row[name] for name in COLUMNS[:4]) for row in read_rows(cache)} if cache.exists() else set()
-    is_new = not cache.exists()
-    with cache.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        for case in cases(seeds):
-            if tuple(map(str, case)) not in known:
-                writer.writerow(measure(*case))
-                file.flush()
+    known = {tuple(row[name] for name in KEY) for row in read_measured(cache)}
+    for case in cases(seeds):
+        if tuple(map(str, case)) not in known:
+            append_row(measure(*case), cache, COLUMNS)
 
 
 def kind(row):
@@ -152,7 +139,7 @@ def main():
         torch.set_num_threads(1)
         measure_all(given.seeds, given.cache)
     else:
-        print(table(read_rows(given.cache)))
+        print(table(read_measured(given.cache)))
 
 
 if __name__ == "__main__":

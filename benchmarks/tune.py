@@ -8,17 +8,16 @@ is the highest Dice − HD/100 mm. (What the chosen settings give on the test su
 """
 
 import argparse
-import csv
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import torch
 
+from rows import append_row, read_measured
 from vrnet import parse
 from vrnet.data.source import Source
 from vrnet.evaluation.cohort import measure_subject, summarise
-from vrnet.files import read_rows
 from vrnet.methods.parameters import value_in
 
 TV_L1 = [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}]
@@ -72,31 +71,16 @@ def measure_setting(setting, method, pairs):
     return {**setting, **{key: f"{means[key]['mean']:.4f}" for key in MEASURES}}
 
 
-def read_settings(path):
-    """The rows that were measured before."""
-    return read_rows(path, f"the columns {', '.join(COLUMNS)}") if path.exists() else []
-
-
-def append_row(row, path):
-    """Put a row at the end of the file."""
-    is_new = not path.exists()
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-
-
 def tune(name, pairs, path):
     """The rows of a method's grids, best last."""
     d, rows = len(pairs.samples[0].spacing), []
     for method in candidates(name, d):
         setting = {"data": pairs.data, "method": name, "setting": describe_setting(name, method, d)}
         setting["subjects"] = str(len(pairs.samples))
-        known = [row for row in read_settings(path) if setting.items() <= row.items()]
+        known = [row for row in read_measured(path) if setting.items() <= row.items()]
         rows += known or [measure_setting(setting, method, pairs)]
         if not known:
-            append_row(rows[-1], path)
+            append_row(rows[-1], path, COLUMNS)
         print(describe_row(rows[-1]), flush=True)
     return sorted(rows, key=score)
 

@@ -16,7 +16,6 @@ again: remove its lines to do so. table.md and table.json are made from it.
 """
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -29,11 +28,12 @@ import numpy as np
 import torch
 
 from registration_tools import PEERS
+from rows import append_row, read_measured
 from volume_pairs import SHIFT, brains, hippocampi, shifted_pair
 from vrnet import BadInput, parse
 from vrnet.evaluation.metrics import by_label, dice, folding_strict_percent
 from vrnet.fields import warp_labels
-from vrnet.files import read_rows, write_bytes, write_json
+from vrnet.files import write_bytes, write_json
 
 OURS = "Gaussian-LNCC", "TV-L1", "default"
 KEY = "data", "pair", "threads", "tool"
@@ -95,22 +95,6 @@ def missing(tool):
     return None
 
 
-def read_measured(path):
-    """The rows that were measured before."""
-    return read_rows(path, f"the columns {', '.join(COLUMNS)}") if path.exists() else []
-
-
-def append_row(row, path):
-    """Put a row at the end of the file."""
-    is_new = not path.exists()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        if is_new:
-            writer.writeheader()
-        writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
-
-
 def compare(pairs, tools, threads, quick, path):
     """Measure every tool on every pair that the file does not have, and say what could not be: {tool: why}."""
     failed = {tool: why for tool in tools if (why := missing(tool))}
@@ -127,7 +111,7 @@ def compare(pairs, tools, threads, quick, path):
             failed[tool] = str(error)
             print(error, flush=True)
             continue
-        append_row(dict(zip(KEY, key, strict=True)) | row, path)
+        append_row(dict(zip(KEY, key, strict=True)) | row, path, COLUMNS)
         print("Dice {dice_before:.3f} -> {dice:.3f}, folds {folding_strict_percent:.2f} %, {seconds:.1f} s, "
               "{peak_gib:.2f} GiB".format(**row), flush=True)  # fmt: skip
     return failed

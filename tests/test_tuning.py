@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.tune import describe_setting, read_settings, score
+from benchmarks.rows import read_measured
+from benchmarks.tune import describe_setting, score
 
 from vrnet.methods.names import parse
 
@@ -13,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def measured_settings(data, name):
     """The rows of tuning.csv of a method on a data set, by setting."""
-    rows = read_settings(RESULTS / "tuning.csv")
+    rows = read_measured(RESULTS / "tuning.csv")
     return {row["setting"]: row for row in rows if (row["data"], row["method"]) == (data, name)}
 
 
