@@ -6,7 +6,6 @@ Every function is pure, differentiable, and written once for any dimension d.
 
 from functools import reduce
 from math import ceil
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Integer, Shaped
@@ -18,7 +17,6 @@ from vrnet.errors import BadInput
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
-SMALLEST_INVERSION_STEP = 1e-3
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -203,44 +201,6 @@ def _sample_moved(I: Tensor, identity: Tensor, u: Tensor) -> Tensor:
     digits of x, which matters to images and not to smooth fields."""
     places = identity + u.movedim(1, -1)
     return functional.grid_sample(I, places, mode="bilinear", padding_mode="border", align_corners=True)
-
-
-class Inverse(NamedTuple):
-    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels."""
-
-    field: Float[Tensor, "b d *s"]
-    residual: Float[Tensor, "b *s"]
-
-
-def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:
-    """Inverse of id + u by the fixed point w ← w - step · (w + u(x + w)), each voxel until it is within tolerance.
-
-    The plain fixed point needs |∇u| < 1; halving a voxel's step whenever its residual would grow goes further. Where
-    u folds, a point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
-    found = [torch.cat(_invert_one(u[k : k + 1], tolerance, max_iterations)) for k in range(u.shape[0])]
-    both = torch.stack(found).view(u.shape[0], 2, *u.shape[1:])
-    return Inverse(both[:, 0], torch.linalg.vector_norm(both[:, 1], dim=1))
-
-
-def _invert_one(u: Tensor, tolerance: float, max_iterations: int) -> tuple[Tensor, Tensor]:
-    """(w, w + u(x + w)) of one field: after a few rounds only a few voxels are still being worked at."""
-    w = -u
-    error = compose(u, w)
-    w, error = w.flatten(2)[0], error.flatten(2)[0]
-    x = torch.stack(torch.meshgrid(*(torch.arange(n, device=u.device) for n in u.shape[2:]), indexing="ij")).flatten(1)
-    step, limits = torch.ones_like(w[0]), [n - 1 for n in u.shape[2:]]
-    for _ in range(max_iterations):
-        active = ((error.square().sum(0) > tolerance**2) & (step > SMALLEST_INVERSION_STEP)).nonzero()[:, 0]
-        if not len(active):
-            break
-        tried = w[:, active] - step[active] * error[:, active]
-        places = [(x_i[active] + t_i).clamp(0, n)[None] for x_i, t_i, n in zip(x, tried, limits, strict=True)]
-        left = tried + sample(u, places)[0]
-        better = left.square().sum(0) < error[:, active].square().sum(0)
-        gained = active[better]
-        w[:, gained], error[:, gained] = tried[:, better], left[:, better]
-        step[active[~better]] /= 2
-    return w, error
 
 
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:

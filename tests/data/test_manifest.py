@@ -18,11 +18,13 @@ LPS = np.array([-1, -1, 1])
 OPENED = """
 import resource, sys
 from pathlib import Path
+import torch
 from vrnet.data.dataset import find_dataset
+loaded = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 splits = find_dataset("manifest", Path(sys.argv[1])).splits
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(*(f"{split} {len(names)}" for split, names in splits.items()), sep=", ")
-print(used.ru_utime + used.ru_stime, used.ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024))
+print(used.ru_utime + used.ru_stime, (used.ru_maxrss - loaded) / (1024**2 if sys.platform == "darwin" else 1024))
 """
 
 
@@ -204,8 +206,9 @@ def write_long_listing(folder, rows=100_000):
     return write_listing(folder, "fixed,moving,fixed_labels,moving_labels,split,name", *lines)
 
 
-def test_a_hundred_thousand_rows_open_within_five_seconds_and_300_mb(tmp_path):
-    """The whole process, imports included: its columns and splits are checked, and no image is opened."""
+def test_a_hundred_thousand_rows_open_within_five_seconds_and_80_mb(tmp_path):
+    """Seconds are those of the whole process; memory is what comes to that of the imports, which take 220 to 500 MB, by the
+    build of PyTorch. Columns and splits are checked, and no image is opened."""
     path = write_long_listing(tmp_path)
     # A shell starts it: a process counts the memory of the one that it was forked from as its own.
     command = ["sh", "-c", '"$0" -c "$1" "$2"; exit $?', sys.executable, OPENED, path]
@@ -213,7 +216,7 @@ def test_a_hundred_thousand_rows_open_within_five_seconds_and_300_mb(tmp_path):
     splits, used = done.stdout.splitlines()
     assert splits == "val 33334, test 33333, train 33333", done.stderr
     seconds, megabytes = map(float, used.split())
-    assert (seconds < 5, megabytes < 300) == (True, True), used
+    assert (seconds < 5, megabytes < 80) == (True, True), used
 
 
 def test_a_hundred_thousand_rows_without_a_file_are_refused_within_five_seconds(tmp_path, monkeypatch):

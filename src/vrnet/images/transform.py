@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput
-from vrnet.fields import determinant, invert, jacobian
+from vrnet.fields import determinant, jacobian
 from vrnet.files import atomic_write, check_file, check_written
 from vrnet.images.affine import Affine, fit_affine
 from vrnet.images.exchange import grid_of, to_sitk
@@ -27,6 +27,7 @@ from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, read_sitk, write_sitk
 from vrnet.images.itk_transforms import is_itk_transform, read_itk
 from vrnet.images.resample import resample, resample_labels
+from vrnet.inversion import invert
 from vrnet.views import viewer
 
 if TYPE_CHECKING:

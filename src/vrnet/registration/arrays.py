@@ -14,9 +14,10 @@ from torch import Tensor
 from vrnet.attributes import cached_property
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
-from vrnet.fields import check_finite, determinant, invert, jacobian, warp, warp_labels
+from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
+from vrnet.inversion import invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress

@@ -10,7 +10,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.devices import few_threads
-from vrnet.fields import invert, warp
+from vrnet.fields import warp
+from vrnet.inversion import invert
 from vrnet.registration.arrays import batch
 
 TOLERANCE_VOXELS, MAX_ITERATIONS = 0.05, 30
