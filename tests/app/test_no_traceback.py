@@ -60,6 +60,7 @@ def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monk
         "train": ("R-L2-1x1-w2", *data, "--out", "run", "--preset", "phantom"),
         "paper": ("table", "none"),
         "cohort": ("none.csv", "--out", "out"),
+        "evaluate": ("identity", "--data", "phantom", "--out", "out"),
     }
     counts = [word for part in ("steps", "batch") if part != name for word in (f"--{part}", "2")]
     others = counts if command == "train" else []

@@ -1,15 +1,18 @@
 """3D convolutions that are quick on every processor: PyTorch has no good kernels for them on ARM, but has for 2D ones.
 
-Other processors and GPUs are faster by the plain way.
+Other processors and GPUs are faster by the plain way. `benchmarks/convolution.py` measures both.
 """
 
 import platform
+from math import ceil
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+FULL_CHANNELS = 16
+"""A 2D convolution on ARM takes as long for fewer channels of its result."""
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
@@ -28,20 +31,41 @@ class ConvTranspose3d(nn.ConvTranspose3d):
 
 
 def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-    """The k slices that a 3D kernel sees at once are channels of a 2D one."""
-    k, stride, padding = conv.kernel_size[0], conv.stride[0], int(conv.padding[0])
-    x = functional.pad(x, (0, 0, 0, 0, padding, padding))
-    n = (x.shape[2] - k) // stride + 1
-    seen = torch.cat([x[:, :, i : i + stride * (n - 1) + 1 : stride] for i in range(k)], dim=1)
-    weight = conv.weight.transpose(1, 2).flatten(1, 2)
-    y = functional.conv2d(seen.transpose(1, 2).flatten(0, 1), weight, conv.bias, stride, padding)
-    return y.view(x.shape[0], n, *y.shape[1:]).transpose(1, 2)
+    """The slices that a 3D kernel sees at once are channels of a 2D one; so are the slices that it makes at once.
+
+    Channels lie together in memory, where a 2D convolution is as fast as a product of matrices."""
+    k, stride, padding, together = conv.kernel_size[0], conv.stride[0], int(conv.padding[0]), slices_at_once(conv)
+    n = (x.shape[2] + 2 * padding - k) // stride + 1
+    blocks, step = ceil(n / together), together * stride
+    seen, begins = k + step - stride, (blocks - 1) * step + 1
+    x = functional.pad(x.movedim(1, -1), (0, 0, 0, 0, 0, 0, padding, begins - 1 + seen - padding - x.shape[2]))
+    stacked = torch.cat([x[:, i : i + begins : step] for i in range(seen)], dim=-1)
+    bias = None if conv.bias is None else conv.bias.repeat(together)
+    weight = weight_of_slices(conv.weight, together, stride)
+    y = functional.conv2d(stacked.flatten(0, 1).movedim(-1, 1), weight, bias, stride, padding)
+    return y.unflatten(1, (together, -1)).unflatten(0, (-1, blocks)).movedim(3, 1).flatten(2, 3)[:, :, :n]
+
+
+def slices_at_once(conv: nn.Conv3d) -> int:
+    """How many slices of the result are quickest made at once: more fill the processor, but each sees more slices."""
+    k, stride, out = conv.kernel_size[0], conv.stride[0], conv.out_channels
+
+    def cost(together: int) -> float:
+        return (k + (together - 1) * stride) / min(1.0, together * out / FULL_CHANNELS)
+
+    return min(range(1, FULL_CHANNELS + 1), key=cost)
+
+
+def weight_of_slices(weight: Float[Tensor, "k c a b d"], together: int, stride: int) -> Float[Tensor, "rk sc b d"]:
+    """The kernel that makes several slices: the same for each, moved on by the stride."""
+    last = (together - 1) * stride
+    moved = [functional.pad(weight, (0, 0, 0, 0, r * stride, last - r * stride)) for r in range(together)]
+    return torch.cat(moved).transpose(1, 2).flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
 def expand_blocks(conv: nn.ConvTranspose3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
     """A voxel's block is a product of a matrix with its channels."""
-    (a, b, c), out = conv.kernel_size, conv.out_channels
-    y = torch.einsum("bi...,ij->bj...", x, conv.weight.flatten(1))
-    y = y.view(len(x), out, a, b, c, *x.shape[2:]).permute(0, 1, 5, 2, 6, 3, 7, 4)
-    y = y.flatten(6, 7).flatten(4, 5).flatten(2, 3)
-    return y if conv.bias is None else y + conv.bias.view(1, -1, 1, 1, 1)
+    y = x.movedim(1, -1).flatten(0, 3) @ conv.weight.movedim(1, -1).flatten(1)
+    y = y.view(len(x), *x.shape[2:], *conv.kernel_size, conv.out_channels).permute(0, 1, 4, 2, 5, 3, 6, 7)
+    y = y.flatten(5, 6).flatten(3, 4).flatten(1, 2)
+    return (y if conv.bias is None else y + conv.bias).movedim(-1, 1)
