@@ -43,7 +43,8 @@ def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor
     bias = None if conv.bias is None else conv.bias.repeat(together)
     weight = weight_of_slices(conv.weight, together, stride)
     y = functional.conv2d(stacked.flatten(0, 1).movedim(-1, 1), weight, bias, stride, padding)
-    return y.unflatten(1, (together, -1)).unflatten(0, (-1, blocks)).movedim(3, 1).flatten(2, 3)[:, :, :n]
+    y = y.view(len(x), blocks, together, -1, *y.shape[2:])
+    return y.movedim(3, 1).flatten(2, 3)[:, :, :n]
 
 
 def slices_at_once(conv: nn.Conv3d) -> int:
