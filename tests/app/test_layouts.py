@@ -32,6 +32,16 @@ def test_patients_of_acdc_are_end_diastole_and_end_systole_with_their_labels(acd
     assert all(row[part].exists() for row in rows for part in set(row) - {"subject"})
 
 
+def test_a_patient_of_acdc_whose_image_is_missing_is_listed_and_missed(acdc, tmp_path):
+    """Left out of the list, it would be left out of the study, and nobody told."""
+    shutil.copytree(acdc, tmp_path / "acdc")
+    gone = scan_folder(tmp_path / "acdc")[1]["moving"]
+    gone.unlink()
+    table = read_table(write_scanned(scan_folder(tmp_path / "acdc"), tmp_path))
+    assert [one.name for one in table.subjects] == ["patient001", "patient002"]
+    assert [(one.name, file) for one, file in table.missing()] == [("patient002", str(gone))]
+
+
 def test_in_bids_phases_make_a_pair(tmp_path):
     touch(
         tmp_path, *(f"sub-{k}/anat/sub-{k}_phase-{phase}_cine.nii.gz" for k in ("01", "02") for phase in ("ED", "ES"))

@@ -90,5 +90,7 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     assert {name for name, _ in film_of(tracked).slices.structures.values()} == {"RV", "myo", "LV", "liver"}
     assert summary(tracked)["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}
     assert heart_of({2: "Myo"}) == HeartLabels(rv=NOWHERE, wall=2, lv=NOWHERE)
+    with pytest.raises(BadInput, match="named twice"):
+        heart_of({1: "LV", 2: "Myo", 3: "lv"})
     with pytest.raises(BadInput, match="give `heart` or `label_names`"):
         track(exact.cine, labels=Image(array, GRID), heart=HeartLabels(), label_names=names)

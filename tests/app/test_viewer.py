@@ -134,6 +134,9 @@ def test_labels_are_on_the_grid_of_their_image(pair, result):
     on_arrays = register(pair.fixed.array, pair.moving.array, METHOD)
     with pytest.raises(BadInput, match="label maps on their grid"):
         on_arrays.metrics(np.zeros((3, 3), int), pair.moving_labels.array)
+    for given in (pair.fixed_labels, "labels.nii.gz", pair.fixed_labels.array.tolist()):
+        with pytest.raises(BadInput, match=r"fixed_labels are a .*: give an array or a tensor"):
+            on_arrays.metrics(given, pair.moving_labels.array)
     with pytest.raises(BadInput, match="not on the grid"):
         result.metrics(Image(np.ones((3, 3), int), Grid.plain((3, 3), (1.0, 1.0))), pair.moving_labels)
 

@@ -34,6 +34,21 @@ def test_results_of_another_recipe_do_not_count(cohort):
     assert {row["status"] for row in rows} == {"left"}
 
 
+def test_a_subject_that_fails_since_its_image_changed_has_failed_until_it_is_as_it_was(tmp_path):
+    """Its earlier result, of another image, is no row of the table; of the image that is back, it is."""
+    table, image = read_table(write_list(tmp_path, 2)), tmp_path / "a.nii"
+    run_tasks(make_task(tmp_path / "out"), table.subjects, Here())
+    image.rename(tmp_path / "away")
+    image.write_text("another image")
+    task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
+    run_tasks(task, table.subjects[1:], Here())
+    _, rows = collect_rows(task.folder, table, task.recipe)
+    assert [(row["status"], row.get("length")) for row in rows] == [("done", 10), ("failed", None)]
+    (tmp_path / "away").replace(image)
+    _, rows = collect_rows(task.folder, table, task.recipe)
+    assert [(row["status"], row.get("length")) for row in rows] == [("done", 10), ("done", 10)]
+
+
 def test_a_column_of_the_list_that_has_one_of_our_names_is_kept_under_another(tmp_path):
     path = write_list(tmp_path, 2)
     path.write_text(path.read_text().replace("group", "status"))

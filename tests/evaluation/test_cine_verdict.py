@@ -75,7 +75,10 @@ def test_each_measure_of_a_cine_decides_by_its_limits(beat):
             assert judge_cine(replace(good, **{name: value})).level == level
 
 
-def test_without_labels_the_wall_has_no_volume(beat):
-    bare = replace(tracking_of(beat), reference_labels=None)
-    assert bare.evidence.wall_change is None
-    assert bare.verdict.level == "good"
+def test_without_labels_of_it_the_wall_has_no_volume(beat):
+    exact = tracking_of(beat)
+    cavities = exact.reference_labels.with_array(np.where(beat.labels.numpy() == 2, 0, beat.labels.numpy()))
+    for labels in (None, cavities):
+        bare = replace(exact, reference_labels=labels)
+        assert bare.evidence.wall_change is None
+        assert bare.verdict.level == "good"

@@ -11,6 +11,10 @@ def test_names_are_written_out_or_known_by_the_name_of_a_data_set(given):
     assert read_label_names(given) == HEART
 
 
+def test_names_are_taken_as_metrics_json_has_them(as_users_run):
+    assert read_label_names({str(label): name for label, name in HEART.items()}) == HEART
+
+
 def test_a_name_may_hold_anything_but_commas():
     name = 'a=b "><img src=x onerror=alert(1)>'
     assert read_label_names(f"-7={name}") == {-7: name}
@@ -34,9 +38,11 @@ def test_known_sets_are_those_of_their_makers():
     [("", "give them as 1=RV"), ("brats", "acdc, ukbb, hippocampus, freesurfer"), ("1=", "give them as"),
      ("RV=1", "give them as"), ("1.5=RV", "give them as"), ("1=RV,,2=LV", "give them as"), ("1", "give them as"),
      ("1=RV,1=LV", "label 1 is given twice"), ("1=RV,2=RV", "name RV is given twice"), ("0=air", "background"),
-     ("1=RV\n", None), ({1: " "}, "give them as"), ({}, "give them as"), ("x\ny", r"x\\ny")],
+     ("1=RV\n", None), ({1: " "}, "give them as"), ({}, "give them as"), ("x\ny", r"x\\ny"),
+     (["RV", "Myo"], "give them as 1=RV"), ({1: 2}, "give them as"), ({1.5: "RV"}, "give them as"), (3, "give them as"),
+     ("9" * 5000 + "=RV", "give them as")],
 )  # fmt: skip
-def test_what_names_nothing_is_told_in_one_line(given, said):
+def test_what_names_nothing_is_told_in_one_line(as_users_run, given, said):
     if said is None:
         assert read_label_names(given) == {1: "RV"}
         return

@@ -197,6 +197,19 @@ def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_
     assert list((tmp_path / "failures").iterdir()) == []
 
 
+def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fails(hearts, tmp_path, monkeypatch):
+    """Its image was replaced, and cannot be measured: it is in no number of the summary."""
+    evaluate_split(silent, QUICK, hearts, tmp_path)
+    other = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
+
+    def fail(*given):
+        raise BadInput("its file is damaged")
+
+    monkeypatch.setattr(module, "measure_subject", fail)
+    summary = evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], other)), tmp_path)
+    assert (summary["subjects"], summary["failed"]) == (2, {other.name: "its file is damaged"})
+
+
 def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, monkeypatch):
     def fail(*given):
         raise MemoryError

@@ -56,6 +56,11 @@ def test_an_affine_map_comes_first_only_with_a_grid():
         compose(Affine("rigid", np.eye(2), np.zeros(2), np.zeros(2)), wave(2, 1.0))
 
 
+def test_what_is_no_transform_is_refused_in_words(as_users_run):
+    with pytest.raises(BadInput, match="a Image is no transform"):
+        compose(wave(2, 1.0), Image(np.eye(3), Grid.plain((3, 3), (1.0, 1.0))))
+
+
 def test_transforms_have_one_dimension():
     with pytest.raises(BadInput, match="one dimension"):
         compose(wave(2, 1.0), wave(3, 1.0))

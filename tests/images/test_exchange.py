@@ -115,6 +115,7 @@ def test_a_cine_of_either_library_is_that_of_its_file(tmp_path):
 
 
 SHEARED = nibabel.Nifti1Image(np.ones((2, 2, 2), np.float32), np.eye(4) + np.eye(4, k=1))
+SHEARED_CINE = nibabel.Nifti1Image(np.random.default_rng(0).random((2, 2, 2, 3)), SHEARED.affine)
 TILTED = nibabel.Nifti1Image(np.eye(3, dtype=np.float32), np.array([*np.c_[TURNED, np.zeros(3)], [0, 0, 0, 1]]))
 BAD = {
     "values per voxel": lambda: Image.from_sitk(sitk.Image([3, 3], sitk.sitkVectorFloat32, 2)),
@@ -123,6 +124,7 @@ BAD = {
     "tilted": lambda: Image.from_nibabel(TILTED),
     "no affine": lambda: Image.from_nibabel(nibabel.Nifti1Image(np.eye(3, dtype=np.float32), None)),
     "sheared": lambda: Image.from_nibabel(SHEARED),
+    "the cine: its header's axes are sheared": lambda: given_cine(SHEARED_CINE),
     "NaN": lambda: Image.from_nibabel(nibabel.Nifti1Image(np.full((2, 2), np.nan, np.float32), np.eye(4))),
     "fixed is an array": lambda: given_image("fixed", np.eye(3)),
     "fixed is a int": lambda: given_image("fixed", 3),

@@ -88,6 +88,7 @@ def rename(batch):
         (lambda path: vrnet.network(), "nothing says which network"),
         (lambda path: vrnet.network("TV-L1"), "has nothing to learn"),
         (lambda path: vrnet.network("R-L1-1x1", 4), "give 2 or 3"),
+        (lambda path: vrnet.network("short-axis", 3), "not of volumes"),
         (lambda path: vrnet.network("R-L1-1x1", weights=path), "holds VoxelMorph-w2, not R-L1-1x1"),
         (lambda path: vrnet.network(weights="nowhere.safetensors"), "there is no nowhere"),
         (lambda path: vrnet.save_network(vrnet.network("VoxelMorph-w2"), path, "VoxelMorph-w4", (1.0, 1.0)), "is not"),

@@ -76,6 +76,12 @@ def test_the_overview_is_a_picture_of_ten_panels_or_eight_without_labels(pair, t
     assert [path.name for path in tmp_path.iterdir()] == ["overview.png"]
 
 
+@pytest.mark.parametrize("d", [2])
+def test_the_title_of_an_overview_is_shown_as_it_is(pair, tmp_path):
+    """It holds the name of a file, which may look like mathematics, also like wrong ones."""
+    save(overview(pair, r"a$\wrong$.nii.gz"), tmp_path / "overview.png")
+
+
 def test_the_overview_says_where_moving_is_aligned(pair):
     titles = {aligned: [ax.get_title() for ax in find_panels(overview(replace(pair, is_aligned=aligned), ""))]
               for aligned in (False, True)}  # fmt: skip

@@ -147,15 +147,15 @@ def check_registration() -> Iterator[Check]:
 
 def end_point_errors(method: str) -> tuple[float, float]:
     """Mean distance from the true motion in a phantom's heart, in mm: of no motion, and of what a method finds."""
+    from vrnet.evaluation.pair import motion_error
     from vrnet.phantom import phantom
     from vrnet.registration.arrays import register
 
     patient = phantom(7, SELF_TEST_SHAPE, SELF_TEST_SPACING_MM)
     found = register(patient.fixed[0, 0], patient.moving[0, 0], method, spacing=patient.spacing)
-    heart, true = patient.fixed_labels[0, 0] > 0, patient.field[0]
-    errors = ((field - true)[:, heart].norm(dim=0).mean() for field in (torch.zeros_like(true), found.field))
-    before, after = (SELF_TEST_SPACING_MM * float(error) for error in errors)
-    return before, after
+    heart = patient.fixed_labels[0, 0].numpy() > 0
+    error = motion_error(found.field.numpy(), patient.field[0].numpy(), patient.spacing, heart)
+    return error["end_point_error_mm_before"], error["end_point_error_mm_after"]
 
 
 def as_json(checks: dict[str, list[Check]]) -> dict[str, Any]:

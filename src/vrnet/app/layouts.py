@@ -25,7 +25,7 @@ def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
     there are no pairs."""
     if not is_folder(folder):
         raise BadInput(f"{folder} is no folder: give one in the layout of ACDC or BIDS")
-    pairs = [] if cines else [*scan_acdc(folder)] or [*scan_bids(folder)]
+    pairs = [] if cines else scan_acdc(folder) or [*scan_bids(folder)]
     found = pairs or [*scan_acdc_cines(folder)] or [*scan_bids_cines(folder)]
     if not found:
         raise BadInput(
@@ -36,16 +36,20 @@ def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
     return found
 
 
-def scan_acdc(folder: Path) -> Iterator[Row]:
-    """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any."""
-    for place in sorted(path.parent for path in folder.glob("*/Info.cfg")):
-        frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
-        if not all(exists(Path(f"{frame}.nii.gz")) for frame in frames):
-            continue
-        files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(("fixed", "moving"), frames, strict=True)}
-        labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
-        given = labels if all(map(exists, labels.values())) else {}
-        yield {"subject": place.name, **files, **given}
+def scan_acdc(folder: Path) -> list[Row]:
+    """Each patient: end-diastole fixed, end-systole moving, with their labels where there are any.
+
+    A patient whose images are missing is listed, so that it is missed; none is where nobody has any, but cines."""
+    rows = [acdc_pair(path.parent) for path in sorted(folder.glob("*/Info.cfg"))]
+    return rows if any(exists(row["fixed"]) or exists(row["moving"]) for row in rows) else []
+
+
+def acdc_pair(place: Path) -> Row:
+    """The row of a patient."""
+    frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
+    files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(("fixed", "moving"), frames, strict=True)}
+    labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
+    return {"subject": place.name, **files, **(labels if all(map(exists, labels.values())) else {})}
 
 
 def scan_bids(folder: Path) -> Iterator[Row]:

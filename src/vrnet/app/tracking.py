@@ -124,12 +124,12 @@ class Tracking:
     def evidence(self) -> CineEvidence:
         """The grounds of the verdict."""
         others = [k for k in range(len(self.cine)) if k != self.frame]
-        wall = None if self.volumes is None else self.volumes.wall_ml / max(self.volumes.wall_ml[self.frame], 1e-6)
+        wall = np.zeros(len(self.cine)) if self.volumes is None else self.volumes.wall_ml
         return CineEvidence(
             frames=tuple((k, self.as_pair(k).evidence()) for k in others),
             closure_mm=max(self.closure_mm.values()),
             unevenness=unevenness(self.fields, self.labelled.astype(float)),
-            wall_change=None if wall is None else float(np.abs(wall - 1).max()),
+            wall_change=float(np.abs(wall / wall[self.frame] - 1).max()) if wall[self.frame] else None,
         )
 
     @cached_property
@@ -245,9 +245,11 @@ def prepare_tracking(
 
 def heart_of(names: LabelNames) -> HeartLabels:
     """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
-    found = {PARTS[name.casefold()]: label for label, name in names.items() if name.casefold() in PARTS}
+    parts = [(PARTS[name.casefold()], label) for label, name in names.items() if name.casefold() in PARTS]
+    found, shown = dict(parts), ", ".join(f"{label}={name}" for label, name in names.items())
+    if len(found) < len(parts):
+        raise BadInput(f"the names of labels are {shown}: a part of the heart is named twice; give each once")
     if "wall" not in found:
-        shown = ", ".join(f"{label}={name}" for label, name in names.items())
         raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
     return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from vrnet.app.cards import image_card, registration_card, transform_card
 from vrnet.app.console import VERDICTS
@@ -114,6 +115,8 @@ def given_labels(result: object, name: str, given: object) -> Image | None:
 def _(result: Registration, name: str, given: object) -> Image | None:  # type: ignore[type-arg]
     if given is None:
         return None
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were given")
     array, grid = np.asarray(as_array(given)), in_space(result).fixed.grid
     if array.shape != grid.shape:
         raise BadInput(f"{name} are {array.shape} and the images {grid.shape}: give label maps on their grid")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from vrnet.cohort.outliers import add_suspicion
-from vrnet.cohort.records import CohortFolder, Recipe
+from vrnet.cohort.records import CohortFolder, Recipe, has_stamps
+from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import CohortTable, Subject
 from vrnet.files import Row, columns_of
 
@@ -34,8 +35,10 @@ def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
 
 
 def status_row(subject: Subject, record: Mapping[str, Any], failure: Mapping[str, Any], recipe: Recipe) -> Row:
-    """What the folder says of a subject: done, failed or left."""
-    if record.get("recipe") == recipe:
+    """What the folder says of a subject: done, failed or left. A result whose inputs changed, and that could not be
+    made again, is an old one: its subject failed."""
+    is_old = failure.get("recipe") == recipe and not has_stamps(record, stamps(subject))
+    if record.get("recipe") == recipe and not is_old:
         return {"subject": subject.name, "status": "done", **record["row"], "seconds": record["seconds"]}
     if failure.get("recipe") == recipe:
         kept = {name: failure[name] for name in ("reason", "seconds", "machine")}

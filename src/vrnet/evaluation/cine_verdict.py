@@ -12,10 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.rules import Level, percent
-from vrnet.evaluation.verdict import UNKNOWN, Verdict, judge_evidence, unique
+from vrnet.evaluation.verdict import Verdict, judge_evidence, unique
 
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""
@@ -35,7 +34,7 @@ class CineEvidence:
     unevenness: float
     """See `unevenness`."""
     wall_change: float | None
-    """The largest change of the volume of the wall, as a part of that in the reference; None without labels."""
+    """The largest change of the volume of the wall, as a part of that in the reference; None without labels of it."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ FINDINGS = (
 """What decides the level."""
 
 
-def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
+def judge_cine(evidence: CineEvidence) -> Verdict:
     """The worst level that any finding has, with the worst findings first, and what to try."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
     if not found:

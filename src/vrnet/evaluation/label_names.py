@@ -1,5 +1,6 @@
 """What labels are called: {1: "RV", 2: "Myo", 3: "LV"}. Some sets are known by a name; others are written out."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -7,6 +8,7 @@ from vrnet.data import hippocampus, protocols
 from vrnet.errors import BadInput
 
 LabelNames = Mapping[int, str]
+LABEL = re.compile("-?[0-9]{1,18}")
 BOTH_SIDES = {
     "Cerebral-White-Matter": (2, 41), "Cerebral-Cortex": (3, 42), "Lateral-Ventricle": (4, 43),
     "Inf-Lat-Vent": (5, 44), "Cerebellum-White-Matter": (7, 46), "Cerebellum-Cortex": (8, 47), "Thalamus": (10, 49),
@@ -43,17 +45,18 @@ FORMS = f"give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}"
 
 
 def read_label_names(given: str | LabelNames) -> dict[int, str]:
-    """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or as they are.
+    """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or of {1: "RV"}.
 
     BadInput unless every label, 0 being none, and every name is given once."""
     if isinstance(given, str) and given.strip().casefold() in KNOWN:
         return dict(KNOWN[given.strip().casefold()])
-    pairs = read_entries(given) if isinstance(given, str) else [(label, name.strip()) for label, name in given.items()]
+    entries = read_entries(given)
+    if not all(LABEL.fullmatch(label) and name for label, name in entries):
+        raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
+    pairs = [(int(label), name) for label, name in entries]
     labels, names = Counter(label for label, _ in pairs), Counter(name for _, name in pairs)
     if 0 in labels:
         raise BadInput(f"the label 0 is called {dict(pairs)[0]}: it is the background, and has no name")
-    if "" in names or not pairs:
-        raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
     for kind, counts in (("label", labels), ("name", names)):
         twice = [str(one) for one, count in counts.items() if count > 1]
         if twice:
@@ -61,16 +64,14 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
     return dict(pairs)
 
 
-def read_entries(text: str) -> list[tuple[int, str]]:
-    """The entries of 1=RV,2=Myo,3=LV."""
-    found = []
-    for entry in text.split(","):
-        label, equals, name = (part.strip() for part in entry.partition("="))
-        digits = label.removeprefix("-")
-        if not (equals and digits.isascii() and digits.isdigit()):
-            raise BadInput(f"the names of labels are {describe(text)}: {FORMS}")
-        found.append((int(label), name))
-    return found
+def read_entries(given: object) -> list[tuple[str, str]]:
+    """(label, name) of 1=RV,2=Myo,3=LV, of {1: "RV"}, or of {"1": "RV"}, as metrics.json has it; BadInput if none."""
+    if isinstance(given, str):
+        parts = (entry.partition("=") for entry in given.split(","))
+        return [(label.strip(), name.strip()) for label, _, name in parts]
+    if isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given.values()):
+        return [(str(label), name.strip()) for label, name in given.items()]
+    raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
 
 
 def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
@@ -96,6 +97,6 @@ def rename_structures(structures: Mapping[str, int], given: str | LabelNames) ->
     return {names.get(label, name): label for name, label in structures.items()}
 
 
-def describe(given: str | LabelNames) -> str:
+def describe(given: object) -> str:
     """The names as they were given, in one line."""
-    return ascii(given) if isinstance(given, Mapping) else f'"{given}"'.replace("\n", "\\n")
+    return f'"{given}"'.replace("\n", "\\n") if isinstance(given, str) else ascii(given)

@@ -15,7 +15,8 @@ import torch
 from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.executors import check_jobs, open_executor
 from vrnet.cohort.plan import Plan, make_plan
-from vrnet.cohort.records import CohortFolder, Recipe
+from vrnet.cohort.records import CohortFolder, Recipe, has_stamps
+from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import Subject, is_folder_name
 from vrnet.cohort.task import Task
 from vrnet.data.prepared import PreparedSplit
@@ -162,10 +163,14 @@ def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -
 def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[Row], dict[str, str]]:
     """The rows of subjects that are done, after and before registration, in their order, and {name: reason} of those
     that failed; BadInput if none is done, or another run is at some."""
-    records = {sample_name(one): task.folder.done(one.name) for one in subjects}
-    done = [record["row"] for record in records.values() if record.get("recipe") == task.recipe]
-    failures = {sample_name(one): task.folder.failure(one.name) for one in subjects}
-    failed = {name: str(failure["reason"]) for name, failure in failures.items() if failure}
+    done: list[Row] = []
+    failed: dict[str, str] = {}
+    for one in subjects:
+        record = task.folder.done(one.name)
+        if record.get("recipe") == task.recipe and has_stamps(record, stamps(one)):
+            done.append(record["row"])
+        elif failure := task.folder.failure(one.name):
+            failed[sample_name(one)] = str(failure["reason"])
     if left := len(subjects) - len(done) - len(failed):
         raise BadInput(f"another run is at {left} subjects of {task.folder.path}: start again when it has ended")
     if not done:

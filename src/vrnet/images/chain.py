@@ -22,6 +22,9 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     lists the same transforms the other way round.)"""
     import SimpleITK as sitk
 
+    for given in (first, *others):
+        if not isinstance(given, (Transform, Affine)):
+            raise BadInput(f"a {type(given).__name__} is no transform: give a Transform, such as that of a result")
     target = grid or getattr(first, "grid", None)
     if target is None:
         raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")

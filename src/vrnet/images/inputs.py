@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from vrnet.errors import BadInput
+from vrnet.images.checks import check_grid
 from vrnet.images.cine import Cine
 from vrnet.images.cine_files import MAX_CYCLE_MS, MIN_CYCLE_MS, frames_of_axes, read_cine
 from vrnet.images.exchange import NibabelImage, SimpleITKImage, frame_ms_of, grid_of_nibabel
@@ -54,6 +55,7 @@ def cine_of_nibabel(image: NibabelImage) -> Cine:
     if array.ndim != 4:
         raise BadInput(f"the cine has {array.ndim} dimensions: give four, (x, y, z, t)")
     grid, step = grid_of_nibabel(image, array.shape[:3], "the cine"), frame_ms_of(image)
+    check_grid(grid, Path("the cine"))
     frames = np.moveaxis(array, -1, 0)
     is_known = step is not None and MIN_CYCLE_MS <= len(frames) * step <= MAX_CYCLE_MS
     return Cine(frames, grid, tuple(k * step for k in range(len(frames))) if step and is_known else None)

@@ -29,11 +29,13 @@ def network(name: str | None = None, dimension: int = 2, *, weights: str | PathL
         return found
     if name is None:
         raise BadInput("nothing says which network: give a name such as D-L2-3x1-w16, or weights")
-    if name.casefold() == SHORT_AXIS:
-        return deepcopy(short_axis().model)
     if dimension not in (2, 3):
         raise BadInput(f"the dimension is {dimension}: give 2 or 3")
-    return parse_trainable(name).build(dimension)
+    if name.casefold() != SHORT_AXIS:
+        return parse_trainable(name).build(dimension)
+    if dimension != short_axis().card.dimension:
+        raise BadInput(f"{SHORT_AXIS} is a network of pictures, not of volumes: leave out the dimension")
+    return deepcopy(short_axis().model)
 
 
 def save_network(

@@ -46,7 +46,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> 
     figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
-    figure.suptitle(f"{title}{start}{shown}")
+    figure.suptitle(f"{title}{start}{shown}", parse_math=False)  # a file's name may hold dollars
     axes = figure.subplots(2, 5 if is_labelled else 4)
     show_images(list(axes[0]), flat, look, names or {})
     show_changes(list(axes[1]), flat, deformation(whole.field, k), look)
@@ -115,7 +115,7 @@ def show_outlines(
 
 def as_plain_text(name: str) -> str:
     """A name as matplotlib draws it as it is: dollars begin no mathematics, and a leading underscore hides nothing."""
-    return name.replace("$", r"\$").replace("\n", " ").removeprefix("_")
+    return name.replace("$", r"\$").replace("\n", " ").lstrip("_")
 
 
 def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int, str], style: str) -> None:

@@ -10,8 +10,7 @@ from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.transform import Transform
-from vrnet.report.colours import motion_colours
-from vrnet.report.figures import draw_wheel, show_grid, show_image, show_jacobian
+from vrnet.report.figures import show_grid, show_image, show_jacobian, show_motion
 from vrnet.report.greys import Window, window_of
 from vrnet.report.pair import VIEWS, Pair, deformation, orient_for_viewing, turn_array, viewing_order, world_axes
 
@@ -60,11 +59,8 @@ def transform_figure(transform: Transform) -> "Figure":
     flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
     figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
     show_grid(axes[0], flat.field)
-    across, down = flat.field * np.reshape(flat.grid.spacing, (2, 1, 1))
-    longest = float(np.hypot(across, down).max()) or 1.0
-    axes[1].imshow(motion_colours(across, down, longest).swapaxes(0, 1), interpolation="nearest")
-    axes[1].set_title(f"displacement (rim {longest:.3g} mm)", fontsize=10)
-    draw_wheel(axes[1].inset_axes((0.8, 0.02, 0.18, 0.18)))
+    longest = float(np.hypot(*(flat.field * np.reshape(flat.grid.spacing, (2, 1, 1)))).max()) or 1.0
+    show_motion(axes[1], flat.field, flat.grid.spacing, longest)
     show_jacobian(axes[2], deformation(whole.field, k))
     for ax in axes:
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])

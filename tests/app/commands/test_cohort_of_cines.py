@@ -101,6 +101,11 @@ def test_a_frame_beyond_the_end_is_the_failure_of_that_subject(cines, vrnet, tmp
     assert list((tmp_path / ".working").iterdir()) == []
 
 
+def test_names_that_cannot_be_tracked_by_are_told_before_the_work(cines, vrnet, tmp_path):
+    status, _, err = vrnet("cohort", cines, "--out", tmp_path / "out", *QUICK, "--label-names", "1=RV,3=LV")
+    assert (status, "name the wall" in err, (tmp_path / "out").exists()) == (2, True, False)
+
+
 def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, tracked, tmp_path):
     status, _, err = vrnet("cohort", cines, "--out", tmp_path, *QUICK, "--bids", "--label-names", "1=RV,2=Myo,3=LV")
     assert status == 0, err

@@ -136,6 +136,7 @@ class Cohort:
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
         from vrnet.app.cohort_works import RegisterSubject, TrackSubject
+        from vrnet.app.tracking import heart_of
         from vrnet.cohort.table import CINES
         from vrnet.devices import find_device
         from vrnet.evaluation.label_names import read_label_names
@@ -146,6 +147,8 @@ class Cohort:
         names = () if self.label_names is None else tuple(read_label_names(self.label_names).items())
         if table.kind is not CINES:
             return RegisterSubject(method, self.options, *others, names)
+        if names:
+            heart_of(dict(names))  # which fails at once where the wall has no name
         known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
         if self.options != known:
             raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
