@@ -34,3 +34,10 @@ def test_failures_come_before_verdicts_and_these_before_outliers():
     assert rows[43]["outlier"] == "dice"
     assert "suspicion" not in rows[44]
     assert not any("outlier" in row for row in rows[:40])
+
+
+def test_few_subjects_are_ranked_but_no_measure_is_named():
+    rows = [{"status": "done", "verdict": "good", "dice": dice} for dice in (0.90, 0.88, 0.60, 0.91)]
+    add_suspicion(rows, ["dice"])
+    assert max(range(4), key=lambda k: rows[k]["suspicion"]) == 2
+    assert not any("outlier" in row for row in rows)

@@ -207,7 +207,7 @@ def write_long_listing(folder, rows=100_000):
 
 
 def test_a_hundred_thousand_rows_open_within_five_seconds_and_80_mb(tmp_path):
-    """Seconds are those of the whole process; memory is what comes to that of the imports, which take 220 to 500 MB, by the
+    """Seconds are those of the whole process; memory is beyond that of the imports, which take 220 to 500 MB, by the
     build of PyTorch. Columns and splits are checked, and no image is opened."""
     path = write_long_listing(tmp_path)
     # A shell starts it: a process counts the memory of the one that it was forked from as its own.

@@ -68,6 +68,15 @@ def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_vox
     assert judge_evidence(found) == Verdict("good")
 
 
+@pytest.mark.parametrize(("dice", "level"), [((0.5, 0.8), "good"), ((0.02, 0.25), "look"), ((0.03, 0.04), "failed")])
+def test_structures_that_hardly_overlap_are_not_good_though_they_never_did(heart, dice, level):
+    assert judge_evidence(evidence(*heart, dice=dice)).level == level
+
+
+def test_a_verdict_is_printed_in_lines():
+    assert str(Verdict("look", ("It moved.",), ("this",))) == "look\nIt moved.\nTry: this."
+
+
 BAD = {
     "fixed is a list": lambda i, u, t: judge([[1.0]], i.array, u),
     "moving contains NaN": lambda i, u, t: judge(i.array, np.full(i.array.shape, np.nan), u),

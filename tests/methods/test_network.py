@@ -20,6 +20,7 @@ def phantoms(count, d=2):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_is_a_module_of_two_batches(d, name):
+    torch.manual_seed(0)
     net = vrnet.network(name, d)
     assert isinstance(net, nn.Module)
     batch = next(iter(DataLoader(phantoms(2, d), batch_size=2)))

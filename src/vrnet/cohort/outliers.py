@@ -10,8 +10,8 @@ from vrnet.files import Row
 
 MAD_TO_STD = 1.4826
 """Of a normal distribution, the standard deviation in units of the median absolute deviation."""
-MIN_SUBJECTS = 20
-"""With fewer, nothing can be said to be unlike the rest."""
+MIN_SUBJECTS, MIN_NAMED = 4, 20
+"""With fewer subjects there are no z-scores; with fewer than the second, they rank, but no measure is named."""
 MAX_Z = 99.0
 OUTLIER_FROM = 3.5
 """A z-score from which the measure is named (Iglewicz and Hoaglin)."""
@@ -30,7 +30,7 @@ def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
         if row["status"] != "left":
             verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
             row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
-        if score >= OUTLIER_FROM:
+        if score >= OUTLIER_FROM and len(rows) >= MIN_NAMED:
             row["outlier"] = measures[k]
 
 

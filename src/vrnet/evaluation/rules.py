@@ -48,6 +48,14 @@ FINDINGS = (
         (advice.labels, advice.smoother),
     ),
     Rule(
+        "structures apart",
+        lambda e: -inf if e.dice_after is None else 1 - e.dice_after,
+        0.7,
+        0.9,
+        lambda e: f"The structures hardly overlap: mean Dice {e.dice_after:.3f}.",
+        (advice.labels, advice.same_patient, advice.affine),
+    ),
+    Rule(
         "less alike, locally",
         lambda e: min(e.local_before, MOST_ALIKE) - e.local_after,
         0.01,

@@ -39,6 +39,10 @@ class Verdict:
     try_: tuple[str, ...] = ()
     """What may help, the likeliest first; arguments of `register_images` are named between backticks."""
 
+    def __str__(self) -> str:
+        """In lines: the level, the reasons, what to try."""
+        return "\n".join([self.level, *self.reasons, *(f"Try: {words}." for words in self.try_)])
+
     def as_json(self) -> dict[str, Any]:
         """What metrics.json holds."""
         return {"level": self.level, "reasons": list(self.reasons), "try": list(self.try_)}

@@ -101,7 +101,7 @@ class Invert:
         print_line(
             f"There and back, half {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm."
         )
-        why = "a transform has no inverse where it folds or leads out of its grid"
+        why = "there the transform squeezes, folds or leads out of its grid"
         print_line(f"The farthest ends {worst:.2f} mm away: {why}.")
 
 
