@@ -6,6 +6,7 @@ keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's pr
 import ctypes
 import multiprocessing as mp
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +15,7 @@ from threading import current_thread, main_thread
 import torch
 
 SPAWNED = "SpawnProcess", "ForkServerProcess"
+IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 def in_main_thread() -> bool:
@@ -60,6 +62,8 @@ def compute_alone() -> None:
     The threads of a process are not copied by a fork: whatever waits for one in the copy waits for ever."""
     torch.set_num_threads(1)
     set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
+    if IS_ARM:  # whose convolutions by oneDNN wait for threads that only the parent has
+        torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
 
 
 def is_forked() -> bool:

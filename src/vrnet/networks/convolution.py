@@ -3,7 +3,6 @@
 Other processors and GPUs are faster by the plain way. `benchmarks/convolution.py` measures both.
 """
 
-import platform
 from math import ceil
 
 import torch
@@ -11,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vrnet.threads import IS_ARM
+
 FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
-IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 class Conv3d(nn.Conv3d):
