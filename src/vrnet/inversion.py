@@ -9,8 +9,6 @@ from torch import Tensor
 from vrnet.fields import compose, jacobian, sample
 
 SMALLEST_STEP = 1e-3
-STUCK_VOXELS = 0.1
-"""A voxel whose inverse ends farther from it than this is sought again, from another start."""
 NEWTON_ITERATIONS = 30
 DAMPING = 1e-3
 """Added to the diagonal of I + ∇u, which may be singular where the field folds."""
@@ -27,7 +25,7 @@ def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: 
     """Inverse of id + u by the fixed point w ← w - step · (w + u(x + w)), each voxel until it is within tolerance.
 
     The plain fixed point needs |∇u| < 1; halving a voxel's step whenever its residual would grow goes further. Voxels
-    that are stuck begin once more, from the voxel that u moves nearest to them, by Newton's method. Where u folds, a
+    that are stuck go on by Newton's method. Where u folds, a
     point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
     found = [torch.cat(invert_one(u[k : k + 1], tolerance, max_iterations)) for k in range(u.shape[0])]
     both = torch.stack(found).view(u.shape[0], 2, *u.shape[1:])
@@ -40,23 +38,9 @@ def invert_one(u: Float[Tensor, "1 d *s"], tolerance: float, max_iterations: int
     x = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
     w, error = (-u).flatten(2)[0], compose(u, -u).flatten(2)[0]
     lower_error(u, x, w, error, tolerance, max_iterations)
-    stuck = (error.square().sum(0) > STUCK_VOXELS**2).nonzero()[:, 0]
-    if len(stuck):
-        start_again(u, x, w, error, stuck)
+    if (error.square().sum(0) > tolerance**2).any():
         lower_error(u, x, w, error, tolerance, NEWTON_ITERATIONS, jacobian(u).flatten(1, 2))
     return w, error
-
-
-def start_again(u: Tensor, x: Tensor, w: Tensor, error: Tensor, stuck: Tensor) -> None:
-    """Give these voxels, in place, the start from which id + u leads nearest to them, if that is better."""
-    from scipy.spatial import cKDTree
-
-    moved = x + u.flatten(2)[0]
-    nearest = torch.from_numpy(cKDTree(moved.T.cpu()).query(x[:, stuck].T.cpu())[1]).to(u.device)
-    left = moved[:, nearest] - x[:, stuck]
-    better = left.square().sum(0) < error[:, stuck].square().sum(0)
-    gained = stuck[better]
-    w[:, gained], error[:, gained] = (x[:, nearest] - x[:, stuck]).to(w)[:, better], left[:, better]
 
 
 def lower_error(
