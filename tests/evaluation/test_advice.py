@@ -7,6 +7,7 @@ import pytest
 from vrnet import parse
 from vrnet.evaluation import advice
 from vrnet.evaluation.advice import Run
+from vrnet.evaluation.cine_verdict import FINDINGS as CINE_FINDINGS
 from vrnet.evaluation.rules import CAUSES, FINDINGS
 from vrnet.methods.names import all_methods
 
@@ -21,7 +22,7 @@ def named_methods(words):
 @pytest.mark.parametrize("d", [2, 3])
 def test_every_method_that_is_advised_is_one_and_another_than_was_run(d):
     for method in [*map(str, all_methods()), "short-axis", "TV-MIND(lam=0.3)", "Gaussian-NMI"]:
-        for each in EVERY:
+        for each in EVERY | {each for rule in CINE_FINDINGS for each in rule.to_try}:
             for name in named_methods(each(Run(method, d)) or ""):
                 assert str(parse(name)) == name != method
 

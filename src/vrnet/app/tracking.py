@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
-from vrnet.evaluation.cine_verdict import CineEvidence, judge_cine, unevenness
+from vrnet.evaluation.advice import Run
+from vrnet.evaluation.cine_verdict import CineEvidence, WallExtremes, judge_cine, unevenness
 from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.evaluation.registered import RegisteredPair
@@ -130,12 +131,14 @@ class Tracking:
             closure_mm=max(self.closure_mm.values()),
             unevenness=unevenness(self.fields, self.labelled.astype(float)),
             wall_change=float(np.abs(wall / wall[self.frame] - 1).max()) if wall[self.frame] else None,
+            extremes=None if self.strain is None else WallExtremes.of(self.strain),
         )
 
     @cached_property
     def verdict(self) -> Verdict:
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        return judge_cine(self.evidence)
+        is_sliced = self.found.slice_axis is not None
+        return judge_cine(self.evidence, Run(self.found.method, len(self.cine.grid.shape) - is_sliced))
 
     def as_pair(self, k: int) -> RegisteredPair:
         """The reference and frame k as a registered pair."""

@@ -9,6 +9,9 @@ from vrnet.errors import BadInput
 from vrnet.methods.names import parameters, parse, with_parameters
 from vrnet.methods.parameters import value_in
 
+TRACKERS = "TV-L1", "Gaussian-LNCC"
+"""Methods that need no training, one of each kind: of brightness, and of structure."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -91,6 +94,11 @@ def stronger(run: Run, factor: float, change: str, other: str) -> str:
     if not run.method:
         return f"{change}, or another method"
     return f'`method="{with_lam(run, factor) or other}"`'
+
+
+def other_tracker(run: Run) -> str:
+    """Methods that track in another way than the one that was run."""
+    return ", or ".join(f"`method={name}`" for name in TRACKERS if not run.method.startswith(name))
 
 
 def with_lam(run: Run, factor: float) -> str | None:

@@ -1,8 +1,8 @@
 """Good, look at it, or failed: what a tracked cine is worth.
 
 Every frame is judged as a registered pair is; the cine as a whole by whether its chains close, whether its motion runs
-evenly from frame to frame, and whether the wall keeps its volume, as muscle does. docs/verdict.md says how the limits
-were measured."""
+evenly from frame to frame, whether the wall keeps its volume, as muscle does, and whether its strain is one that hearts
+have. docs/verdict.md says how the limits were measured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,15 +12,50 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.aha import LEVELS
+from vrnet.evaluation import advice
+from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.rules import Level, percent
-from vrnet.evaluation.verdict import Verdict, judge_evidence, unique
+from vrnet.evaluation.strain import Strain
+from vrnet.evaluation.verdict import UNKNOWN, Verdict, judge_evidence, unique
 
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""
 MAX_NAMED = 8
 """Frames that are named; of more, how many there are."""
 MAX_REASONS, MAX_ADVICE = 5, 3
+BEYOND = " (Green, the mean over the wall), which is beyond what is plausible of a heart."
+
+
+@dataclass(frozen=True)
+class WallExtremes:
+    """The most that the wall does over a cycle, as parts of what it is in the reference."""
+
+    shortening: float
+    """How far the circumferential Green strain of the whole wall falls."""
+    thickening: float
+    """How far the radial Green strain of the whole wall rises."""
+    lengthening: float
+    """Of any sixth of the wall at a level: how much longer its middle becomes."""
+    lengthening_level: str
+    """Where that sixth is: one of LEVELS."""
+    area_change: float
+    """Of any sixth: how much its area changes, either way."""
+    area_level: str
+
+    @classmethod
+    def of(cls, strain: Strain) -> "WallExtremes":
+        """The extremes of what was measured."""
+        shortening, thickening = -strain.curve("green_circumferential").min(), strain.curve("green_radial").max()
+        middle, area = strain.sixths / 100
+        return cls(float(shortening) / 100, float(thickening) / 100, *largest(middle), *largest(np.abs(area)))
+
+
+def largest(values: Float[ndarray, "level p t"]) -> tuple[float, str]:
+    """The largest value, and its level; NaN is a level that no slice shows."""
+    known = np.nan_to_num(values, nan=-inf).reshape(len(LEVELS), -1).max(1)
+    return float(known.max()), LEVELS[int(known.argmax())]
 
 
 @dataclass(frozen=True)
@@ -35,6 +70,8 @@ class CineEvidence:
     """See `unevenness`."""
     wall_change: float | None
     """The largest change of the volume of the wall, as a part of that in the reference; None without labels of it."""
+    extremes: WallExtremes | None = None
+    """Of strain; None where none is measured."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +83,7 @@ class CineRule:
     look: float
     failed: float
     reason: Callable[[CineEvidence], str]
-    to_try: tuple[str, ...]
+    to_try: tuple[advice.Advice, ...]
 
     def level(self, evidence: CineEvidence) -> Level:
         value = self.measure(evidence)
@@ -70,10 +107,35 @@ def named(frames: Sequence[int]) -> str:
     return f"frame{'s' if len(frames) > 1 else ''} {', '.join(map(str, frames))}"
 
 
-CHECK_FRAMES = "look at these frames, and leave out those that show something else, or another position"
-WHOLE_CYCLE = "check that the cine is one whole beat, in the order of time, and that its patient lay still"
-CHECK_LABELS = "check that the labels belong to the reference `frame`"
-OTHER_METHOD = "`method=TV-L1`, or `method=Gaussian-LNCC`"
+def check_frames(run: Run) -> str:
+    return "look at these frames, and leave out those that show something else, or another position"
+
+
+def whole_cycle(run: Run) -> str:
+    return "check that the cine is one whole beat, in the order of time, and that its patient lay still"
+
+
+def check_labels(run: Run) -> str:
+    return "check that the labels belong to the reference `frame`"
+
+
+def from_diastole(run: Run) -> str:
+    return "give the labels of end-diastole, and its `frame`: strain is measured from there"
+
+
+def stiffer(run: Run) -> str | None:
+    """The method that was run with twice its λ, where it has one."""
+    name = advice.with_lam(run, 2.0) if run.method else None
+    return None if name is None else f'a smoother field: `method="{name}"`'
+
+
+def of_wall(measure: Callable[[WallExtremes], float]) -> Callable[[CineEvidence], float]:
+    """A measure of the wall's strain; of a cine without it, nothing is found."""
+    return lambda e: -inf if e.extremes is None else measure(e.extremes)
+
+
+shortening, thickening = of_wall(lambda wall: wall.shortening), of_wall(lambda wall: wall.thickening)
+lengthening, area_change = of_wall(lambda wall: wall.lengthening), of_wall(lambda wall: wall.area_change)
 
 FINDINGS = (
     CineRule(
@@ -82,7 +144,7 @@ FINDINGS = (
         0.0,
         0.15,
         lambda e: f"The reference was not found in {named(frames_of(e, ('failed',)))}.",
-        (CHECK_FRAMES, OTHER_METHOD),
+        (check_frames, advice.other_tracker),
     ),
     CineRule(
         "doubtful frames",
@@ -90,7 +152,7 @@ FINDINGS = (
         0.1,
         inf,
         lambda e: f"The registration of {named(frames_of(e, ('look', 'failed')))} with the reference is doubtful.",
-        (CHECK_FRAMES, OTHER_METHOD),
+        (check_frames, advice.other_tracker),
     ),
     CineRule(
         "closure",
@@ -98,7 +160,7 @@ FINDINGS = (
         1.0,
         3.0,
         lambda e: f"Once round the cycle, points end {e.closure_mm:.1f} mm from where they began.",
-        (WHOLE_CYCLE, OTHER_METHOD),
+        (whole_cycle, advice.other_tracker),
     ),
     CineRule(
         "uneven motion",
@@ -106,7 +168,7 @@ FINDINGS = (
         0.4,
         1.0,
         lambda e: f"The motion jumps: between frames by {percent(e.unevenness)} of all that it moves.",
-        (WHOLE_CYCLE, CHECK_FRAMES),
+        (whole_cycle, check_frames),
     ),
     CineRule(
         "volume of the wall",
@@ -114,21 +176,59 @@ FINDINGS = (
         0.3,
         0.6,
         lambda e: f"The wall changes its volume by {percent(e.wall_change or 0.0)}, which muscle does not.",
-        (CHECK_LABELS, OTHER_METHOD),
+        (check_labels, advice.other_tracker),
+    ),
+    CineRule(
+        "shortening",
+        shortening,
+        0.35,
+        inf,
+        lambda e: f"Circumferential strain falls to -{percent(shortening(e))}{BEYOND}",
+        (check_labels, advice.other_tracker, stiffer),
+    ),
+    CineRule(
+        "thickening",
+        thickening,
+        0.7,
+        inf,
+        lambda e: f"Radial strain rises to {percent(thickening(e))}{BEYOND}",
+        (check_labels, advice.other_tracker, stiffer),
+    ),
+    CineRule(
+        "lengthening",
+        lengthening,
+        0.2,
+        inf,
+        lambda e: (
+            f"A sixth of the {e.extremes and e.extremes.lengthening_level} wall lengthens by "
+            f"{percent(lengthening(e))} around the cavity: muscle is hardly stretched beyond end-diastole."
+        ),
+        (from_diastole, advice.other_tracker, stiffer),
+    ),
+    CineRule(
+        "area of a part",
+        area_change,
+        0.7,
+        inf,
+        lambda e: (
+            f"A sixth of the {e.extremes and e.extremes.area_level} wall changes its area by "
+            f"{percent(area_change(e))}: muscle keeps its volume, and little moves through a slice."
+        ),
+        (check_labels, advice.other_tracker, stiffer),
     ),
 )
 """What decides the level."""
 
 
-def judge_cine(evidence: CineEvidence) -> Verdict:
-    """The worst level that any finding has, with the worst findings first, and what to try."""
+def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
+    """The worst level that any finding has, with the worst findings first, and what to try after such a run."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: rule.level(evidence) != "failed")
     reasons = [rule.reason(evidence) for rule in found][:MAX_REASONS]
-    advice = unique(words for rule in found for words in rule.to_try)
-    return Verdict(found[0].level(evidence), tuple(reasons), advice[:MAX_ADVICE])
+    to_try = unique(words for rule in found for each in rule.to_try if (words := each(run)) is not None)
+    return Verdict(found[0].level(evidence), tuple(reasons), to_try[:MAX_ADVICE])
 
 
 def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:

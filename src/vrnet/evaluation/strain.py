@@ -21,6 +21,8 @@ from vrnet.evaluation.wall import HeartLabels, LeftOut, Ring, base_to_apex, find
 MIDDLE_LAYER = (1 / 3, 2 / 3)
 """Of the way from the endocardium to the epicardium."""
 GLOBAL = "global"
+SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
+"""How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
 
 
 class Measure(NamedTuple):
@@ -67,6 +69,9 @@ class Strain:
     slices: tuple[int, ...]
     left_out: tuple[LeftOut, ...]
     insertions: tuple[Insertions, ...] | None
+    sixths: Float[ndarray, "2 level p t"]
+    """Of every sixth of the wall at a level, wherever it begins: the change of the length of its middle, and of its
+    area, in percent. Unlike segments they need no insertions of the RV."""
 
     def curve(self, measure: str, region: str = GLOBAL) -> Float[ndarray, " t"]:
         """Strain at every frame, in percent."""
@@ -131,9 +136,9 @@ def strain(
     found = (
         [insertions] * len(rings) if insertions else insertions_of_rings(rings, stack == heart.rv, axes.within, front)
     )
-    names, percent = curves(u, rings, found, axes.within)
+    names, percent, sixths = curves(u, rings, found, axes.within)
     slices = tuple(ring.slice for ring in rings)
-    return Strain(percent, names, times_ms, slices, tuple(left_out), tuple(found) if found else None)
+    return Strain(percent, names, times_ms, slices, tuple(left_out), tuple(found) if found else None, sixths)
 
 
 def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:
@@ -150,19 +155,35 @@ def in_plane(direction: tuple[float, ...], axes: SliceAxes) -> tuple[float, floa
 
 def curves(
     u: Float[ndarray, "t d x y z"], rings: list[Ring], insertions: list[Insertions] | None, spacing: tuple[float, float]
-) -> tuple[tuple[str, ...], Float[ndarray, "r m t"]]:
-    """The regions, and the strain of each by every measure, in percent."""
+) -> tuple[tuple[str, ...], Float[ndarray, "r m t"], Float[ndarray, "2 level p t"]]:
+    """The regions, the strain of each by every measure, in percent, and that of sixths of the wall."""
     voxels = wall_voxels(rings, spacing)
     around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
     of_ring = np.repeat(np.arange(len(rings)), len(ring_angles()))
     regions = place(voxels.ring, voxels.angle_deg, insertions, len(rings)).regions()
     weights = np.stack([*regions.values()]).astype(float)
-    steps = np.stack([*place(of_ring, around, insertions, len(rings)).regions().values()]).astype(float)
+    of_contours = place(of_ring, around, insertions, len(rings))
+    steps = np.stack([*of_contours.regions().values()]).astype(float)
     middle = weights * ((MIDDLE_LAYER[0] <= voxels.depth) & (voxels.depth <= MIDDLE_LAYER[1]))
     E = green_strain(u, voxels, spacing)
     lengths, areas = contour_steps(moved_contours(u, rings, spacing))
     found = [*averages(E[::-1], weights), *averages(E[::-1], middle), *engineering_strain(lengths, areas, steps)]
-    return tuple(regions), np.stack(found, 1)
+    return tuple(regions), np.stack(found, 1), sixths_of_wall(lengths, areas, of_contours.level, around)
+
+
+def sixths_of_wall(
+    lengths: Float[ndarray, "f k r a"],
+    areas: Float[ndarray, "f r a"],
+    level: Integer[ndarray, " n"],
+    angle_deg: Float[ndarray, " n"],
+) -> Float[ndarray, "2 level p t"]:
+    """What becomes of the length of the middle, and of the area, of every sixth of the wall at a level; in percent."""
+    starts = np.arange(0, 360, SIXTH_STEP_DEG)
+    windows = (angle_deg - starts[:, None]) % 360 < SIXTH_DEG
+    steps = np.concatenate([windows & (level == k) for k in range(len(LEVELS))]).astype(float)
+    _, middle, _, thickness = engineering_strain(lengths, areas, steps)
+    area = 100 * ((1 + middle / 100) * (1 + thickness / 100) - 1)
+    return np.stack([middle, area]).reshape(2, len(LEVELS), len(starts), -1)
 
 
 def place(
