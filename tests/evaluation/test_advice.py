@@ -34,6 +34,12 @@ def test_a_smoother_field_has_twice_the_weight_and_a_freer_one_half_of_it():
     assert named_methods(advice.smoother(Run("short-axis", 2))) == ["Gaussian-LNCC"]
 
 
+def test_of_a_field_by_any_tool_no_parameter_of_ours_is_advised():
+    words = [each(Run()) or "" for each in EVERY]
+    assert not any("lam" in word.split() or "lam=" in word for word in words)
+    assert "more smoothing by the tool that found it, or `method=Gaussian-LNCC`" in advice.smoother(Run())
+
+
 @pytest.mark.parametrize(("used", "other"), [("MIND", "Remap"), ("Remap", "MIND")])
 def test_after_a_method_that_compares_structure_the_other_is_advised(used, other):
     words = advice.other_contrast(Run(f"TV-{used}"))

@@ -82,17 +82,18 @@ def no_folds(run: Run) -> str | None:
 
 
 def smoother(run: Run) -> str:
-    return f"a smoother field: {stronger(run, 2.0, 'a larger lam', 'Gaussian-LNCC')}"
+    return f"a smoother field: {stronger(run, 2.0, 'more', 'Gaussian-LNCC')}"
 
 
 def freer(run: Run) -> str:
-    return f"a freer field: {stronger(run, 0.5, 'a smaller lam', 'TV-L1')}"
+    return f"a freer field: {stronger(run, 0.5, 'less', 'TV-L1')}"
 
 
 def stronger(run: Run, factor: float, change: str, other: str) -> str:
-    """The method that was run with λ times a factor; another one, if it has no λ; both, if it is not known."""
+    """The method that was run with λ times a factor; another one, if it has no λ. Where nobody knows what was run, that
+    may be any tool, with settings of its own."""
     if not run.method:
-        return f"{change}, or another method"
+        return f"{change} smoothing by the tool that found it, or `method={other}`"
     return f'`method="{with_lam(run, factor) or other}"`'
 
 

@@ -55,6 +55,7 @@ def test_a_page_comes_alone_and_a_failed_transform_ends_with_3(report, tmp_path)
     status, out, _ = report(tmp_path / "away.tfm", "bad<b>.html")
     assert status == 3
     assert "Verdict: failed" in out
+    assert "lam" not in out  # which nobody can set of a transform
     assert file_names(tmp_path) == {"away.tfm", "bad<b>.html"}
 
 
