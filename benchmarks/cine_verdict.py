@@ -7,8 +7,8 @@
 A cine is a mid-ventricular slice of 128 x 128 pixels of 1.4 mm over 16 frames, with noise. The motion of the phantom is
 known, and says what came of it: *good* is a cine as it is whose points are within 1 mm, in the mean over the wall and
 all frames; *ruined* one that was meddled with and whose points are more than 1.5 mm off, or half as far as without
-tracking. The first four seeds are seen as stacks too, one of each pathology: 8 slices of 96 x 96 pixels of 1.8 mm, 10 mm
-apart, through which the heart moves as hearts do. Tracking within slices cannot see that; yet the verdict must be good.
+tracking. The first four seeds are seen as stacks too, one of each pathology: 8 slices of 96 x 96 pixels of 1.8 mm,
+10 mm apart, through which the heart moves as hearts do. Tracking within slices cannot see that: these count as good.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def measure_all(seeds, cache):
 
 
 def kind(row):
-    """Good, ruined, or neither (None); whatever a stack moves through its slices, it is tracked as well as it can be."""
+    """Good, ruined, or neither (None); what moves through the slices of a stack, no tracking within them sees."""
     error, motion = float(row["error_mm"]), float(row["motion_mm"])
     if row["change"] == STACK:
         return "good"

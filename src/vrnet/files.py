@@ -211,16 +211,19 @@ def check_separator(header: list[str], path: Path) -> None:
             raise BadInput(f"the columns of {path} are separated by {name}: separate them by commas")
 
 
-def write_rows(rows: Sequence[Row], path: Path) -> None:
-    """Write a CSV file with one line per row; where a row lacks a column, its cell is empty."""
+def write_rows(rows: Sequence[Row], path: Path, comments: Iterable[str] = ()) -> None:
+    """Write a CSV file with one line per row; where a row lacks a column, its cell is empty. Comments come first."""
     columns = columns_of(rows)
-    write_table(columns, ([row.get(column) for column in columns] for row in rows), path)
+    write_table(columns, ([row.get(column) for column in columns] for row in rows), path, comments)
 
 
-def write_table(header: Sequence[str], lines: Iterable[Iterable[object]], path: Path) -> None:
-    """Write a CSV file of a header and the cells of each line below it."""
+def write_table(
+    header: Sequence[str], lines: Iterable[Iterable[object]], path: Path, comments: Iterable[str] = ()
+) -> None:
+    """Write a CSV file: comments, on lines that begin with #; a header; and the cells of each line below it."""
+    text = "".join(f"# {comment}\n" for comment in comments) + csv_text([header, *lines])
     # Bytes of a name that are no text are written as Python shows them, as in JSON.
-    write_bytes(csv_text([header, *lines]).encode(errors="backslashreplace"), path)
+    write_bytes(text.encode(errors="backslashreplace"), path)
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -5,11 +7,12 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.track_files import summary
-from vrnet.app.track_report import film_of
+from vrnet.app.track_report import film_of, notes_on_tracking
 from vrnet.app.tracking import NOWHERE, Tracking, heart_of, interpret_labels, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
+from vrnet.registration.folds import Repair
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
 
@@ -44,6 +47,17 @@ def test_volumes_and_strain_are_those_of_the_motion(beat, exact):
 def test_closure_is_the_mean_length_in_mm_over_the_labels(exact):
     length = 0.1 * np.linalg.norm(GRID.spacing)
     assert_allclose([*exact.closure_mm.values()], [length, length], rtol=1e-6)
+
+
+def test_frames_whose_folds_were_repaired_are_told(exact):
+    repair = Repair(1.0, 2.5, 0.1, 0.2, 0.3, 0.4, (0, 0, 0))
+    repairs = None, repair, None, replace(repair, changed_percent=4.0), None
+    mended = replace(exact, found=replace(exact.found, repairs=repairs))
+    (note,) = notes_on_tracking(mended)
+    assert "in 2 of 5 frames" in note
+    assert "frame 3, 4 %" in note
+    assert notes_on_tracking(exact) == []
+    assert summary(mended)["frames_with_repaired_folds"] == [1, 3]
 
 
 def test_without_labels_there_is_motion_alone(exact):

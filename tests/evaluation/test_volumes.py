@@ -21,6 +21,7 @@ def test_a_tube_has_the_volume_of_its_formula():
     assert found.mass_g == pytest.approx(1.05 * np.pi * (30**2 - 20**2) * 40 / 1000, rel=5e-3)
     assert found.rv_ml.tolist() == [0, 0]
     assert np.isnan(found.rv_ejection_fraction_percent)
+    assert np.isnan(volumes(cylinders([20.0]), (0.5, 0.5, 8.0), heart=HeartLabels(wall=9)).mass_g)
 
 
 def test_the_mass_is_that_of_the_reference():

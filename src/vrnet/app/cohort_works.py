@@ -11,9 +11,10 @@ import numpy as np
 
 from vrnet.app.bids import name_pair, name_tracking
 from vrnet.app.image_pair import read_pair
+from vrnet.app.measured import notes_on
 from vrnet.app.pair import register_pair
 from vrnet.app.track_files import summary, write_tracking
-from vrnet.app.track_report import write_track_report
+from vrnet.app.track_report import notes_on_tracking, write_track_report
 from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.cohort.records import Recipe
 from vrnet.cohort.table import PAIRS, Subject
@@ -72,7 +73,7 @@ class RegisterSubject:
             if self.bids:
                 name_pair(folder, subject, result.transform, pair.moving.grid)
         (folder / RECORD).unlink()  # done.json records the files
-        return row_of(result.metrics) | said(notes)
+        return row_of(result.metrics) | said([*notes, *notes_on(pair, result.metrics, result.affine)])
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class TrackSubject:
             write_thumbnail(folder / THUMBNAIL, shown_pair(tracking))
         if self.bids:
             name_tracking(folder, subject, tracking.frame, len(tracking.cine))
-        return row_of_tracking(summary(tracking)) | said(notes)
+        return row_of_tracking(summary(tracking)) | said([*notes, *notes_on_tracking(tracking)])
 
 
 def of_method(method: MethodChoice) -> dict[str, Any]:
@@ -144,8 +145,8 @@ def computing_alone() -> Iterator[list[str]]:
 
 
 def said(notes: list[str]) -> Row:
-    """The part of a row that holds notes, if there are any."""
-    return {"notes": "; ".join(notes)} if notes else {}
+    """The part of a row that holds notes, if there are any: what the terminal says of a single subject."""
+    return {"notes": " ".join(note if note.endswith((".", ")")) else f"{note}." for note in notes)} if notes else {}
 
 
 def no_stage(name: str) -> Progress:
@@ -181,10 +182,11 @@ def row_of_tracking(summary: Mapping[str, Any]) -> Row:
 def shown_pair(tracking: Tracking) -> Pair:
     """The reference, the frame that has moved most, and that frame brought back: what a thumbnail shows of a cine.
 
-    With labels, the frame where the cavity of the left ventricle is smallest."""
+    Where its cavity is labelled, the frame where the left ventricle is smallest."""
     cine, volumes = tracking.cine, tracking.volumes
     lengths = np.square(tracking.fields).sum(1).reshape(len(cine), -1).mean(1)
-    k = int(lengths.argmax() if volumes is None else volumes.lv_ml.argmin())
+    is_labelled = volumes is not None and volumes.lv_ml.any()
+    k = int(volumes.lv_ml.argmin() if volumes is not None and is_labelled else lengths.argmax())
     reference = tracking.reference_labels
     return Pair(
         fixed=cine.frames[tracking.frame].astype(np.float32),

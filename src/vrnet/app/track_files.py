@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrnet.app.track_report import REPORT_FILES, VOLUME_DEFINITION, report_names, verdict_of, write_track_report
+from vrnet.app.track_report import (
+    REPORT_FILES,
+    VOLUME_DEFINITION,
+    repaired_frames,
+    report_names,
+    verdict_of,
+    write_track_report,
+)
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
 from vrnet.errors import BadInput, InputWarning
-from vrnet.evaluation.strain import MEASURES, Strain
-from vrnet.evaluation.volumes import Volumes
+from vrnet.evaluation.strain import MEASURES, Measure, Strain
+from vrnet.evaluation.volumes import Volumes, known_ml
 from vrnet.file_sets import check_set, own_files, replace_set
 from vrnet.files import Row, check_not_input, exists, write_json, write_rows
 from vrnet.images.exchange import to_sitk
@@ -151,7 +158,8 @@ def write_tracking(tracking: Tracking, folder: Path, progress: Any) -> None:
     if tracking.volumes is not None:
         write_rows(volume_rows(tracking.volumes, tracking.cine.times_ms), folder / VOLUMES)
     if tracking.strain is not None:
-        write_rows(strain_rows(tracking.strain), folder / STRAIN)
+        definitions = (f"{strain_column(m)}: {m.definition}" for m in MEASURES)
+        write_rows(strain_rows(tracking.strain), folder / STRAIN, definitions)
     write_json(summary(tracking), folder / SUMMARY)
 
 
@@ -166,21 +174,26 @@ def join_frames(tracking: Tracking) -> "sitk.Image":
 
 
 def volume_rows(found: Volumes, times_ms: tuple[float, ...] | None) -> list[Row]:
-    """One row per frame."""
-    curves = {"lv_ml": found.lv_ml, "rv_ml": found.rv_ml, "wall_ml": found.wall_ml}
+    """One row per frame; the cells of a structure that is not labelled are empty."""
+    curves = {name: known_ml(getattr(found, name)) for name in ("lv_ml", "rv_ml", "wall_ml")}
     return [
         {"frame": k, "time_ms": times_ms[k] if times_ms else None, **{name: curve[k] for name, curve in curves.items()}}
         for k in range(len(found.lv_ml))
     ]
 
 
+def strain_column(measure: Measure) -> str:
+    """What the column of a measure is called in strain.csv; comments above the header define it."""
+    return f"{measure.name}_percent"
+
+
 def strain_rows(found: Strain) -> list[Row]:
-    """One row per region and frame; the header has the definition of each measure."""
+    """One row per region and frame."""
     rows = []
     for r, region in enumerate(found.regions):
         for k in range(found.percent.shape[2]):
             place = {"region": region, "frame": k, "time_ms": found.times_ms[k] if found.times_ms else None}
-            values = {f"{m.name} in percent: {m.definition}": found.percent[r, j, k] for j, m in enumerate(MEASURES)}
+            values = {strain_column(m): found.percent[r, j, k] for j, m in enumerate(MEASURES)}
             rows.append(place | values)
     return rows
 
@@ -194,7 +207,7 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "device": found.device, "seconds": found.seconds, "slice_by_slice": found.slice_axis is not None,
         "closure_mm": {"definition": CLOSURE, **tracking.closure_mm},
         "folding_strict_percent": tracking.folding_strict_percent,
-        "frames_with_repaired_folds": [k for k, repair in enumerate(found.repairs) if repair is not None],
+        "frames_with_repaired_folds": repaired_frames(tracking),
         "verdict": verdict_of(tracking),
     }  # fmt: skip
     if tracking.label_names:
@@ -207,13 +220,14 @@ def summary(tracking: Tracking) -> dict[str, Any]:
 
 
 def describe_volumes(found: Volumes) -> dict[str, Any]:
-    """Ejection fractions and mass, with what they mean."""
+    """Ejection fractions, volumes and mass, with what they mean; of what is not labelled, null."""
+    lv = known_ml(found.lv_ml)
     return {
         "definition": VOLUME_DEFINITION,
         "lv_ejection_fraction_percent": found.lv_ejection_fraction_percent,
         "rv_ejection_fraction_percent": found.rv_ejection_fraction_percent,
-        "lv_largest_ml": found.lv_ml.max(),
-        "lv_smallest_ml": found.lv_ml.min(),
+        "lv_largest_ml": lv.max(),
+        "lv_smallest_ml": lv.min(),
         "mass_g": found.mass_g,
     }
 

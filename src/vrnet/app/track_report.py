@@ -64,6 +64,21 @@ def verdict_of(tracking: Tracking) -> dict[str, Any]:
     return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
 
 
+def repaired_frames(tracking: Tracking) -> list[int]:
+    """The frames whose fields were changed to free them of folds."""
+    return [k for k, repair in enumerate(tracking.found.repairs) if repair is not None]
+
+
+def notes_on_tracking(tracking: Tracking) -> list[str]:
+    """What a reader should know of the fields, beside the verdict: in how many frames folds were repaired."""
+    changed = {k: repair.changed_percent for k, repair in enumerate(tracking.found.repairs) if repair is not None}
+    if not changed:
+        return []
+    worst = max(changed, key=lambda k: changed[k])
+    most = f"in the worst, frame {worst}, {changed[worst]:.2g} % of the voxels were moved"
+    return [f"Folds were repaired in {len(changed)} of {len(tracking.cine)} frames: {most}."]
+
+
 def describe_tracking(tracking: Tracking) -> dict[str, str]:
     """What was run and by which code, for the page: {heading: text}."""
     cine, found = tracking.cine, tracking.found
@@ -79,9 +94,8 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
     about["method"] = found.method
     if len(cine.grid.shape) == 3:
         about["slices"] = "each by itself" if found.slice_axis is not None else "together"
-    repaired = [str(k) for k, repair in enumerate(found.repairs) if repair is not None]
-    if repaired:
-        about["folds"] = f"repaired in the frames {', '.join(repaired)}"
+    if repaired := repaired_frames(tracking):
+        about["folds"] = f"repaired in the frames {', '.join(map(str, repaired))}"
     return about | {
         "device": found.device,
         "seconds": f"{found.seconds:.1f}",

@@ -33,8 +33,13 @@ class Volumes:
 
     @property
     def mass_g(self) -> float:
-        """Mass of the LV's wall in the reference frame, whose labels were given: 1.05 g per ml."""
-        return float(MYOCARDIUM_G_PER_ML * self.wall_ml[self.reference])
+        """Mass of the LV's wall in the reference frame, whose labels were given: 1.05 g per ml; NaN without a wall."""
+        return float(MYOCARDIUM_G_PER_ML * known_ml(self.wall_ml)[self.reference])
+
+
+def known_ml(volume: Float[ndarray, " t"]) -> Float[ndarray, " t"]:
+    """The volume of a structure; NaN where no frame has a label of it, since nothing was measured then."""
+    return volume if volume.any() else np.full_like(volume, np.nan, dtype=float)
 
 
 def ejection_fraction_percent(volume: Float[ndarray, " t"]) -> float:

@@ -90,8 +90,9 @@ def volume_table(volumes: Volumes) -> Table:
     ):
         if curve.any():
             rows.append((name, f"{curve.max():.1f} ml", f"{curve.min():.1f} ml", in_percent(fraction)))
-    mass = f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g."
-    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, (mass,))
+    mass = (f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g.",)
+    notes = mass if isfinite(volumes.mass_g) else ()
+    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, notes)
 
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:

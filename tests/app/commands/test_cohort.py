@@ -80,6 +80,20 @@ def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tm
     assert list((out / ".working").iterdir()) == []
 
 
+def test_notes_are_those_of_register_and_tell_of_repaired_folds(vrnet, pairs, tmp_path):
+    """A weak regulariser folds; labels of one image alone are noted, too."""
+    pairs.write_text("subject,fixed,moving,fixed_labels\none,1_fixed.nii.gz,1_moving.nii.gz,1_fixed_labels.nii.gz\n")
+    loose = "--method", "TV-L2", "--set", "lam=0.0001"
+    assert vrnet("cohort", pairs, "--out", tmp_path / "out", *loose)[0] == 0
+    images = [pairs.parent / f"1_{part}.nii.gz" for part in PARTS[:3]]
+    said = vrnet("register", *images[:2], "--fixed-labels", images[2], "--out", tmp_path / "one", *loose)[1]
+    notes = [line.removeprefix("Note: ") for line in said.splitlines() if line.startswith("Note: ")]
+    (row,) = rows(tmp_path / "out")
+    assert row["notes"] == " ".join(notes)
+    assert "were folded" in row["notes"]
+    assert "Labels of one image alone" in row["notes"]
+
+
 def test_names_of_labels_are_on_the_pages_and_the_columns_keep_the_numbers(vrnet, pairs, tmp_path):
     out = tmp_path / "out"
     assert vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "acdc")[0] == 0

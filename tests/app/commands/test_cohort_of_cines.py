@@ -74,6 +74,24 @@ def test_the_table_has_the_numbers_of_each_summary(tracked):
     assert [row["group"] for row in rows(tracked)] == ["a", "b"]
 
 
+def test_what_is_not_labelled_has_empty_cells(cines, vrnet, tmp_path):
+    """A subject whose labels have no wall, and one who has no labels, beside one who has all."""
+    folder = cines.parent
+    labels = sitk.ReadImage(str(folder / "1_gt.nii.gz"))
+    sitk.WriteImage(labels * sitk.Cast(labels != 2, labels.GetPixelID()), str(folder / "cavities.nii.gz"))
+    other = cines.with_name("parts.csv")
+    given = {"all": "1_gt.nii.gz", "cavities": "cavities.nii.gz", "none": ""}
+    other.write_text("\n".join(["subject,cine,labels", *(f"{name},1.nii.gz,{file}" for name, file in given.items())]))
+    status, _, err = vrnet("cohort", other, "--out", tmp_path, *QUICK)
+    assert status == 0, err
+    found = {row["subject"]: row for row in rows(tmp_path)}
+    for column, known in {"mass_g": {"all"}, "lv_largest_ml": {"all", "cavities"}}.items():
+        assert {name for name, row in found.items() if row[column]} == known
+    volumes = list(csv.DictReader((tmp_path / "subjects" / "cavities" / "volumes.csv").open(newline="")))
+    assert {row["wall_ml"] for row in volumes} == {""}
+    assert all(float(row["lv_ml"]) > 0 for row in volumes)
+
+
 def test_with_a_report_the_page_leads_to_the_pages_of_cines(cines, vrnet, tmp_path):
     one = cines.with_name("one.csv")
     one.write_text("\n".join(cines.read_text().splitlines()[:2]))

@@ -73,6 +73,13 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
         rows = list(csv.DictReader(file))
     assert_allclose([float(row["time_ms"]) for row in rows], 170.0 * np.arange(FRAMES), rtol=1e-4)
     assert "Wrote 5 transforms, labels.nii.gz" in out
+    lines = (folder / "strain.csv").read_text().splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    assert lines[: len(comments)] == [f"# {m.name}_percent: {m.definition}" for m in MEASURES]
+    strain = np.genfromtxt(lines[len(comments) :], delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert strain.dtype.names == ("region", "frame", "time_ms", *(f"{m.name}_percent" for m in MEASURES))
+    of_wall = strain["green_radial_percent"][strain["region"] == "global"]
+    assert of_wall.max() == pytest.approx(summary["strain"]["peaks"]["global"]["green_radial"]["percent"])
 
 
 def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):

@@ -57,7 +57,7 @@ class Track:
 
     def run(self) -> None:
         from vrnet.app.track_files import track_to_folder
-        from vrnet.app.track_report import verdict_of
+        from vrnet.app.track_report import notes_on_tracking, verdict_of
         from vrnet.app.tracking import prepare_tracking
         from vrnet.devices import find_device
 
@@ -74,6 +74,8 @@ class Track:
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
         print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
+        for note in notes_on_tracking(tracking):
+            print_line(f"Note: {note}")
         verdict = verdict_of(tracking)
         print_verdict(verdict)
         end_if_failed(verdict)
