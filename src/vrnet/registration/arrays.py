@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.attributes import cached_property
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
@@ -25,14 +22,11 @@ from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
 from vrnet.registration.options import check_choice
+from vrnet.registration.result import RegistrationResult
 from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, watch
-from vrnet.views import Names, viewer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
@@ -50,7 +44,7 @@ class InverseField(Generic[Array]):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Registration(Generic[Array]):
+class Registration(RegistrationResult[Array], Generic[Array]):
     """The result of `register`: of arrays, arrays; of tensors, tensors on their device."""
 
     field: Array
@@ -97,49 +91,6 @@ class Registration(Generic[Array]):
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]
         return InverseField(*(parts if isinstance(self.field, Tensor) else [part.numpy() for part in parts]))
-
-    @cached_property
-    def verdict(self) -> Any:
-        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
-        return viewer().verdict(self._measured)
-
-    def metrics(
-        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
-    ) -> dict[str, Any]:
-        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
-        label maps on their grid, Dice and distances too. Lengths are in mm if a spacing was given, else in voxels.
-        `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}."""
-        return self._measure(fixed_labels, moving_labels, label_names).metrics
-
-    def show(
-        self, fixed_labels: Array | None = None, moving_labels: Array | None = None, label_names: Names = None
-    ) -> "Figure":
-        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
-
-    def report(
-        self,
-        path: str | PathLike[str],
-        fixed_labels: Array | None = None,
-        moving_labels: Array | None = None,
-        label_names: Names = None,
-    ) -> Path:
-        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
-
-    @cached_property
-    def _measured(self) -> Any:
-        """What is measured without labels, once for all who ask."""
-        return viewer().measure(self)
-
-    def _measure(self, fixed_labels: Array | None, moving_labels: Array | None, names: Names) -> Any:
-        """What is measured, with labels and their names where there are any."""
-        if fixed_labels is None and moving_labels is None and names is None:
-            return self._measured
-        return viewer().measure(self, fixed_labels, moving_labels, names)
-
-    def _repr_html_(self) -> str:
-        return viewer().card(self)
 
     def _on_batch(self, function: Callable[[Tensor, Tensor], Tensor], image: Array) -> Array:
         """function(image, field), both as batches of one, its result as an array or a tensor again."""

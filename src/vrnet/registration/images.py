@@ -1,18 +1,16 @@
 """Two images in the world in, each on its own grid; the transform between them out."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrnet.attributes import cached_property
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.inputs import File, ImageLike, given_image
+from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.resample import match_histogram, resample_image
 from vrnet.images.transform import Inverse, Transform
@@ -25,17 +23,14 @@ from vrnet.registration.folds import Repair
 from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
 from vrnet.registration.plan import Plan, make_plan
+from vrnet.registration.result import RegistrationResult
 from vrnet.repair import Folds
-from vrnet.views import Names, viewer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DEFAULTS = RegistrationOptions()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ImageRegistration:
+class ImageRegistration(RegistrationResult[ImageLike]):
     """The result of `register_images`."""
 
     transform: Transform
@@ -71,49 +66,6 @@ class ImageRegistration:
     def inverse(self, grid: Grid | None = None) -> Inverse:
         """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
         return self.transform.inverse(grid)
-
-    @cached_property
-    def verdict(self) -> Any:
-        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
-        return viewer().verdict(self._measured)
-
-    def metrics(
-        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
-    ) -> dict[str, Any]:
-        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both, each on
-        its image's grid, Dice and distances too. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to
-        try is said in arguments, not in options."""
-        return self._measure(fixed_labels, moving_labels, label_names).metrics
-
-    def show(
-        self, fixed_labels: ImageLike | None = None, moving_labels: ImageLike | None = None, label_names: Names = None
-    ) -> "Figure":
-        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
-
-    def report(
-        self,
-        path: File,
-        fixed_labels: ImageLike | None = None,
-        moving_labels: ImageLike | None = None,
-        label_names: Names = None,
-    ) -> Path:
-        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
-
-    @cached_property
-    def _measured(self) -> Any:
-        """What is measured without labels, once for all who ask."""
-        return viewer().measure(self)
-
-    def _measure(self, fixed_labels: ImageLike | None, moving_labels: ImageLike | None, names: Names) -> Any:
-        """What is measured, with labels and their names where there are any."""
-        if fixed_labels is None and moving_labels is None and names is None:
-            return self._measured
-        return viewer().measure(self, fixed_labels, moving_labels, names)
-
-    def _repr_html_(self) -> str:
-        return viewer().card(self)
 
 
 def register_images(
