@@ -104,7 +104,7 @@ class TrackSubject:
                 self.options.slices,
                 None,
                 self.options.device,
-                dict(self.label_names) or None,
+                dict(self.label_names) if self.label_names and "labels" in subject.files else None,
             )
             tracking = request.run(None, no_stage("tracking"))
             write_tracking(tracking, folder, no_stage("writing"))

@@ -236,6 +236,8 @@ def prepare_tracking(
     names = {} if label_names is None else read_label_names(label_names)
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
+    if labels is None and (names or heart is not None):
+        raise BadInput("names are given to labels that are not: give `labels` too")
     said = heart_of(names) if names else heart
     whole = given_cine(cine)
     check_reference(whole, frame)

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from vrnet.app.commands.options import Folder, Group, Jobs, LabelNamesText, MethodOptions, Name, OptionalFolder
+from vrnet.app.commands.options import (
+    Folder,
+    Group,
+    Jobs,
+    LabelNamesText,
+    MethodOptions,
+    Name,
+    OptionalFolder,
+    changed_fields,
+    refuse_options,
+)
 from vrnet.app.console import print_line
 from vrnet.app.endings import STOPPED, end_if_any
 from vrnet.errors import BadInput
@@ -100,6 +110,8 @@ class Cohort:
 
         if self.list_file is not None:
             raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
+        others = {*changed_fields(self)} - {"out", "scan", "cines"}
+        refuse_options(self, others, "on a folder that is listed: give that with the list")
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
         print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
@@ -145,6 +157,8 @@ class Cohort:
             find_device(self.options.device)  # which fails at once where there is none
         method, others = self.method_options.choice(self.method), (self.report, self.bids)
         names = () if self.label_names is None else tuple(read_label_names(self.label_names).items())
+        if names and not any(column.endswith("labels") for one in table.subjects for column in one.files):
+            raise BadInput(f"names are given to labels that are not: {table.path} names no labels")
         if table.kind is not CINES:
             return RegisterSubject(method, self.options, *others, names)
         if names:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from vrnet.app.commands.options import (
+    OF_A_SPLIT,
     DeviceOptions,
     Group,
     Jobs,
@@ -15,6 +16,7 @@ from vrnet.app.commands.options import (
     Name,
     OptionalFile,
     SourceOptions,
+    refuse_options,
 )
 from vrnet.app.console import (
     metrics_table,
@@ -29,6 +31,8 @@ from vrnet.errors import BadInput
 from vrnet.images.points import Space
 from vrnet.registration.options import RegistrationOptions, Slices
 
+OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"
+"""Options that say nothing of a data set."""
 MAX_SHOWN = 10
 """Lines about subjects that failed."""
 
@@ -102,6 +106,7 @@ class Evaluate:
             raise BadInput(
                 "a pair and a data set cannot be evaluated at once: leave out --data, or --fixed and --moving"
             )
+        refuse_options(self, OF_A_PAIR, "on a data set, which has its own labels and slices: leave that out")
         if self.out is None:
             raise BadInput("a data set needs a folder for the results: give --out")
         method, device = self.method_options.choice(self.method), self.device_options.device
@@ -141,8 +146,11 @@ class Evaluate:
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
+        refuse_options(self, ("jobs", "split", *OF_A_SPLIT), "on a pair: leave that out, or give --data")
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
+        if self.fixed_points is None:
+            refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
         with stage_progress() as stage:
@@ -157,6 +165,8 @@ class Evaluate:
                 *self.method_options.asked,
                 options=self.pair_options,
             )
+            if registration is None:
+                refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
             stage("measuring")
             command = "evaluate" if registration else "evaluate FILE"
             metrics = measure_transform(pair, transform, registration, self.method, command).metrics

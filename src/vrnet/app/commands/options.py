@@ -1,10 +1,13 @@
 """What several commands share: kinds of arguments, and groups of options that belong together."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
+
+from vrnet.errors import BadInput
 
 if TYPE_CHECKING:
     from vrnet.data.source import Source
@@ -32,6 +35,11 @@ Settings = Annotated[
     tyro.conf.UseAppendAction,
     tyro.conf.arg(name="set", metavar="NAME=VALUE"),
 ]
+
+OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
+"""The fields of SourceOptions."""
+OTHER_NAMES = {"settings": "set"}
+"""What options are called whose fields are called otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +106,23 @@ class SourceOptions:
         from vrnet.data.source import Source
 
         return Source(data, self.root, self.split_file, self.cache, self.skip_broken)
+
+
+def refuse_options(command: object, names: Collection[str], where: str) -> None:
+    """BadInput if any of these fields was given where it has no effect: a misunderstanding, which is told at once."""
+    ignored = [name for name in changed_fields(command) if name in names]
+    if ignored:
+        words = ", ".join(f"--{OTHER_NAMES.get(name, name).replace('_', '-')}" for name in ignored)
+        raise BadInput(f"{words} would have no effect {where}")
+
+
+def changed_fields(command: Any) -> list[str]:
+    """The fields of a command, and of the groups of its options, that have another value than their default."""
+    found = []
+    for field in fields(command):
+        value = getattr(command, field.name)
+        if is_dataclass(value):
+            found += changed_fields(value)
+        elif value != field.default:
+            found.append(field.name)
+    return found

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from vrnet.app.commands.options import DeviceOptions, Folder, Group, Jobs, SourceOptions
+from vrnet.app.commands.options import OF_A_SPLIT, DeviceOptions, Folder, Group, Jobs, SourceOptions, refuse_options
 from vrnet.app.console import paper_table, print_line, screen, stage_progress
 from vrnet.app.endings import STOPPED
 
@@ -49,6 +49,7 @@ class Paper:
     def run(self) -> None:
         from vrnet.paper.request import PaperRequest, make_figure, make_table
 
+        self.check()
         source, device = self.source_options.source(self.data), self.device_options.device
         budget = "quick" if self.quick else self.budget
         request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds, self.jobs)
@@ -66,3 +67,19 @@ class Paper:
             for line in table.notes:
                 print_line(line)
         print_line(f"Wrote {', '.join(path.name for path in written)} in {written[0].parent}.")
+
+    def check(self) -> None:
+        """BadInput where options are given that the table or the figure does not depend on."""
+        if self.quick:
+            refuse_options(self, ("budget",), "beside --quick: leave out one")
+        if self.quick or self.budget == "quick":
+            refuse_options(
+                self,
+                ("root", "split_file", "skip_broken"),
+                "on small phantoms, which this budget takes: leave that out",
+            )
+        if self.kind == "figure":
+            refuse_options(self, ("seeds",), "on a figure: make a table of so many first")
+        if self.name == "runtime":
+            ignored = "data", "seeds", "at_once", "jobs", "device", *OF_A_SPLIT
+            refuse_options(self, ignored, "on the table runtime, which is measured on phantoms: leave that out")
