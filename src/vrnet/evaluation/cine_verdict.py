@@ -123,6 +123,11 @@ def from_diastole(run: Run) -> str:
     return "give the labels of end-diastole, and its `frame`: strain is measured from there"
 
 
+def outer_slices(run: Run) -> str | None:
+    """The base and the apex move through their slices, which tracking within them takes for deformation."""
+    return "leave the first and the last slices out of the labels" if run.dimension == 2 else None
+
+
 def stiffer(run: Run) -> str | None:
     """The method that was run with twice its λ, where it has one."""
     name = advice.with_lam(run, 2.0) if run.method else None
@@ -197,7 +202,7 @@ FINDINGS = (
     CineRule(
         "lengthening",
         lengthening,
-        0.2,
+        0.25,
         inf,
         lambda e: (
             f"A sixth of the {e.extremes and e.extremes.lengthening_level} wall lengthens by "
@@ -214,7 +219,7 @@ FINDINGS = (
             f"A sixth of the {e.extremes and e.extremes.area_level} wall changes its area by "
             f"{percent(area_change(e))}: muscle keeps its volume, and little moves through a slice."
         ),
-        (check_labels, advice.other_tracker, stiffer),
+        (outer_slices, advice.other_tracker, stiffer),
     ),
 )
 """What decides the level."""
