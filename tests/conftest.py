@@ -13,8 +13,11 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from scipy import ndimage  # noqa: E402
 
+from vrnet.threads import set_threads  # noqa: E402
+
 pytest_plugins = ["tests.skips"]
 torch.set_num_threads(1)
+set_threads(1)  # for the libraries below PyTorch
 
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_outside.py")

@@ -9,6 +9,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event, Thread
+from time import process_time, thread_time
 
 import numpy as np
 import pytest
@@ -93,6 +94,19 @@ def test_a_fork_reads_pictures_and_registers_images(as_users_run, two_threads, t
 def test_a_fork_computes_with_one_thread(two_threads):
     assert in_fork(torch.get_num_threads) == 1
     assert torch.get_num_threads() == 2
+
+
+def test_one_thread_is_one_for_convolutions_too():
+    """Those of ARM's library take all cores whatever PyTorch is told; only OpenMP can give them fewer."""
+    convolution, image = torch.nn.Conv2d(32, 32, 3), torch.rand(2, 32, 96, 96)
+    with torch.inference_mode(), use_threads(2):
+        convolution(image)
+    with torch.inference_mode(), use_threads(1):
+        all_threads, this_thread = process_time(), thread_time()
+        for _ in range(20):
+            convolution(image)
+        all_threads, this_thread = process_time() - all_threads, thread_time() - this_thread
+    assert all_threads < 1.1 * this_thread
 
 
 def test_a_fork_is_not_held_up_by_what_a_thread_of_its_parent_was_computing():

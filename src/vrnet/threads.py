@@ -6,7 +6,6 @@ keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's pr
 import ctypes
 import multiprocessing as mp
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -15,7 +14,6 @@ from threading import current_thread, main_thread
 import torch
 
 SPAWNED = "SpawnProcess", "ForkServerProcess"
-IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 def in_main_thread() -> bool:
@@ -27,26 +25,31 @@ def in_main_thread() -> bool:
 def use_threads(count: int) -> Iterator[None]:
     """Let PyTorch compute with so many threads, in this thread of Python alone."""
     before = torch.get_num_threads()
-    of_mkl = set_threads(count)
+    of_mkl, may_be_fewer = set_threads(count)
     try:
         yield
     finally:
-        set_threads(before, of_mkl)
+        set_threads(before, of_mkl, may_be_fewer)
 
 
-def set_threads(count: int, of_mkl: int | None = None) -> int:
+def set_threads(count: int, of_mkl: int | None = None, may_be_fewer: bool | None = None) -> tuple[int, bool]:
     """Let PyTorch compute with so many threads, in this thread of Python, and MKL too, if not with others.
 
-    Returns MKL's number from before, where 0 stands for that of the process."""
+    A library below it may ask for a number of its own: ARM's convolutions ask for all cores. If OpenMP may give fewer,
+    it gives no more than this number; it may where that is 1, if not told otherwise. Returns MKL's number from before,
+    where 0 stands for that of the process, and whether OpenMP might give fewer."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
     library = thread_library()
     if library is None:
         if in_main_thread():
             torch.set_num_threads(count)
-        return 0
+        return 0, False
+    might_be_fewer = bool(library.omp_get_dynamic())
     library.omp_set_num_threads(count)
+    library.omp_set_dynamic(count == 1 if may_be_fewer is None else may_be_fewer)
     has_mkl = hasattr(library, "MKL_Set_Num_Threads_Local")
-    return library.MKL_Set_Num_Threads_Local(count if of_mkl is None else of_mkl) if has_mkl else 0
+    before = library.MKL_Set_Num_Threads_Local(count if of_mkl is None else of_mkl) if has_mkl else 0
+    return before, might_be_fewer
 
 
 @cache
@@ -62,8 +65,6 @@ def compute_alone() -> None:
     The threads of a process are not copied by a fork: whatever waits for one in the copy waits for ever."""
     torch.set_num_threads(1)
     set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
-    if IS_ARM:  # whose convolutions by oneDNN wait for threads that only the parent has
-        torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
 
 
 def is_forked() -> bool:

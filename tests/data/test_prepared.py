@@ -221,3 +221,15 @@ def test_with_nobody_left_there_is_nothing_to_go_on_with(toy, cache):
         path.write_text("rubbish")
     with pytest.raises(BadInput, match=r"3 of 3 subjects of toy(.|\n)*s2.*\nmend them; or is this the wrong folder\?$"):
         prepare_split(toy, "train", "training", cache, skip_broken=True)
+
+
+def test_some_subjects_are_spread_over_the_list(toy, cache):
+    split = prepare_split(toy, "train", "training", cache)
+    for count, expected in ((1, ["s0"]), (2, ["s0", "s1"]), (3, ["s0", "s1", "s2"])):
+        some = split.spread(count)
+        assert some.names == [sample.name for sample in some.samples] == expected
+        assert some.identity("s0") == split.identity("s0")
+    assert split.load().spread(2).names == ["s0", "s1"]
+    for count in (0, 4):
+        with pytest.raises(BadInput, match="has 3 subjects"):
+            split.spread(count)

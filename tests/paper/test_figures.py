@@ -5,9 +5,11 @@ from tests.paper.fake_results import write_result
 from vrnet.paper.figures import (
     ALPHAS,
     BOX_METHODS,
+    EFFICIENT_METHODS,
     draw_alpha,
     draw_boxplots,
     draw_cascades,
+    draw_efficiency,
     draw_parameterisations,
 )
 from vrnet.paper.values import published_values
@@ -68,6 +70,21 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
         assert row["dice_mean"] == pytest.approx(MEAN - losses[row["method"]])
         assert row["cascades"] == counts[row["method"]]
     assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
+
+
+def test_efficiency_draws_dice_against_the_number_of_training_subjects(study, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.figures.TRAINED_ON", (1, 2, 3))  # of these, there are two to train on
+    made = study()
+    for k, name in enumerate(EFFICIENT_METHODS[2]):
+        write_result(made.results, made.results.entry(name), worsen(0.01 * k))
+        write_result(made.results, made.results.entry(name, subjects=1), worsen(0.01 * k + 0.05))
+    figure, numbers = draw_efficiency(made)
+    for k, line in enumerate(figure.axes[0].get_lines()):
+        assert list(line.get_xdata()) == [1, 2]
+        np.testing.assert_allclose(line.get_ydata(), [MEAN - 0.01 * k - 0.05, MEAN - 0.01 * k])
+    found = {(row["method"], row["subjects"]): row["dice_mean"] for row in numbers}
+    assert found["R-L1-3x2", 1] == pytest.approx(MEAN - 0.07)
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == list(EFFICIENT_METHODS[2])
 
 
 def test_parameterisations_draws_one_box_per_structure_for_shared_and_for_own_weights(known):

@@ -121,6 +121,25 @@ def test_networks_are_trained_so_many_at_once(study, monkeypatch):
     assert counts == [2, 1]
 
 
+def test_networks_are_trained_on_as_many_subjects_as_are_asked_for(study, monkeypatch):
+    trained = []
+    monkeypatch.setattr(
+        "vrnet.training.concurrent.fit_concurrently",
+        lambda jobs, train, *words, **options: (
+            trained.append((len(jobs), train.names)) or fit_concurrently(jobs, train, *words, **options)
+        ),
+    )
+    made = study()
+    wanted = [("VoxelMorph", None), ("VoxelMorph", 1), ("R-L2-1x1", 1)]
+    entries = [made.results.entry(name, subjects=count) for name, count in wanted]
+    made.complete(entries)
+    train = made.split("train", "training").names
+    assert trained == [(1, train), (2, train[:1])]
+    assert [made.results.config(entry)["training_subjects"] for entry in entries] == [None, 1, 1]
+    names = [made.results.folder(entry).name for entry in entries]
+    assert names[1] == f"{names[0]}_1subjects"
+
+
 def test_methods_are_ready_to_register_and_trained_once(study, no_training):
     made = study()
     entries = [made.results.entry(name) for name in ("VoxelMorph", "TV-L1")]

@@ -8,7 +8,7 @@ from scipy import ndimage
 from vrnet.training.augmentation import ELASTIC_POINTS, Augmentation, RandomTransform, augment, augment_labels
 
 NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=0.0)
-JITTERED = Augmentation(tilt=20.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0)
+JITTERED = Augmentation(tilt=20.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0, twins=0.5)
 SHAPES = {2: (21, 17), 3: (15, 13, 11)}
 
 
@@ -163,3 +163,36 @@ def test_noise_is_another_in_each_image_and_as_strong_as_is_said():
         assert noise.flatten(1).std(1).tolist() == pytest.approx([0.05, 0.1], rel=0.05)
     pairs = torch.stack([J0[0], J1[0], J0[1], J1[1]]).flatten(1)
     assert (torch.corrcoef(pairs) - torch.eye(4)).abs().max() < 0.05
+
+
+def test_a_twin_is_fixed_moved_on_its_own_and_labels_follow_it(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    L0, L1 = ((4 * I.clamp(0, 1)).byte() for I in (I0, I1))
+    transform = replace(NONE, twins=1.0, twin_motion=2.0).draw(3, SHAPES[d], (1.0,) * d)
+    J0, J1 = augment(I0, I1, transform)
+    torch.testing.assert_close(J0, I0.clamp(min=1e-6), rtol=0, atol=1e-5)
+    M0, M1 = augment_labels((L0, L1), transform)
+    assert torch.equal(M0, L0)
+    for k, points in enumerate(transform.twin_motion.double().numpy()):
+        at = np.indices(SHAPES[d]) + b_spline(points, SHAPES[d])
+        expected = ndimage.map_coordinates(I0[k, 0].double().numpy(), at, order=1, mode="nearest")
+        np.testing.assert_allclose(J1[k, 0].numpy(), expected.clip(1e-6), atol=1e-4)
+        expected = ndimage.map_coordinates(L0[k, 0].numpy(), at, order=0, mode="nearest")
+        assert (M1[k, 0].numpy() != expected).mean() < 0.01  # a point half way between voxels may go to either
+
+
+def test_so_many_are_twins_and_some_of_them_hardly_move(smooth_image):
+    transform = Augmentation(twins=0.3, twin_motion=2.0).draw(4000, (8, 8), (1.0, 1.0))
+    assert transform.twin.float().mean().item() == pytest.approx(0.3, abs=0.03)
+    moves = transform.twin_motion.flatten(1).abs().amax(1)
+    assert (moves[~transform.twin] == 0).all()
+    assert 1.9 < moves.max() <= 2
+    assert (moves[transform.twin] < 0.2).float().mean() > 0.05
+
+
+def test_pairs_that_are_no_twins_stay_what_they_are(smooth_image):
+    I0, I1 = pair(2, smooth_image)
+    transform = replace(NONE, twins=0.5).draw(3, SHAPES[2], (1.0, 1.0))
+    transform = transform._replace(twin=torch.zeros(3, dtype=torch.bool), twin_motion=torch.zeros(3, 2, 8, 8))
+    _, J1 = augment(I0, I1, transform)
+    torch.testing.assert_close(J1, I1.clamp(min=1e-6), rtol=0, atol=1e-5)

@@ -78,6 +78,13 @@ class PreparedSplit:
         """The split with all its samples in memory, for those who go through it many times."""
         return replace(self, samples=tuple(self.samples))
 
+    def spread(self, count: int) -> "PreparedSplit":
+        """So many of its subjects, evenly spread over its list, in which subjects that are alike may lie together."""
+        if not 1 <= count <= len(self.samples):
+            raise BadInput(f"{self.split} of {self.data} has {len(self.samples)} subjects, and not {count}")
+        names = [self.names[k * len(self.samples) // count] for k in range(count)]
+        return replace(self, samples=StoredSamples(names, self.read, self.identity))
+
 
 def prepare_split(
     dataset: Dataset,

@@ -3,6 +3,7 @@
 Other processors and GPUs are faster by the plain way. `benchmarks/convolution.py` measures both.
 """
 
+import platform
 from math import ceil
 
 import torch
@@ -10,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.threads import IS_ARM
-
+IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
 

@@ -25,6 +25,12 @@ BOX_METHODS = {
     2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
     3: ("identity", *COMPARED_METHODS[3]),
 }
+TRAINED_ON = (5, 10, 20)
+"""Fewer subjects than there are, to train on."""
+EFFICIENT_METHODS = {
+    2: ("VoxelMorph", "3xRC-Net", "R-L1-3x2", "D-L2-3x1"),
+    3: ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "D-L1-2x1"),
+}
 STEPS = {"1x1": 1, "2x1": 2, "2x2": 4, "3x2": 6}
 CASCADE_LINES = {
     "RC-Net": {1: "VoxelMorph"} | {int(name[0]): name for name in RC_NETS},
@@ -106,10 +112,37 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
     return figure, numbers
 
 
+def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
+    """Dice on test subjects against the number of subjects that a network was trained on."""
+    total = len(study.split("train", "training").names)
+    counts = {n: n for n in TRAINED_ON if n < total} | {total: None}
+    entries = {
+        (name, n): study.results.seeds(name, subjects=subjects)
+        for name in EFFICIENT_METHODS[study.d]
+        for n, subjects in counts.items()
+    }
+    study.complete(list(chain.from_iterable(entries.values())))
+    numbers: list[Row] = []
+    for (name, n), group in entries.items():
+        dice = [row["dice_mean"] for row in study.results.mean_rows(group)]
+        found = {"dice_mean": float(np.mean(dice)), "dice_std": float(np.std(dice)), "seeds": len(group)}
+        numbers.append({"method": name, "subjects": n, **found})
+    figure, axes = new_figure(1)
+    for name in EFFICIENT_METHODS[study.d]:
+        line = [row for row in numbers if row["method"] == name]
+        axes[0].plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
+    axes[0].set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
+    axes[0].set_xticks(list(counts), [str(n) for n in counts])
+    axes[0].minorticks_off()
+    axes[0].legend()
+    return figure, numbers
+
+
 FIGURES = {
     "parameterisations": FigureSpec("One set of weights for all steps, or one for each", draw_parameterisations),
     "alpha": FigureSpec("Hausdorff distance against α", draw_alpha),
     "cascades": FigureSpec("Dice against the number of cascades", draw_cascades),
+    "efficiency": FigureSpec("Dice against the number of training subjects", draw_efficiency),
     "visual": FigureSpec("All methods on one subject", draw_comparison),
     "boxplots": FigureSpec("Dice and Hausdorff distance by method and structure", draw_boxplots),
     "denoising": FigureSpec("The field after each cascade, from a noisy start", draw_denoising),

@@ -1,8 +1,8 @@
 """Results on disk: what was measured of each method on one data set.
 
 OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained
-with them) holds metrics.csv (one row per subject), summary.json and config.json (what the numbers depend on); the
-training itself is in the folder `run` there.
+with them, and _Nsubjects if it was trained on N subjects only) holds metrics.csv (one row per subject), summary.json
+and config.json (what the numbers depend on); the training itself is in the folder `run` there.
 """
 
 import re
@@ -35,14 +35,18 @@ class Entry:
 
     method: Method
     training: Training | None = None
+    subjects: int | None = None
+    """How many of the subjects of the split it is trained on; all, if not given."""
 
     @property
     def folder_name(self) -> str:
-        """The full name of the method; of a learned one also α, seed, and whether it was trained with labels."""
+        """The full name of the method; of a learned one also α, seed, and whether it was trained with labels, or on
+        fewer subjects than there are."""
         if self.training is None:
             return file_name(self.method)
         labels = "_labels" if self.training.labels_weight else ""
-        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}"
+        fewer = "" if self.subjects is None else f"_{self.subjects}subjects"
+        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}{fewer}"
 
 
 def file_name(method: Method) -> str:
@@ -63,6 +67,7 @@ class Measured:
     split: str = ""
     parameters: int = 0
     training: dict[str, Setting] | None = None
+    training_subjects: int | None = None
     validation: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
@@ -83,19 +88,21 @@ class Results:
         """The dimension of the images."""
         return DIMENSIONS[self.data]
 
-    def entry(self, name: str, alpha: float | None = None, seed: int = 0) -> Entry:
-        """The method of a name, trained as this budget says but for α and seed."""
+    def entry(self, name: str, alpha: float | None = None, seed: int = 0, subjects: int | None = None) -> Entry:
+        """The method of a name, trained as this budget says but for α and seed, on all subjects or on so many."""
         method = self.budget.method(name, self.d)
         if not method.is_trainable:
             return Entry(method)
-        return Entry(method, self.budget.settings(cast(Trainable, method), self.data, alpha, seed))
+        return Entry(method, self.budget.settings(cast(Trainable, method), self.data, alpha, seed), subjects)
 
-    def seeds(self, name: str, alpha: float | None = None, at_least: int = 1) -> list[Entry]:
+    def seeds(
+        self, name: str, alpha: float | None = None, at_least: int = 1, subjects: int | None = None
+    ) -> list[Entry]:
         """The method with seeds 0, 1, ...: as many as are measured, and at least as many as asked for."""
-        first = self.entry(name, alpha)
+        first = self.entry(name, alpha, subjects=subjects)
         if first.training is None:
             return [first]
-        entries = (self.entry(name, alpha, seed) for seed in count())
+        entries = (self.entry(name, alpha, seed, subjects) for seed in count())
         wanted = takewhile(lambda item: item[0] < at_least or self.has(item[1]), enumerate(entries))
         return [entry for _, entry in wanted]
 

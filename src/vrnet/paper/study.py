@@ -1,6 +1,6 @@
 """A study of many methods on one data set: those that have no results yet are trained and measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -74,10 +74,8 @@ class Study:
         for entry in wanted:
             if entry.training is None:
                 self._measure(entry, entry.method)
-        learned = [entry for entry in wanted if entry.training is not None]
-        for first in range(0, len(learned), self.at_once):
-            group = learned[first : first + self.at_once]
-            self._train(group, f"{first} of {len(learned)} done")
+        for group, done in self._groups(wanted):
+            self._train(group, done)
             for entry in group:
                 self._measure(entry, self._load(entry))
 
@@ -85,10 +83,23 @@ class Study:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
         for entry in entries:
             self.results.check_settings(entry)
-        learned = [entry for entry in entries if entry.training is not None]
-        for first in range(0, len(learned), self.at_once):
-            self._train(learned[first : first + self.at_once], f"{first} of {len(learned)} done")
+        for group, done in self._groups(entries):
+            self._train(group, done)
         return [entry.method if entry.training is None else self._load(entry) for entry in entries]
+
+    def _groups(self, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], str]]:
+        """The learned ones of the entries, in groups that are trained at once on the same subjects; and what is done
+        before each."""
+        learned = [entry for entry in entries if entry.training is not None]
+        alike: dict[int | None, list[Entry]] = {}
+        for entry in learned:
+            alike.setdefault(entry.subjects, []).append(entry)
+        done = 0
+        for group in alike.values():
+            for first in range(0, len(group), self.at_once):
+                part = group[first : first + self.at_once]
+                yield part, f"{done} of {len(learned)} done"
+                done += len(part)
 
     def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
         """BadInput at once, not after hours, where results are of other subjects or a package is missing."""
@@ -102,7 +113,7 @@ class Study:
                 )
 
     def _train(self, entries: Sequence[Entry], done: str) -> None:
-        """Train those of the entries that have no weights, all at the same time."""
+        """Train those of the entries that have no weights, all at the same time and on the same subjects."""
         from vrnet.training.concurrent import TrainingJob, fit_concurrently
 
         jobs = [
@@ -113,6 +124,8 @@ class Study:
         if not jobs:
             return
         train, val = self.split("train", "training"), self.split("val", "evaluation")
+        if entries[0].subjects is not None:
+            train = train.spread(entries[0].subjects)
         names = ", ".join(str(job.method) for job in jobs)
         tick = self.stage(f"training on {self.data} ({done}): {names}")
         fit_concurrently(jobs, train, val, device=self.device, watch=tick)
@@ -154,5 +167,6 @@ class Study:
         if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
             config["training"] = asdict(entry.training)
+            config["training_subjects"] = entry.subjects
             config["validation"] = best_row(self.results.validations(entry))
         return config | {"hardware": describe_device(find_device(device)), "versions": versions()}

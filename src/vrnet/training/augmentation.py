@@ -1,5 +1,5 @@
 """More pairs than there are: one random map and one change of brightness for both images of a pair, which may change
-places.
+places; and pairs of one image and the same again, moved a little, or not at all.
 
 Drawing and applying are apart, so that several devices can each apply their part of one draw. What was added later is
 drawn last, and only where it is allowed: settings without it draw what they always did.
@@ -39,6 +39,10 @@ class RandomTransform(NamedTuple):
     """What that is drawn from, on whatever device applies it."""
     elastic: Float[Tensor, "b d *k"] | None = None
     """Displacements of control points, added to A x + t, in voxels."""
+    twin: Bool[Tensor, "b"] | None = None
+    """Whether moving is made of fixed."""
+    twin_motion: Float[Tensor, "b d *k"] | None = None
+    """Displacements of control points of the moving image alone, in voxels; 0 where it is not made of fixed."""
 
     def select(self, rows: slice, device: torch.device) -> "RandomTransform":
         """The part for some of the pairs, on a device; seeds stay on the CPU, where they are read."""
@@ -72,6 +76,11 @@ class Augmentation:
     """The largest standard deviation of normal noise, which is another in each image."""
     elastic: float = 0.0
     """How far the control points of a smooth map, the same for both images, move along each axis, in voxels."""
+    twins: float = 0.0
+    """The probability that moving is fixed again, moved on its own: its motion is known from the image, and may be
+    none."""
+    twin_motion: float = 3.0
+    """How far the control points of such a motion move along each axis at most, in voxels."""
 
     def draw(self, batch: int, shape: tuple[int, ...], spacing: tuple[float, ...]) -> RandomTransform:
         """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
@@ -99,6 +108,11 @@ class Augmentation:
             found["noise_seed"] = torch.randint(MAX_SEED, (batch,))
         if self.elastic:
             found["elastic"] = self.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+        if self.twins:
+            found["twin"] = torch.rand(batch) < self.twins
+            largest = self.twin_motion * torch.rand(batch) * found["twin"]
+            points = draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+            found["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
         return found
 
     def _rotation(self, chance: Float[Tensor, "b planes"], d: int) -> Float[Tensor, "b d d"]:
@@ -117,10 +131,7 @@ def augment(
     I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform
 ) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
     """Apply what was drawn to the pairs; outside the images their border is repeated."""
-    pair = torch.cat([I0, I1], dim=1)
-    grid = sampling_grid(transform, tuple(pair.shape))
-    pair = functional.grid_sample(pair, grid, padding_mode="border", align_corners=True)
-    pair = change_intensities(pair, transform)
+    pair = change_intensities(sample_pair(I0, I1, transform), transform)
     pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
     return pair[:, :1], pair[:, 1:]
 
@@ -131,12 +142,27 @@ def augment_labels(
     """The labels of fixed and moving where `augment` puts the images, from the nearest voxel; none of none."""
     if not labels:
         return ()
-    pair = torch.cat(labels, dim=1)
-    grid = sampling_grid(transform, tuple(pair.shape))
-    moved = functional.grid_sample(pair.float(), grid, mode="nearest", padding_mode="border", align_corners=True)
-    pair = moved.to(pair.dtype)
+    fixed, moving = labels
+    pair = sample_pair(fixed.float(), moving.float(), transform, "nearest").to(fixed.dtype)
     pair = torch.where(beside(transform.swap, pair), pair.flip(1), pair)
     return pair[:, :1], pair[:, 1:]
+
+
+def sample_pair(
+    I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], transform: RandomTransform, mode: str = "bilinear"
+) -> Float[Tensor, "b 2 *s"]:
+    """Both images, or labels, under the random maps."""
+    grid = sampling_grid(transform, tuple(I0.shape))
+    if transform.twin is None or transform.twin_motion is None:
+        return sample(torch.cat([I0, I1], dim=1), grid, mode)
+    I1 = torch.where(beside(transform.twin, I1), I0, I1)
+    own = grid + spline_grid(transform.twin_motion, tuple(I0.shape[2:]))
+    return torch.cat([sample(I0, grid, mode), sample(I1, own, mode)], dim=1)
+
+
+def sample(I: Float[Tensor, "b c *s"], grid: Float[Tensor, "b *s d"], mode: str) -> Float[Tensor, "b c *s"]:
+    """The values at the points of a grid; outside the image its border is repeated."""
+    return functional.grid_sample(I, grid, mode=mode, padding_mode="border", align_corners=True)
 
 
 def sampling_grid(transform: RandomTransform, shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
@@ -145,8 +171,13 @@ def sampling_grid(transform: RandomTransform, shape: tuple[int, ...]) -> Float[T
     grid = functional.affine_grid(torch.cat([A, t], dim=2), list(shape), align_corners=True)
     if transform.elastic is None:
         return grid
-    half = torch.tensor([(n - 1) / 2 for n in reversed(shape[2:])], device=grid.device)
-    return grid + spline(transform.elastic, shape[2:]).movedim(1, -1).flip(-1) / half
+    return grid + spline_grid(transform.elastic, shape[2:])
+
+
+def spline_grid(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
+    """What control points, moved by so many voxels, add to where new images take their values."""
+    half = torch.tensor([(n - 1) / 2 for n in reversed(shape)], device=points.device)
+    return spline(points, shape).movedim(1, -1).flip(-1) / half
 
 
 def change_intensities(pair: Float[Tensor, "b 2 *s"], transform: RandomTransform) -> Float[Tensor, "b 2 *s"]:
