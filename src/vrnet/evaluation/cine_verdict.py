@@ -125,7 +125,8 @@ def from_diastole(run: Run) -> str:
 
 def outer_slices(run: Run) -> str | None:
     """The base and the apex move through their slices, which tracking within them takes for deformation."""
-    return "leave the first and the last slices out of the labels" if run.dimension == 2 else None
+    words = "of a stack, leave the first and the last slices out of the labels: the heart moves through them"
+    return words if run.dimension == 2 else None
 
 
 def stiffer(run: Run) -> str | None:

@@ -136,13 +136,9 @@ class Evaluate:
             print_line(f"See {folder / 'failures'} for tracebacks; the same command tries those again.")
         end_if_any(len(failed))
 
-    def evaluate_pair(self) -> None:
-        """Measure a method, or a transform, on two images."""
-        from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import landmark_error, measure_transform, notes_on
-        from vrnet.app.pair import find_transform
-        from vrnet.files import check_file, write_json
-        from vrnet.images.points import read_points
+    def checked_pair(self) -> tuple[Path, Path]:
+        """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
+        from vrnet.files import check_file
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
@@ -153,9 +149,20 @@ class Evaluate:
             refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
+        return self.fixed, self.moving
+
+    def evaluate_pair(self) -> None:
+        """Measure a method, or a transform, on two images."""
+        from vrnet.app.image_pair import read_pair
+        from vrnet.app.measured import landmark_error, measure_transform, notes_on
+        from vrnet.app.pair import find_transform
+        from vrnet.files import write_json
+        from vrnet.images.points import read_points
+
+        fixed, moving = self.checked_pair()
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(self.fixed, self.moving, self.fixed_labels, self.moving_labels)
+            pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels)
             pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             transform, registration = find_transform(
