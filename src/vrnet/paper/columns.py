@@ -107,6 +107,11 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in p}
 
 
+def size_column(parameters: Mapping[str, int]) -> Column:
+    """How many parameters are learned, in millions; of methods that learn nothing, no cell."""
+    return Column("M params", {method: f"{count / 1e6:.3g}" for method, count in parameters.items() if count})
+
+
 def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:
     """Seconds per pair, on the CPU and on a GPU; no registration takes no time."""
     timed = {name: method for name, method in methods.items() if name != "identity"}

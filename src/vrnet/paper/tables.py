@@ -15,6 +15,7 @@ from vrnet.paper.columns import (
     measure_columns,
     published_columns,
     significance_columns,
+    size_column,
     time_cell,
     time_columns,
     timed_images,
@@ -64,6 +65,9 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
     columns = measure_columns(rows, measures)
     if spec.measures is None:
         columns += significance_columns(rows, REPEATED_SUBJECTS.get(results.data, ()))
+        columns.append(
+            size_column({method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()})
+        )
     if spec.has_times:
         columns += time_columns(results, {method: group[0].method for method, group in entries.items()})
     published = {data: published_on(name, data) for data in (spec.data, spec.also_published) if data}
