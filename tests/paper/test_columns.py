@@ -5,11 +5,13 @@ from scipy.stats import wilcoxon
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.columns import (
     find_measures,
+    holm,
     measure_columns,
     measure_title,
     p_value,
     published_columns,
     significance_columns,
+    size_column,
     timed_images,
 )
 from vrnet.paper.values import published_values
@@ -27,15 +29,40 @@ def test_p_is_that_of_wilcoxons_signed_rank_test_against_the_highest_dice():
     dice, hd = significance_columns(ROWS)
     assert (dice.title, hd.title) == ("p Dice", "p HD")
     assert "b" not in dice.cells
-    for name in ("a", "c"):
-        assert dice.cells[name] == f"{wilcoxon(DICE[name], DICE['b']).pvalue:.1g}"
-    assert hd.cells["a"] == f"{wilcoxon(HD['a'], HD['b']).pvalue:.1g}"
+    p = {name: wilcoxon(DICE[name], DICE["b"]).pvalue for name in ("a", "c")}
+    assert p["c"] < p["a"]
+    assert dice.cells == {"a": f"{p['a']:.1g}", "c": f"{2 * p['c']:.1g}"}  # two tests: Holm's correction
+    assert list(hd.cells) == ["a", "c"]
 
 
 def test_subjects_without_a_value_and_ties_do_not_count_in_p():
     some, others = ([x for k, x in enumerate(HD[name]) if k not in (2, 5)] for name in "cb")
-    assert p_value(ROWS["c"], ROWS["b"], "hd_mean") == f"{wilcoxon(some, others).pvalue:.1g}"
+    assert p_value(ROWS["c"], ROWS["b"], "hd_mean") == pytest.approx(wilcoxon(some, others).pvalue)
     assert p_value(ROWS["a"], ROWS["a"], "hd_mean") is None
+
+
+def test_a_subject_whose_images_come_again_counts_once_in_p():
+    some, others = (DICE[name][:-1] for name in "ab")
+    assert p_value(ROWS["a"], ROWS["b"], "dice_mean", ("5",)) == pytest.approx(wilcoxon(some, others).pvalue)
+    (dice, _), (alone, _) = (
+        significance_columns(ROWS, ("5",)),
+        significance_columns({name: rows[:-1] for name, rows in ROWS.items()}),
+    )
+    assert dice.cells == alone.cells != significance_columns(ROWS)[0].cells
+
+
+def test_holm_rejects_what_its_procedure_rejects():
+    """Of n tests the k-th smallest p is compared with level / (n - k + 1), until one fails: for every level."""
+    p = {"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005, "e": 0.5}
+    for level in (0.005, 0.01, 0.03, 0.045, 0.06, 0.1, 0.2, 0.6):
+        rejected = set()
+        for k, name in enumerate(sorted(p, key=p.get)):
+            if p[name] > level / (len(p) - k):
+                break
+            rejected.add(name)
+        assert {name for name, corrected in holm(p).items() if corrected <= level} == rejected
+    assert list(holm(p)) == list(p)
+    assert max(holm(p).values()) <= 1
 
 
 def test_the_best_is_the_highest_dice_and_the_lowest_distance_and_folds_are_not_ranked():
@@ -85,3 +112,7 @@ def test_images_that_are_timed_have_the_papers_size_but_quickly():
     assert timed_images(BUDGETS["short"], 2) == ((160, 160), 1.8)
     assert timed_images(BUDGETS["paper"], 3) == ((128, 128, 96), 1.2)
     assert np.prod(timed_images(BUDGETS["quick"], 3)[0]) < 5000
+
+
+def test_sizes_are_in_millions_and_methods_that_learn_nothing_have_none():
+    assert size_column({"a": 0, "b": 1_940_000, "c": 31_030_000}).cells == {"b": "1.94", "c": "31"}

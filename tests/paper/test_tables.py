@@ -95,12 +95,12 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
         "Dice LV", "Dice Myo", "Dice RV", "Dice Avg", "HD LV", "HD Myo", "HD RV", "HD Avg", "J<0 %", "|∇J|",
         "p Dice", "p HD",
     ]  # fmt: skip
-    assert table.header[13:15] == ["s CPU", "s GPU"]
+    assert table.header[13:16] == ["M params", "s CPU", "s GPU"]
     last = len(TABLES["acdc"].methods) - 1
     assert table.best == {(last, column) for column in range(1, 9)}
     assert table.rows[0][0] == "unregistered"
-    assert [row[13] for row in table.rows] == [None, *["0.123"] * last]
-    assert {row[14] for row in table.rows} == {None}
+    assert [row[14] for row in table.rows] == [None, *["0.123"] * last]
+    assert {row[15] for row in table.rows} == {None}
     shown = [table.header[j] for j in table.columns if "published" in table.header[j]]
     assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
     assert sum("published" in name for name in table.header) == 10

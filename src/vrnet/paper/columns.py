@@ -75,24 +75,41 @@ def find_best(cells: Mapping[str, Value], measure: str) -> str | None:
     return list(cells)[np.nanargmin(means) if measure.startswith(LOWER_IS_BETTER) else np.nanargmax(means)]
 
 
-def significance_columns(rows: RowsByMethod) -> list[Column]:
-    """p of Wilcoxon's signed-rank test, in Dice and HD, of each method against the one of highest Dice."""
+def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
+    """p of Wilcoxon's signed-rank test, in Dice and HD, of each method against the one of highest Dice, corrected for
+    how many methods are tested. Subjects whose images are those of another one are left out."""
     best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
     others = {method: subjects for method, subjects in rows.items() if method != best}
-    return [
-        Column(title, {method: p_value(subjects, rows[best], measure) for method, subjects in others.items()})
-        for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean"))
-    ]
+    columns = []
+    for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean")):
+        found = {method: p_value(subjects, rows[best], measure, repeated) for method, subjects in others.items()}
+        corrected = holm({method: p for method, p in found.items() if p is not None})
+        columns.append(Column(title, {method: f"{p:.1g}" for method, p in corrected.items()}))
+    return columns
 
 
-def p_value(ours: Sequence[Row], theirs: Sequence[Row], measure: str) -> str | None:
+def p_value(ours: Sequence[Row], theirs: Sequence[Row], measure: str, repeated: Sequence[str] = ()) -> float | None:
     """Two-sided p over the subjects whose values differ; None if there are none."""
     from scipy.stats import wilcoxon
 
     by_subject = {row["subject"]: row[measure] for row in theirs}
-    differences = [row[measure] - by_subject[row["subject"]] for row in ours]
+    differences = [row[measure] - by_subject[row["subject"]] for row in ours if row["subject"] not in repeated]
     nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
-    return f"{wilcoxon(nonzero).pvalue:.1g}" if nonzero else None
+    return float(wilcoxon(nonzero).pvalue) if nonzero else None
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction of several p: the k-th smallest of n is multiplied by n - k + 1, and none is below one before
+    it; in the order given."""
+    ranked = sorted(p, key=lambda name: p[name])
+    scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
+    corrected = dict(zip(ranked, np.maximum.accumulate(scaled).clip(max=1.0).tolist(), strict=True))
+    return {name: corrected[name] for name in p}
+
+
+def size_column(parameters: Mapping[str, int]) -> Column:
+    """How many parameters are learned, in millions; of methods that learn nothing, no cell."""
+    return Column("M params", {method: f"{count / 1e6:.3g}" for method, count in parameters.items() if count})
 
 
 def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:

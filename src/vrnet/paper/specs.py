@@ -65,6 +65,8 @@ TABLES = {
         "Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *NETWORKS_3D)
     ),
 }
+REPEATED_SUBJECTS = dict.fromkeys(("acdc", "acdc3d"), ("patient076",))
+"""By data set, subjects whose images are those of another subject, with other masks: 076 has those of 074."""
 TIMED_METHODS = (
     *ITERATIVE, "Siamese", "VoxelMorph", "2xRC-Net", "3xRC-Net", "7xRC-Net", "R-L2-1x1", "R-L2-2x1", "R-L2-6x1",
 )  # fmt: skip

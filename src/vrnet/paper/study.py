@@ -81,11 +81,17 @@ class Study:
 
     def methods(self, entries: Sequence[Entry]) -> list[Method]:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
+        for _ in self.train(entries):
+            pass
+        return [entry.method if entry.training is None else self._load(entry) for entry in entries]
+
+    def train(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+        """Train those of the entries that have no weights; give each group of them as soon as it is trained."""
         for entry in entries:
             self.results.check_settings(entry)
         for group, done in self._groups(entries):
             self._train(group, done)
-        return [entry.method if entry.training is None else self._load(entry) for entry in entries]
+            yield group
 
     def _groups(self, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], str]]:
         """The learned ones of the entries, in groups that are trained at once on the same subjects; and what is done

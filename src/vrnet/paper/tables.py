@@ -1,10 +1,12 @@
 """The paper's tables, made of results: what was measured here beside what was published."""
 
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import cast
 
 from vrnet.methods.method import Method, Trainable
+from vrnet.paper.alphas import choose_alphas
 from vrnet.paper.budget import Budget
 from vrnet.paper.columns import (
     DEVICES,
@@ -13,13 +15,14 @@ from vrnet.paper.columns import (
     measure_columns,
     published_columns,
     significance_columns,
+    size_column,
     time_cell,
     time_columns,
     timed_images,
 )
 from vrnet.paper.results import Entry, Results
 from vrnet.paper.runtime import timing_hardware
-from vrnet.paper.specs import TABLES, TIMED_METHODS, TableSpec, is_timed
+from vrnet.paper.specs import REPEATED_SUBJECTS, TABLES, TIMED_METHODS, TableSpec, is_timed
 from vrnet.paper.study import Study
 from vrnet.paper.table import Table
 from vrnet.paper.values import PublishedValues, published_values
@@ -30,25 +33,27 @@ Entries = dict[str, list[Entry]]
 """{row of the table: one entry per seed}"""
 
 
-def build_table(name: str, study: Study, seeds: int = 1) -> Table:
-    """A table, from the results that are there and those measured now."""
+def build_table(name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = ()) -> Table:
+    """A table, from the results that are there and those measured now; α of each method is chosen from `alphas`, where
+    such are given."""
     spec, results = TABLES[name], study.results
-    entries = choose_entries(spec, results, seeds)
+    chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
+    entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
     columns = build_columns(name, results, entries)
     return Table(
         table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
         [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        table_notes(spec, results, entries),
+        table_notes(spec, results, entries) + alpha_notes(chosen, alphas),
         {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
         {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
 
 
-def choose_entries(spec: TableSpec, results: Results, seeds: int = 1) -> Entries:
+def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
     """What each row of a table is made of: all learned methods have equally many seeds."""
-    entries = {name: results.seeds(name, at_least=seeds) for name in spec.methods}
+    entries = {name: results.seeds(name, alphas.get(name), at_least=seeds) for name in spec.methods}
     fewest = min((len(group) for group in entries.values() if group[0].training), default=1)
     return {name: group[:fewest] for name, group in entries.items()}
 
@@ -59,7 +64,10 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
     measures = spec.measures or find_measures(rows)
     columns = measure_columns(rows, measures)
     if spec.measures is None:
-        columns += significance_columns(rows)
+        columns += significance_columns(rows, REPEATED_SUBJECTS.get(results.data, ()))
+        columns.append(
+            size_column({method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()})
+        )
     if spec.has_times:
         columns += time_columns(results, {method: group[0].method for method, group in entries.items()})
     published = {data: published_on(name, data) for data in (spec.data, spec.also_published) if data}
@@ -86,7 +94,13 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
     lines.append(f"Computed on {'; '.join(machines)}; vrnet {configs[0]['versions']['vrnet']}.")
     if spec.measures is None:
-        lines.append("p: two-sided Wilcoxon signed-rank test over subjects, against the row of highest Dice.")
+        test = "two-sided Wilcoxon signed-rank test over subjects, with Holm's correction"
+        lines.append(f"p: {test}, against the row of highest Dice.")
+        lines += [
+            f"{name}, whose images are those of another subject, counts in means but not in p."
+            for name in REPEATED_SUBJECTS.get(results.data, ())
+            if name in configs[0]["subjects"]
+        ]
     return lines
 
 
@@ -104,6 +118,16 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
         f"{'; labels in training' if labels else ''}."
     ]
+
+
+def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float]) -> list[str]:
+    """Which α each method has, where it was chosen."""
+    if not chosen:
+        return []
+    methods = [f"{alpha:g} for {', '.join(name for name in chosen if chosen[name] == alpha)}" for alpha in alphas
+               if alpha in chosen.values()]  # fmt: skip
+    tried = ", ".join(f"{alpha:g}" for alpha in alphas)
+    return [f"α was chosen for each method on the validation subjects, from {tried}: {'; '.join(methods)}."]
 
 
 def network_widths(learned: list[list[Entry]]) -> str:

@@ -39,6 +39,9 @@ class Paper:
     """Short for --budget quick: to see that all works, in minutes on a CPU."""
     seeds: int = 1
     """Train each learned method so often, at least; all that are there are used."""
+    alphas: Annotated[tuple[float, ...], tyro.conf.arg(metavar="A A ...")] = ()
+    """Of a table: train each learned method with each of these weights of smoothness, and take the one that is best on
+    the validation subjects. The table says which; alphas.csv in its folder keeps the scores."""
     at_once: int = 4
     """How many networks are trained at the same time."""
     jobs: Jobs = 1
@@ -52,7 +55,7 @@ class Paper:
         self.check()
         source, device = self.source_options.source(self.data), self.device_options.device
         budget = "quick" if self.quick else self.budget
-        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds, self.jobs)
+        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds, self.jobs, self.alphas)
         try:
             with stage_progress() as stage:
                 if self.kind == "table":

@@ -1,0 +1,76 @@
+import pytest
+
+from tests.paper.fake_results import write_result
+from vrnet import BadInput
+from vrnet.data.source import Source
+from vrnet.files import read_rows
+from vrnet.paper import alphas
+from vrnet.paper.alphas import choose_alphas, file_of
+from vrnet.paper.request import PaperRequest, make_figure, make_table
+from vrnet.paper.tables import build_table
+
+TRIED = 0.02, 0.1, 0.4
+DICE = {"R-L2-6x1": (0.6, 0.8, 0.7), "R-L2-6x1-noise": (0.9, 0.8, 0.7), "R-L2-6x1-zeros": (0.5, 0.6, 0.7)}
+BEST = {"R-L2-6x1": 0.1, "R-L2-6x1-noise": 0.02, "R-L2-6x1-zeros": 0.4}
+
+
+@pytest.fixture
+def scored(study, monkeypatch):
+    """A study whose networks need no training to have the scores of DICE on validation."""
+    made = study()
+    known = {
+        made.results.entry(name, alpha=alpha).folder_name: dice
+        for name, scores in DICE.items()
+        for alpha, dice in zip(TRIED, scores, strict=True)
+    }
+    monkeypatch.setattr("vrnet.paper.study.Study._train", lambda *words: None)
+    monkeypatch.setattr(
+        alphas.Results, "validations", lambda self, entry: [{"val_dice": known[entry.folder_name], "val_loss": 0.1}]
+    )
+    return made
+
+
+def test_each_method_has_the_alpha_of_highest_dice_on_validation(scored):
+    assert choose_alphas(scored, list(DICE), TRIED) == BEST
+
+
+def test_no_test_subject_is_looked_at_to_choose(scored, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.study.evaluate_split", None)
+    split = scored.split
+    object.__setattr__(scored, "split", lambda name, purpose: split(name, purpose) if name != "test" else 1 / 0)
+    choose_alphas(scored, list(DICE), TRIED)
+
+
+def test_scores_are_kept_and_what_is_kept_is_not_trained_again(scored, monkeypatch):
+    choose_alphas(scored, list(DICE), TRIED)
+    rows = read_rows(file_of(scored.results), "scores")
+    assert len(rows) == 9
+    assert {row["alpha"] for row in rows} == {"0.02", "0.1", "0.4"}
+    monkeypatch.setattr("vrnet.paper.study.Study._train", None)
+    assert choose_alphas(scored, list(DICE), TRIED) == BEST
+
+
+def test_methods_that_learn_nothing_or_have_an_alpha_of_their_own_are_left_alone(scored):
+    assert choose_alphas(scored, ["identity", "TV-L1", "Siamese"], TRIED) == {}
+
+
+def test_a_table_is_made_of_the_chosen_and_says_which(scored):
+    for name, alpha in BEST.items():
+        write_result(scored.results, scored.results.entry(name, alpha=alpha), [(0.7, 9.0), (0.8, 8.0)])
+    notes = build_table("initialisation", scored, alphas=TRIED).notes
+    assert notes[-1] == (
+        "α was chosen for each method on the validation subjects, from 0.02, 0.1, 0.4: "
+        "0.02 for R-L2-6x1-noise; 0.1 for R-L2-6x1; 0.4 for R-L2-6x1-zeros."
+    )
+
+
+@pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])
+def test_what_chooses_no_alpha_refuses_some(make, name, tmp_path, reader):
+    with pytest.raises(BadInput, match="does not choose α"):
+        make(name, PaperRequest(Source(""), tmp_path, "quick", alphas=(0.1,)), reader.stage, reader.say)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_an_alpha_is_a_number_from_zero_on(value, tmp_path):
+    with pytest.raises(BadInput, match="alphas"):
+        PaperRequest(Source(""), tmp_path, alphas=(0.1, value))
