@@ -203,7 +203,7 @@ FINDINGS = (
     CineRule(
         "lengthening",
         lengthening,
-        0.25,
+        0.35,
         inf,
         lambda e: (
             f"A sixth of the {e.extremes and e.extremes.lengthening_level} wall lengthens by "

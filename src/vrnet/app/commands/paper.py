@@ -76,13 +76,10 @@ class Paper:
         if self.quick:
             refuse_options(self, ("budget",), "beside --quick: leave out one")
         if self.quick or self.budget == "quick":
-            refuse_options(
-                self,
-                ("root", "split_file", "skip_broken"),
-                "on small phantoms, which this budget takes: leave that out",
-            )
+            ignored = "root", "split_file", "skip_broken"
+            refuse_options(self, ignored, "on small phantoms, which this budget takes: leave that out")
         if self.kind == "figure":
-            refuse_options(self, ("seeds",), "on a figure: make a table of so many first")
+            refuse_options(self, ("seeds", "alphas"), "on a figure: make a table with them first")
         if self.name == "runtime":
-            ignored = "data", "seeds", "at_once", "jobs", "device", *OF_A_SPLIT
-            refuse_options(self, ignored, "on the table runtime, which is measured on phantoms: leave that out")
+            of_others = "data", "seeds", "alphas", "at_once", "jobs", "device", *OF_A_SPLIT
+            refuse_options(self, of_others, "on the table runtime, which is measured on phantoms: leave that out")
