@@ -2,6 +2,7 @@
 
 A registration of arrays is measured and shown as one of images whose grid is the plain one."""
 
+from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,19 @@ def measure(
     found, maps = in_space(result), (fixed_labels, moving_labels)
     labels = [given_labels(result, f"{role}_labels", given) for role, given in zip(ROLES, maps, strict=True)]
     pair = pair_of(found, labels[0], labels[1]).with_label_names(label_names)
-    return measure_transform(pair, found.transform, found, command=PYTHON)
+    measured = measure_transform(pair, found.transform, found, command=PYTHON)
+    return replace(measured, on_fixed_grid=replace(measured.on_fixed_grid, unit=unit_of(result)))
+
+
+@singledispatch
+def unit_of(result: object) -> str:
+    """What lengths are counted in: of arrays without a spacing nobody knows how long a millimetre is."""
+    return "mm"
+
+
+@unit_of.register
+def _(result: Registration) -> str:  # type: ignore[type-arg]
+    return "voxels" if result.spacing is None else "mm"
 
 
 def pair_of(
