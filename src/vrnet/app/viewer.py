@@ -11,12 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from vrnet.app.cards import image_card, registration_card, transform_card
-from vrnet.app.console import VERDICTS
 from vrnet.app.endings import PYTHON
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.app.pair import describe_run
 from vrnet.errors import BadInput
+from vrnet.evaluation.levels import WORDS
 from vrnet.evaluation.verdict import Verdict
 from vrnet.files import check_file
 from vrnet.images.arrays import as_tensor
@@ -153,7 +153,7 @@ def report(result: Registration[Any] | ImageRegistration, measured: MeasuredTran
 
 def draw_measured(measured: MeasuredTransform) -> "Figure":
     """Images, differences, grid, motion and Jacobian determinant of the main slice."""
-    word, _ = VERDICTS[measured.metrics["verdict"]["level"]]
+    word = WORDS[measured.metrics["verdict"]["level"]]
     title, names = f"{measured.metrics['method']}; verdict: {word}", measured.metrics.get("label_names")
     return overview(measured.on_fixed_grid, title, names)
 

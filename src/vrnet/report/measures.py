@@ -163,9 +163,9 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
     folded = f"{repair['folded_percent']:.2g} % of the voxels were folded"
     cause = folded if repair["folded_percent"] else "some voxels were squeezed nearly flat"
-    most, mean = (repair[f"{which}_move_{unit}"] for which in ("max", "mean"))
-    moved = f"{repair['changed_percent']:.2g} % were moved, by {most:.2g} {unit} at most and {mean:.2g} {unit} on average"
-    return f"Folds repaired: {cause}; {moved}."
+    mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
+    moved = f"{repair['changed_percent']:.2g} % were moved to mend that"
+    return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:

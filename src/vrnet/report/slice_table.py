@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The Dice of each label (rows) in each slice (columns); NaN where the slice shows it in one mask alone, or none."""
+    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
 
     dice: Float[ndarray, "l n"]
     only_fixed: Bool[ndarray, "l n"]

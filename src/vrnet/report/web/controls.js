@@ -17,7 +17,7 @@ function showExactSlice(z, place = nearestPlace(z)) {
   [state.k, state.z] = [place, z];
   element("slice").value = volume ? z : place;
   element("slice").setAttribute("aria-valuetext", `slice ${z + 1} of ${report.depth}`);
-  element("number").value = `slice ${z + 1} / ${report.depth}`;
+  element("number").value = `slice ${z + 1} of ${report.depth}`;
   markSlice();
   drawAll();
 }
