@@ -161,11 +161,16 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
-    folded = f"{repair['folded_percent']:.2g} % of the voxels were folded"
+    folded = f"{small_percent(repair['folded_percent'])} of the voxels were folded"
     cause = folded if repair["folded_percent"] else "some voxels were squeezed nearly flat"
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
-    moved = f"{repair['changed_percent']:.2g} % were moved to mend that"
+    moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
     return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+
+
+def small_percent(value: float) -> str:
+    """A percentage to two digits; a very small one in words, not in powers of ten."""
+    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:

@@ -10,9 +10,11 @@ from numpy import ndarray
 from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
 from vrnet.report.colours import FOLD
 from vrnet.report.measures import NO_VALUE, number
-from vrnet.report.pair import Pair
+from vrnet.report.pair import STILL_VOXELS, Pair
 from vrnet.report.slices import PageSlices, take_slices
 
+LEAST_PART = 0.05
+"""Of the labelled voxels of the slice that has most: the tips of structures overlap by chance, and are not ranked."""
 MAX_STRUCTURES = 8
 """Structures that have a row of their own; of more, only the mean is shown."""
 
@@ -35,6 +37,8 @@ class Overlap:
     dice: Float[ndarray, "l n"]
     only_fixed: Bool[ndarray, "l n"]
     only_moving: Bool[ndarray, "l n"]
+    is_ranked: Bool[ndarray, " n"]
+    """Whether both masks show enough of a slice to call it better or worse than another."""
 
     @property
     def means(self) -> Float[ndarray, " n"]:
@@ -104,15 +108,24 @@ def by_slice(stack: Float[ndarray, "w h n"]) -> Float[ndarray, "n w h"]:
 def slice_overlap(pair: Pair, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
     """How the labels of fixed, and those of moving or warped, overlap in each slice; None without labels.
 
-    A label is in fixed alone where neither moving nor warped shows it: one that the motion lost has a Dice, of 0."""
+    Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
+    fixed alone."""
     maps = {name: getattr(pair, f"{name}_labels") for name in ("fixed", "moving", role)}
     if any(map_ is None for map_ in maps.values()) or not labels:
         return None
     taken = {name: take_slices(map_, numbers) for name, map_ in maps.items()}
     shown = {name: shown_in(map_, labels) for name, map_ in taken.items()}
-    only_fixed, only_moving = shown["fixed"] & ~shown[role] & ~shown["moving"], shown[role] & ~shown["fixed"]
-    dice = dice_by_slice(taken["fixed"], taken[role], labels, 2)
-    return Overlap(np.where(only_fixed | only_moving, np.nan, dice), only_fixed, only_moving)
+    is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
+    could_be_found = shown[role] | shown["moving"] if is_within else shown[role]
+    only_fixed, only_moving = shown["fixed"] & ~could_be_found, shown[role] & ~shown["fixed"]
+    dice = np.where(only_fixed | only_moving, np.nan, dice_by_slice(taken["fixed"], taken[role], labels, 2))
+    return Overlap(dice, only_fixed, only_moving, shows_enough(taken["fixed"]) & shows_enough(taken[role]))
+
+
+def shows_enough(map_: Integer[ndarray, "w h n"]) -> Bool[ndarray, " n"]:
+    """Whether each slice has at least LEAST_PART of the labelled voxels of the slice that has most."""
+    counts = (map_ != 0).sum((0, 1))
+    return counts >= np.maximum(LEAST_PART * counts.max(), 1)
 
 
 def shown_in(map_: Integer[ndarray, "w h n"], labels: list[int]) -> Bool[ndarray, "l n"]:
@@ -159,9 +172,10 @@ def find_worst(
 ) -> tuple[int | None, str]:
     """Where the structures that both masks show overlap least; without any, where most is folded, or else images are
     least alike."""
-    if overlap is not None and not np.isnan(overlap.dice).all():
-        means = overlap.means
-        k = int(np.nanargmin(means))
+    means = np.full(len(folded), np.nan) if overlap is None else overlap.means
+    ranked = means if overlap is None else np.where(overlap.is_ranked, means, np.nan)
+    if not np.isnan(means).all():
+        k = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
         return k, f"lowest mean Dice, {number(means[k])}"
     if folded.any():
         return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"

@@ -70,7 +70,7 @@ function watchScroll(box) {
   const hint = document.createElement("p");
   Object.assign(hint, { className: "swipe", ariaHidden: "true", textContent: "more to the right →" });
   box.after(hint);
-  const look = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  const look = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 20);
   box.addEventListener("scroll", look);
   new ResizeObserver(look).observe(box);
 }
