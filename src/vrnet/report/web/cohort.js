@@ -47,7 +47,7 @@ function pressOnly(button, isPressed) {
 /* A value as it is read: numbers of a column have the same digits after the point, so that they stand below each other. */
 function textOf(name, value) {
   if (value === null || value === undefined) return "";
-  return typeof value === "number" && name in data.decimals ? value.toFixed(data.decimals[name]).replace("-", "−") : String(value);
+  return typeof value === "number" && Number.isInteger(data.decimals[name]) ? value.toFixed(data.decimals[name]).replace("-", "−") : String(value);
 }
 
 /* Choose and sort the rows that are shown: the data stay as they are, and only numbers of rows move. */
