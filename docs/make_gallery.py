@@ -36,7 +36,7 @@ WINDOW, PICTURE = (1200, 800), (600, 400)
 """Sizes in pixels: of the browser, and of what is kept of it."""
 FLAGS = (
     "headless=new", "no-sandbox", "hide-scrollbars", "force-prefers-reduced-motion", "use-angle=swiftshader",
-    "enable-unsafe-swiftshader",
+    "enable-unsafe-swiftshader", "blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4",
 )  # fmt: skip
 SCREEN = {"width": WINDOW[0], "height": WINDOW[1], "deviceScaleFactor": 1, "mobile": False}
 

@@ -1,6 +1,7 @@
 """What a result says of itself in Python is what the commands write; what a notebook shows is safe and stands alone."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -97,6 +98,18 @@ def test_arrays_are_measured_as_images_on_the_plain_grid(pair, result):
     assert on_arrays.verdict == result.verdict
     of_tensors = register(*(torch.from_numpy(I.array) for I in (pair.fixed, pair.moving)), METHOD)
     assert of_tensors.metrics(*map(torch.from_numpy, labels))["dice"] == by_arrays["dice"]
+
+
+def test_lengths_on_the_page_of_arrays_are_in_voxels_unless_a_spacing_is_given(pair, tmp_path):
+    """Whatever is seen: in scripts, names may have millimetres in them."""
+    images, labels = (pair.fixed.array, pair.moving.array), (pair.fixed_labels.array, pair.moving_labels.array)
+    for spacing, unit in ((None, "voxels"), (pair.fixed.grid.spacing, "mm")):
+        found = register(*images, METHOD, spacing=spacing)
+        text = found.report(tmp_path / "page.html", *labels).read_text().split('<script type="module">')[0]
+        assert f"Hausdorff distance, contours ({unit})" in text
+        assert bool(re.search(r"\bmm\b", text)) == (unit == "mm")
+        (title,) = (ax.get_title() for ax in found.show().axes if "displacement" in ax.get_title())
+        assert title.endswith(f" {unit})")
 
 
 def test_structures_are_called_by_their_names(pair, result):

@@ -90,7 +90,7 @@ def test_frames_of_noise_are_failed_and_named(beat):
     frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
     verdict = tracking_of(beat, frames).verdict
     assert verdict.level == "failed"
-    assert "frames 4, 5, 6" in verdict.reasons[0]
+    assert "frames 5, 6, 7" in verdict.reasons[0], "people count from 1"
 
 
 def test_no_motion_where_the_heart_beats_is_not_good(beat):

@@ -74,7 +74,7 @@ def test_structures_that_hardly_overlap_are_not_good_though_they_never_did(heart
 
 
 def test_a_verdict_is_printed_in_lines():
-    assert str(Verdict("look", ("It moved.",), ("this",))) == "look\nIt moved.\nTry: this."
+    assert str(Verdict("look", ("It moved.",), ("this",))) == "look at it\nIt moved.\nTry: this."
 
 
 BAD = {

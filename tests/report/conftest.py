@@ -28,11 +28,14 @@ FLAGS = (
     "--headless=new --no-sandbox --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-quic --force-color-profile=srgb"
 )
+MOUSE = "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
+TOUCH = "--blink-settings=primaryHoverType=1,availableHoverTypes=1,primaryPointerType=2,availablePointerTypes=2"
+"""What the browser takes its screen for: without either, it has neither, as no other browser has."""
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
-    yield from start_browser(tmp_path_factory.mktemp("profile"), ("--disable-gpu",))
+    yield from start_browser(tmp_path_factory.mktemp("profile"), ("--disable-gpu", MOUSE))
 
 
 def start_browser(profile, flags):

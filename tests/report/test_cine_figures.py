@@ -21,12 +21,23 @@ def test_the_figure_has_what_was_measured(film):
 
 def test_the_bullseye_has_the_anterior_wall_on_top_and_the_septum_on_the_left(film):
     ax = curves_figure(film, "").axes[-1]
-    values = [text.get_text() for text in ax.texts]
+    *values, right, top, left, bottom = [text.get_text() for text in ax.texts]
+    assert (right, top, left, bottom) == ("lateral", "anterior", "septum", "inferior")
     peaks = [film.strain.peak("green_circumferential", f"segment {k}") for k in range(1, 17)]
     assert values == [f"{peak.percent:.0f}".replace("-", "−") if peak else "–" for peak in peaks]
     angles = np.degrees([text.get_position()[0] for text in ax.texts]) % 360
     assert angles[:6].round().tolist() == [90, 150, 210, 270, 330, 30]
-    assert angles[12:].round().tolist() == [90, 180, 270, 0]
+    assert angles[12:].round().tolist() == [90, 180, 270, 0, 0, 90, 180, 270]
+
+
+def test_levels_lie_over_the_global_curve_which_is_wider(film):
+    """So they are seen where they agree with it; without times frames are counted from 1."""
+    whole, *levels = (line for line in curves_figure(film, "").axes[0].lines if len(line.get_xdata()) == len(film))
+    assert [line.get_label() for line in levels] == ["basal", "mid", "apical"]
+    assert whole.get_label().startswith("global")
+    assert whole.get_linewidth() > 2 * max(line.get_linewidth() for line in levels)
+    (first, *_, last) = curves_figure(without_rv(film), "").axes[0].lines[0].get_xdata()
+    assert (first, last) == (1, len(film))
 
 
 def test_the_film_repeats_for_ever_at_the_speed_of_the_heart(film, tmp_path):

@@ -58,7 +58,8 @@ def test_a_cine_that_failed_says_so_in_title_and_header(film, tmp_path):
 
 
 def frame_of(page):
-    return int(re.match(r"frame (\d+) /", find_element(page, "#when").text)[1])
+    """The frame that is shown, counted from 0 as in arrays; the page counts from 1."""
+    return int(re.match(r"frame (\d+) of", find_element(page, "#when").text)[1]) - 1
 
 
 def greys(page):
@@ -146,7 +147,7 @@ def test_keys_and_the_slider_step_and_the_cycle_closes(open_cine, film):
     press(page, Keys.ARROW_RIGHT)
     assert frame_of(page) == 0
     set_range(page, "frame", 3)
-    assert find_element(page, "#when").text == f"frame 3 / {len(film) - 1} · {film.times_ms[3]:.0f} ms"
+    assert find_element(page, "#when").text == f"frame 4 of {len(film)} · {film.times_ms[3]:.0f} ms"
 
 
 @pytest.mark.parametrize("t", [0, 2, 4])
@@ -215,6 +216,17 @@ def test_a_segment_that_is_chosen_shows_its_curve(open_cine, film):
     assert sector.get_attribute("aria-pressed") == "true"
     assert find_element(page, "#segment").text == f"9, mid inferoseptal: {value} %"
     assert len(page.find_elements("css selector", "#strain .chosen")) == 1
+
+
+def test_levels_are_drawn_over_the_global_curve_and_the_bullseye_says_what_and_where(open_cine):
+    page = open_cine("heart")
+    classes = page.execute_script(
+        "return [...document.querySelectorAll('#strain polyline')].map((line) => line.classList[1])"
+    )
+    assert [name for name in classes if name != "faint"] == ["main", "basal", "mid", "apical"]
+    sides = page.find_elements("css selector", "#bullseye .side")
+    assert min(sides, key=lambda side: side.rect["y"]).text == "anterior"
+    assert find_element(page, "#bullseye-title").text == "green circumferential strain, %"
 
 
 def test_without_an_rv_there_is_no_bullseye_and_the_page_says_why(open_cine):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.browser import find_element
 from tests.report.conftest import SCRIPT
-from vrnet.report.cohort import Links, brief, index_data, write_index
+from vrnet.report.cohort import Links, brief, decimals_of, index_data, write_index
 
 COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]
 COUNT = 5000
@@ -112,3 +112,86 @@ def test_columns_of_the_list_keep_their_names_and_empty_columns_are_left_out():
     rows = [{"subject": "a", "status": "done", "seconds": 1.0, "mass_g": 3.0, "notes": ""}]
     data = index_data(["subject", "status", "mass_g", "seconds", "notes"], rows, ["mass_g"], LINKS)
     assert data["headings"] == {"subject": "Subject", "status": "Status", "mass_g": "mass_g", "seconds": "Time (s)"}
+
+
+MEASURED = (
+    "ncc_before", "ncc_after", "mae_before", "mae_after", "dice_before", "dice_after", "hausdorff_mm_before",
+    "hausdorff_mm_after", "surface_mm_before", "surface_mm_after", "dice_1", "dice_2", "dice_3", "folding_percent",
+    "folding_strict_percent", "jacobian_gradient", "seconds",
+)  # fmt: skip
+WIDE = ["subject", "status", "verdict", "suspicion", *MEASURED, "group", "reason"]
+
+
+@pytest.fixture
+def wide(browser, tmp_path):
+    """Opens a page of few subjects with all that is measured of pairs with labels."""
+    rows = [
+        {"subject": f"s{k}", "status": "done", "verdict": "look", "suspicion": 100.0 + k, "group": "ab"[k % 2],
+         "reason": "The motion is large. " * 20, **dict.fromkeys(MEASURED, 0.5 + k / 7)}
+        for k in range(6)
+    ]  # fmt: skip
+    summary = SUMMARY | {"subjects": len(rows), "failures": {}}
+    write_index(tmp_path / "index.html", WIDE, rows, summary, ["group"], LINKS, method="short-axis (C-L2)")
+
+    def open_wide(width, height=900):
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        browser.get((tmp_path / "index.html").as_uri())
+        browser.execute_script("localStorage.clear()")
+        browser.refresh()
+        return browser
+
+    return open_wide
+
+
+def heads(page):
+    return page.execute_script("return [...document.querySelectorAll('#head .cell')].map(cell => cell.textContent)")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_columns_shown_first_fit_the_screen_and_others_are_shown_when_chosen(wide, width):
+    page = wide(width)
+    fits = "const t = document.getElementById('table'); return t.scrollWidth <= t.clientWidth"
+    assert page.execute_script(fits)
+    assert heads(page)[:4] == ["Looked at", "Subject", "Verdict", "Suspicion"]
+    assert ("Dice after" in heads(page), "Time (s)" in heads(page)) == (width > 700, False)
+    page.execute_script("document.querySelector('#choices [title=seconds] input').click()")
+    assert heads(page)[-1 if width < 700 else -3] == "Time (s)", "in the order of the table"
+    page.refresh()
+    assert "Time (s)" in heads(page), "it is remembered"
+
+
+def test_the_list_comes_before_the_distributions_which_are_folded_on_a_phone(wide):
+    is_before = "const [a, b] = ['table', 'plots'].map(id => document.getElementById(id)); " \
+        "return Boolean(a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING)"  # fmt: skip
+    is_open = "return document.getElementById('distributions').open"
+    page = wide(390)
+    assert (page.execute_script(is_before), page.execute_script(is_open)) == (True, False)
+    assert wide(1280).execute_script(is_open)
+
+
+def test_the_page_has_the_words_of_the_terminal_and_the_method_that_ran(wide):
+    page = wide(1280)
+    cells = page.execute_script("return [...document.querySelectorAll('.row')].map(row => row.children[2].textContent)")
+    assert {*cells} == {"look at it"}
+    assert find_element(page, "#counts").text == "6 look at it"
+    assert "short-axis (C-L2)" in find_element(page, "header").text
+    assert page.title == "short-axis (C-L2): 6 subjects"
+
+
+def test_numbers_of_a_column_have_the_same_digits_after_the_point(wide):
+    page = wide(1280)
+    place = heads(page).index("Dice after")
+    script = "return [...document.querySelectorAll('.row')].map(row => row.children[arguments[0]].textContent)"
+    assert page.execute_script(script, place) == [f"{0.5 + k / 7:.3f}" for k in reversed(range(6))]
+    assert decimals_of([300.0, 4.14, 1.84, None]) == 2
+    assert decimals_of([0.0, 0.0, 0.0312]) == 4
+    assert decimals_of([30, 25.0, None]) == 0
+    assert decimals_of(["a", None]) is None
+
+
+def test_paper_has_every_row(page):
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert len(shown(page)) == 2000
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert len(shown(page)) < 100

@@ -16,7 +16,7 @@ def test_slider_keys_and_wheel_change_the_slice_of_every_picture(open_page, volu
     show_only(page, 0)
 
     def at(k):
-        assert find_element(page, "#number").text == f"slice {k + 1} / 5"
+        assert find_element(page, "#number").text == f"slice {k + 1} of 5"
         assert find_element(page, "#slice").get_attribute("value") == str(k)
         assert_allclose(panel_colours(page, "warped")[..., 0], expected_greys(volume.warped[..., k], volume), atol=1.5)
 

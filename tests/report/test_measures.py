@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vrnet.report.measures import Row, by_structure, headline, number, summary
+from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary
 
 METRICS = {
     "method": "TV-L1",
@@ -89,3 +89,33 @@ def test_what_became_worse_is_marked_and_what_cannot_be_read_off_is_not():
 
 def test_without_measures_there_are_no_rows():
     assert headline({}) == summary({}) == by_structure({}) == []
+
+
+def test_lengths_of_arrays_without_a_spacing_are_in_voxels():
+    contours = {"before": {"1": 8.0, "mean": 8.0}, "after": {"1": 2.5, "mean": 2.5}}
+    metrics = METRICS | {"hausdorff_mm": contours}
+    names = [
+        *(row.name for row in summary(metrics, "voxels")),
+        *(block.name for block in by_structure(metrics, "voxels")),
+    ]
+    assert not any("mm" in name for name in names)
+    assert names.count("Hausdorff distance, contours (voxels)") == 2
+    assert [row.name for row in summary(metrics, "voxels")][1].startswith("Hausdorff"), "in the order of millimetres"
+    assert Row("Mean Hausdorff, contours", "8.00", "2.50 voxels") in headline(metrics, "voxels")
+
+
+def test_a_repair_is_told_in_a_sentence_with_its_unit():
+    repair = {
+        "folded_percent": 0.1234, "changed_percent": 0.31, "mean_move_voxels": 0.1, "max_move_voxels": 1.5,
+        "mean_move_mm": 0.17, "max_move_mm": 2.6,
+    }  # fmt: skip
+    assert repair_note({"repair": repair}) == (
+        "Folds repaired: 0.12 % of the voxels were folded; 0.31 % were moved to mend that, by 0.17 mm on average and "
+        "2.6 mm at most."
+    )
+    without_spacing = repair | {"mean_move_mm": None, "max_move_mm": None, "folded_percent": 2.9e-5}
+    said = repair_note({"repair": without_spacing})
+    assert "1.5 voxels at most" in said
+    assert "less than 0.001 % of the voxels were folded" in said
+    assert "squeezed" in repair_note({"repair": repair | {"folded_percent": 0.0}})
+    assert repair_note({"repair": None}) == repair_note({}) == ""

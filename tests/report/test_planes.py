@@ -168,7 +168,7 @@ def test_the_button_goes_to_the_largest_motion_in_planes_and_slices(page, turned
     assert f"moves by {np.linalg.norm(moved):.1f} mm, LPS ({', '.join(f'{x:.1f}' for x in moved)})" in text
     shown = orient_for_viewing(turned)
     k = round(shown.grid.index(point[None])[0, 2])
-    assert find_element(page, "#number").text == f"slice {k + 1} / {shown.fixed.shape[2]}"
+    assert find_element(page, "#number").text == f"slice {k + 1} of {shown.fixed.shape[2]}"
     assert_allclose(panel_colours(page, "warped", shown.fixed.shape)[..., 0],
                     expected_greys(shown.warped[..., k], shown), atol=3)  # fmt: skip
 

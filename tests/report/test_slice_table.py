@@ -57,6 +57,44 @@ def test_the_worst_slice_is_that_of_least_overlap(moved):
     assert (table.worst, table.why) == (3, "lowest mean Dice, 0.000")
 
 
+def test_where_one_mask_alone_shows_a_structure_there_is_no_dice(moved):
+    """Slice 4 has label 7 in moving alone, slice 2 has label -2 in fixed alone: they count neither in the mean of a
+    slice nor as the worst one."""
+    labels = moved.warped_labels.copy()
+    labels[4:10, 5:12, 4] = 7
+    labels[..., 2][labels[..., 2] == -2] = 0
+    table = table_of(replace(moved, moving_labels=labels, warped_labels=labels), names={"7": "RV"})
+    rows = {measure.name: measure.cells for measure in table.measures}
+    assert [cell.text for cell in rows["Dice RV"]][4] == "only in moving"
+    assert [cell.text for cell in rows["Dice -2"]][2] == "only in fixed"
+    assert [(cell.part, cell.value) for cell in (rows["Dice RV"][4], rows["Dice -2"][2])] == [(None, None)] * 2
+    assert values(table, "Dice, mean")[2] == values(table, "Dice RV")[2] > 0.5
+    assert np.isnan(values(table, "Dice, mean")[4])
+    assert table.has_one_sided
+    assert table.worst in (1, 2, 3)
+    assert not table_of(moved).has_one_sided
+
+
+def test_a_structure_that_the_motion_lost_is_the_fault_of_the_motion_unless_it_may_have_left_its_slice(moved):
+    lost = moved.warped_labels.copy()
+    lost[..., 3] = 0
+    within = table_of(replace(moved, warped_labels=lost))
+    assert (values(within, "Dice 7")[3], within.has_one_sided) == (0, False)
+    across = moved.field.copy()
+    across[2] += 0.5
+    through = table_of(replace(moved, warped_labels=lost, field=across))
+    assert [cell.text for cell in through.measures[1].cells][3] == "only in fixed"
+
+
+def test_the_tip_of_a_structure_is_not_the_worst_slice(moved):
+    """One voxel, which was missed."""
+    fixed, warped = moved.fixed_labels.copy(), moved.warped_labels.copy()
+    fixed[3, 3, 4], warped[4, 3, 4] = 7, 7
+    table = table_of(replace(moved, fixed_labels=fixed, moving_labels=warped, warped_labels=warped))
+    assert values(table, "Dice, mean")[4] == 0
+    assert table.worst != 4
+
+
 def test_without_labels_the_worst_is_the_most_folded_and_else_the_least_alike(volume):
     bare = replace(volume, fixed_labels=None, moving_labels=None, warped_labels=None)
     table = table_of(bare, {})

@@ -2,12 +2,14 @@
 
 import base64
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.report.browser import find_element, press, set_range
-from tests.report.conftest import FOLDED
+from tests.report.browser import find_element, open_file, press, set_range
+from tests.report.conftest import FOLDED, METRICS, TOUCH, start_browser
+from vrnet.report.page import write_report
 
 PHONE = {"width": 390, "height": 844}
 
@@ -120,3 +122,42 @@ def test_a_page_of_a_phantom_fits_few_sheets_of_a4(open_page):
     assert 1 <= len(sizes) <= 4
     width, height = (float(part) for part in sizes[0].split()[2:])
     assert (round(width), round(height)) == (595, 842)
+
+
+def test_what_is_cut_says_that_there_is_more_until_it_is_scrolled_to_its_end(open_page):
+    hint = "const h = document.querySelector('.strip').closest('.scroll').nextElementSibling; " \
+        "return h.checkVisibility() && h.textContent"  # fmt: skip
+    assert not open_page("volume").execute_script(hint)
+    page = open_page("volume", **PHONE)
+    page.execute_script("document.querySelector('.strip').style.minWidth = '700px'; dispatchEvent(new Event('resize'))")
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    page.execute_script("document.querySelector('.strip').closest('.scroll').dispatchEvent(new Event('scroll'))")
+    assert "more" in page.execute_script(hint)
+    page.execute_script("document.querySelector('.strip').closest('.scroll').scrollLeft = 9999")
+    page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+    assert not page.execute_script(hint)
+
+
+def test_a_screen_without_a_keyboard_lists_no_keys(open_page, pages, tmp_path_factory):
+    visible = "return [...document.querySelectorAll('.keys, .by-pointer')].some((e) => e.checkVisibility())"
+    assert open_page("heart").execute_script(visible)
+    for browser in start_browser(tmp_path_factory.mktemp("touch"), ("--disable-gpu", TOUCH)):
+        page = open_file(browser, pages / "heart.html", "#folds", **PHONE)
+        assert not page.execute_script(visible)
+        assert find_element(page, "#readout").text.startswith("Touch a picture")
+
+
+def test_a_structure_in_one_mask_alone_is_named_in_strip_and_table(browser, volume, tmp_path):
+    """Label -2 is missing in moving in slice 3, which is then not a naked 0; and the header says what was repaired."""
+    labels = volume.fixed_labels.copy()
+    labels[..., 2][labels[..., 2] == -2] = 0
+    pair = replace(volume, moving_labels=labels, warped_labels=labels)
+    repair = {
+        "folded_percent": 1.5, "changed_percent": 3.0, "mean_move_voxels": 0.1, "max_move_voxels": 0.5,
+        "mean_move_mm": 0.2, "max_move_mm": 1.0,
+    }  # fmt: skip
+    write_report(tmp_path / "page.html", pair, METRICS | {"repair": repair}, [], {})
+    page = open_file(browser, tmp_path / "page.html", "#folds")
+    told = page.execute_script("return [...document.querySelectorAll('.one-sided')].map((cell) => cell.textContent)")
+    assert told == ["only in fixed"] * 2
+    assert "1.5 % of the voxels were folded" in find_element(page, "header .repair").text

@@ -23,7 +23,7 @@ def registration_card(measured: MeasuredTransform, verdict: Verdict) -> Card:
     size, metrics = " x ".join(map(str, metrics_shape(measured))), measured.metrics
     return Card(
         title=f"Registration by {metrics['method']}, {size} voxels",
-        facts=[(row.name, value_of(row)) for row in headline(metrics)],
+        facts=[(row.name, value_of(row)) for row in headline(metrics, measured.on_fixed_grid.unit)],
         picture=join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
         caption="From left to right: fixed, moving, warped, motion (hue is direction).",
         verdict=verdict,

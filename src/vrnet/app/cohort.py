@@ -1,8 +1,11 @@
 """A cohort on the disk: what `vrnet cohort` writes of all subjects together."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from vrnet.app.bids import DESCRIPTION, IGNORE, IGNORED, NAMES, description
+from vrnet.app.console import method_title
 from vrnet.app.pair import METRICS
 from vrnet.app.track_files import SUMMARY as TRACKING
 from vrnet.app.track_report import PAGE
@@ -11,7 +14,7 @@ from vrnet.cohort.records import CohortFolder, Recipe
 from vrnet.cohort.table import CohortTable
 from vrnet.errors import BadInput
 from vrnet.file_sets import replace_set
-from vrnet.files import write_bytes, write_json, write_table
+from vrnet.files import Row, write_bytes, write_json, write_table
 from vrnet.locks import hold_lock
 from vrnet.report.cohort import INDEX, Links, write_index
 from vrnet.report.thumbnail import THUMBNAIL
@@ -32,8 +35,8 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                links, names = links_of(folder, recipe), recipe["label_names"]
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names)
+                links, names, method = links_of(folder, recipe), recipe["label_names"], methods_of(rows)
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names, method)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)
                     write_bytes(IGNORED.encode(), staged / IGNORE)
@@ -52,6 +55,12 @@ def planned_tables(recipe: Recipe) -> tuple[str, ...]:
     return (*TABLES, DESCRIPTION, IGNORE) if recipe["bids"] else TABLES
 
 
+def methods_of(rows: Sequence[Row]) -> str:
+    """What ran, as people know it: `default` may come to several methods, of which the most frequent comes first."""
+    counts = Counter(row["method"] for row in rows if row.get("method"))
+    return ", ".join(method_title(name, None) for name, _ in counts.most_common())
+
+
 def links_of(folder: CohortFolder, recipe: Recipe) -> Links:
     """What the page of a cohort leads to."""
     is_tracked = recipe.get("tracked", False)
@@ -59,5 +68,5 @@ def links_of(folder: CohortFolder, recipe: Recipe) -> Links:
     page, picture = PAGE if recipe["report"] else numbers, THUMBNAIL
     if recipe["bids"]:
         page, picture = NAMES[page], NAMES[picture]
-    still, moved = ("the reference", "the frame that moved most") if is_tracked else ("fixed", "moving")
+    still, moved = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
     return Links(folder.results, page, picture, still, moved)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from vrnet.app.bids import name_pair, name_tracking
 from vrnet.app.image_pair import read_pair
 from vrnet.app.measured import notes_on
 from vrnet.app.pair import register_pair
 from vrnet.app.track_files import summary, write_tracking
 from vrnet.app.track_report import notes_on_tracking, write_track_report
-from vrnet.app.tracking import Tracking, prepare_tracking
+from vrnet.app.track_views import shown_pair
+from vrnet.app.tracking import prepare_tracking
 from vrnet.cohort.records import Recipe
 from vrnet.cohort.table import PAIRS, Subject
 from vrnet.errors import InputWarning
@@ -26,7 +25,6 @@ from vrnet.methods.choice import MethodChoice
 from vrnet.progress import Progress
 from vrnet.provenance import __version__, commit
 from vrnet.registration.options import RegistrationOptions
-from vrnet.report.pair import Pair
 from vrnet.report.thumbnail import THUMBNAIL, write_thumbnail
 from vrnet.threads import use_threads
 
@@ -164,7 +162,7 @@ def row_of(metrics: Mapping[str, Any]) -> Row:
             row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
     row |= {f"dice_{label}": value for label, value in metrics.get("dice", {"after": {}})["after"].items()}
     row.pop("dice_mean", None)
-    return row | {name: metrics[name] for name in FIELD} | {"device": metrics["device"]}
+    return row | {name: metrics[name] for name in (*FIELD, "method", "device")}
 
 
 def row_of_tracking(summary: Mapping[str, Any]) -> Row:
@@ -176,23 +174,4 @@ def row_of_tracking(summary: Mapping[str, Any]) -> Row:
     row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
     row |= {"folding_strict_percent": summary["folding_strict_percent"], "frames": summary["frames"]}
     row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
-    return row | {"device": summary["device"]}
-
-
-def shown_pair(tracking: Tracking) -> Pair:
-    """The reference, the frame that has moved most, and that frame brought back: what a thumbnail shows of a cine.
-
-    Where its cavity is labelled, the frame where the left ventricle is smallest."""
-    cine, volumes = tracking.cine, tracking.volumes
-    lengths = np.square(tracking.fields).sum(1).reshape(len(cine), -1).mean(1)
-    is_labelled = volumes is not None and volumes.lv_ml.any()
-    k = int(volumes.lv_ml.argmin() if volumes is not None and is_labelled else lengths.argmax())
-    reference = tracking.reference_labels
-    return Pair(
-        fixed=cine.frames[tracking.frame].astype(np.float32),
-        moving=cine.frames[k].astype(np.float32),
-        warped=tracking.warped(k).array,
-        field=tracking.fields[k],
-        grid=cine.grid,
-        fixed_labels=None if reference is None else reference.array,
-    )
+    return row | {name: summary[name] for name in ("method", "device")}

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
+from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
 from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
 
@@ -47,8 +48,7 @@ def visible(text: str) -> str:
 
 
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
-VERDICTS = {"good": ("good", "green"), "look": ("look at it", "yellow"), "failed": ("failed", "red")}
-"""The words and the colour of each level."""
+VERDICT_COLOURS = {"good": "green", "look": "yellow", "failed": "red"}
 MEAN_DICE = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
 """What the mean over structures is called beside the Dice of each."""
 MAX_STRUCTURES = 7
@@ -66,8 +66,8 @@ def print_line(line: str) -> None:
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print the verdict of metrics.json: the level in its colour, then one line per reason and thing to try."""
-    word, colour = VERDICTS[verdict["level"]]
-    screen.print(Text.assemble("Verdict: ", (word, f"bold {colour}")), soft_wrap=True)
+    level = verdict["level"]
+    screen.print(Text.assemble("Verdict: ", (WORDS[level], f"bold {VERDICT_COLOURS[level]}")), soft_wrap=True)
     for reason in verdict["reasons"]:
         print_line(f"  {reason}")
     for advice in verdict["try"]:
@@ -216,6 +216,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
+    from vrnet.report.cine_numbers import frame_text
+
     by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
     method = method_title(tracking.found.method, tracking.found.weights)
     table = numbers_table(f"{method}, {len(tracking.cine)} frames{by_slice}", "value")
@@ -224,7 +226,8 @@ def tracking_table(tracking: "Tracking") -> Table:
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         peak = tracking.strain and tracking.strain.peak(measure)
         if peak:
-            table.add_row(f"Peak {measure.replace('_', ' ')} strain, %", f"{number(peak.percent)} (frame {peak.frame})")
+            place = frame_text(peak.frame, len(tracking.cine))
+            table.add_row(f"Peak {measure.replace('_', ' ')} strain, %", f"{number(peak.percent)} ({place})")
     for way, length in tracking.closure_mm.items():
         table.add_row(f"Closure error {way}, mm", number(length))
     table.add_row("Folded voxels (strict), %", number(tracking.folding_strict_percent))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.app.console import VERDICTS
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
+from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.io import write_image
@@ -120,7 +120,7 @@ def write_report_files(
     dice, measure = result.metrics.get("dice"), title_of_measure("dice", result.metrics)
     gain = f": mean {measure} {dice['before']['mean']:.3f} → {dice['after']['mean']:.3f}" if dice else ""
     level = result.metrics["verdict"]["level"]
-    worth = "" if level == "good" else f"; verdict: {VERDICTS[level][0]}"
+    worth = "" if level == "good" else f"; verdict: {WORDS[level]}"
     title, names = f"{result.metrics['method']}{gain}{worth}", result.metrics.get("label_names")
     save(overview(result.on_fixed_grid, title, names), folder / OVERVIEW)
 

@@ -1,5 +1,6 @@
 """What people look at of a tracked cine: the page, its curves as a picture, and a film for slides."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -7,13 +8,15 @@ from typing import Any
 
 from vrnet.app.endings import as_options
 from vrnet.app.tracking import CLOSURE, Tracking
+from vrnet.methods.names import kind_of
 from vrnet.provenance import versions
 from vrnet.report.cine_figures import curves_figure, write_film
-from vrnet.report.cine_numbers import Tracked
+from vrnet.report.cine_numbers import Tracked, frame_text
 from vrnet.report.cine_page import write_cine_page
 from vrnet.report.figures import save
 from vrnet.report.film import Film
 
+PAGE_SUFFIX = ".html"
 REPORT_FILES = PAGE, CURVES, FILM = "report.html", "strain.png", "cine.gif"
 VOLUME_DEFINITION = (
     "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection "
@@ -27,13 +30,16 @@ def report_names(is_labelled: bool) -> list[str]:
     return [*REPORT_FILES] if is_labelled else [PAGE, FILM]
 
 
+def write_track_page(tracking: Tracking, page: Path, film: Film | None = None) -> Path:
+    """Write the page alone, and return it; the film is that of the tracking."""
+    write_cine_page(page, film or film_of(tracking), quality(tracking), describe_tracking(tracking))
+    return page
+
+
 def write_track_report(tracking: Tracking, folder: Path) -> Path:
-    """Write the files of the report in a folder, and return which is the page; of a name that ends in .html, that."""
+    """Write the page and the pictures in a folder, and return the page."""
     film = film_of(tracking)
-    if folder.suffix == ".html":
-        write_cine_page(folder, film, quality(tracking), describe_tracking(tracking))
-        return folder
-    write_cine_page(folder / PAGE, film, quality(tracking), describe_tracking(tracking))
+    write_track_page(tracking, folder / PAGE, film)
     if film.volumes is not None:
         save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)
     write_film(folder / FILM, film)
@@ -87,18 +93,28 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
     about = {
         "cine": cine.name,
         "frames": f"{len(cine)} of {size} voxels of {spacing} mm",
-        "reference": f"frame {tracking.frame}",
+        "reference": frame_text(tracking.frame, len(cine)),
+        "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
     }
     if tracking.reference_labels is not None:
         about["labels"] = tracking.reference_labels.name
     about["method"] = found.method
+    if kind := kind_of(found.method):
+        about["configuration"] = kind
     if len(cine.grid.shape) == 3:
         about["slices"] = "each by itself" if found.slice_axis is not None else "together"
-    if repaired := repaired_frames(tracking):
-        about["folds"] = f"repaired in the frames {', '.join(map(str, repaired))}"
+    if repaired := [k + 1 for k in repaired_frames(tracking)]:
+        about["folds"] = f"repaired in {len(repaired)} of {len(cine)} frames: {in_runs(repaired)}"
     return about | {
         "device": found.device,
         "seconds": f"{found.seconds:.1f}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
+
+
+def in_runs(numbers: Sequence[int]) -> str:
+    """Rising numbers, neighbours together: 4 to 19, 21."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))

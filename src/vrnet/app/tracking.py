@@ -170,9 +170,10 @@ class Tracking:
     def report(self, path: str | PathLike[str]) -> Path:
         """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
         not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
-        from vrnet.app.track_report import write_track_report
+        from vrnet.app.track_report import PAGE_SUFFIX, write_track_page, write_track_report
 
-        return write_track_report(self, Path(path))
+        place = Path(path)
+        return write_track_page(self, place) if place.suffix == PAGE_SUFFIX else write_track_report(self, place)
 
     def _repr_html_(self) -> str:
         from vrnet.app.track_views import tracking_card

@@ -2,6 +2,7 @@
 
 A registration of arrays is measured and shown as one of images whose grid is the plain one."""
 
+from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from vrnet.app.cards import image_card, registration_card, transform_card
-from vrnet.app.console import VERDICTS
 from vrnet.app.endings import PYTHON
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.app.pair import describe_run
 from vrnet.errors import BadInput
+from vrnet.evaluation.levels import WORDS
 from vrnet.evaluation.verdict import Verdict
 from vrnet.files import check_file
 from vrnet.images.arrays import as_tensor
@@ -50,7 +51,19 @@ def measure(
     found, maps = in_space(result), (fixed_labels, moving_labels)
     labels = [given_labels(result, f"{role}_labels", given) for role, given in zip(ROLES, maps, strict=True)]
     pair = pair_of(found, labels[0], labels[1]).with_label_names(label_names)
-    return measure_transform(pair, found.transform, found, command=PYTHON)
+    measured = measure_transform(pair, found.transform, found, command=PYTHON)
+    return replace(measured, on_fixed_grid=replace(measured.on_fixed_grid, unit=unit_of(result)))
+
+
+@singledispatch
+def unit_of(result: object) -> str:
+    """What lengths are counted in: of arrays without a spacing nobody knows how long a millimetre is."""
+    return "mm"
+
+
+@unit_of.register
+def _(result: Registration) -> str:  # type: ignore[type-arg]
+    return "voxels" if result.spacing is None else "mm"
 
 
 def pair_of(
@@ -140,7 +153,7 @@ def report(result: Registration[Any] | ImageRegistration, measured: MeasuredTran
 
 def draw_measured(measured: MeasuredTransform) -> "Figure":
     """Images, differences, grid, motion and Jacobian determinant of the main slice."""
-    word, _ = VERDICTS[measured.metrics["verdict"]["level"]]
+    word = WORDS[measured.metrics["verdict"]["level"]]
     title, names = f"{measured.metrics['method']}; verdict: {word}", measured.metrics.get("label_names")
     return overview(measured.on_fixed_grid, title, names)
 

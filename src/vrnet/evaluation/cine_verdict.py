@@ -101,10 +101,10 @@ def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
 
 
 def named(frames: Sequence[int]) -> str:
-    """The numbers of frames; of many, how many."""
+    """The numbers of frames, as people count them, from 1; of many, how many."""
     if len(frames) > MAX_NAMED:
         return f"{len(frames)} frames"
-    return f"frame{'s' if len(frames) > 1 else ''} {', '.join(map(str, frames))}"
+    return f"frame{'s' if len(frames) > 1 else ''} {', '.join(str(k + 1) for k in frames)}"
 
 
 def check_frames(run: Run) -> str:

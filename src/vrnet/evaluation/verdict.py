@@ -10,6 +10,7 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
+from vrnet.evaluation.levels import WORDS
 from vrnet.evaluation.metrics import mean_dice_before_and_after
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
@@ -40,8 +41,8 @@ class Verdict:
     """What may help, the likeliest first; arguments of `register_images` are named between backticks."""
 
     def __str__(self) -> str:
-        """In lines: the level, the reasons, what to try."""
-        return "\n".join([self.level, *self.reasons, *(f"Try: {words}." for words in self.try_)])
+        """In lines: the level in words, the reasons, what to try."""
+        return "\n".join([WORDS[self.level], *self.reasons, *(f"Try: {words}." for words in self.try_)])
 
     def as_json(self) -> dict[str, Any]:
         """What metrics.json holds."""

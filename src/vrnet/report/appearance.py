@@ -28,7 +28,7 @@ class Appearance:
     windows: dict[str, Window]
     """The intensities of black and of white of each image."""
     rim_mm: float
-    """The length of motion within the slices that has full colour."""
+    """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
     colours: dict[int, str]
     """That of each label."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apical": "#8240b8"}
+LEVEL_LINES = dict(zip(LEVELS, ("-", "--", ":"), strict=True))
 VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
 PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_radial": "radial strain (Green), %"}
 FILM_SIDE_PIXELS = 300
@@ -59,20 +60,21 @@ def curves_figure(film: Film, title: str) -> "Figure":
 
 
 def times_of(film: Film) -> Float[ndarray, " t"]:
-    """Where frames lie along a plot."""
-    return np.arange(len(film), dtype=float) if film.times_ms is None else np.array(film.times_ms)
+    """Where frames lie along a plot: in ms; where times are not known by their number, from 1."""
+    return np.arange(1.0, len(film) + 1) if film.times_ms is None else np.array(film.times_ms)
 
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
-    """Global and by level, where levels are known, with the global peak marked."""
-    for region in reversed(LEVELS):
-        if np.isfinite(curve := strain.curve(measure, region)).any():
-            ax.plot(times, curve, color=CURVE_COLOURS[region], linewidth=1.3, label=region)
+    """Global, with its peak marked; over it, where they are known, the levels: it is wide and pale, so that all are
+    seen where they agree."""
     peak, colour = strain.peak(measure), CURVE_COLOURS[GLOBAL]
     label = f"global, peak {peak.percent:.1f} %".replace("-", "−") if peak else GLOBAL
-    ax.plot(times, strain.curve(measure), color=colour, linewidth=2.6, label=label)
+    ax.plot(times, strain.curve(measure), color=colour, linewidth=6, alpha=0.35, label=label, solid_capstyle="butt")
     if peak:
         ax.plot(times[peak.frame], peak.percent, "o", color=colour)
+    for region in LEVELS:
+        if np.isfinite(curve := strain.curve(measure, region)).any():
+            ax.plot(times, curve, LEVEL_LINES[region], color=CURVE_COLOURS[region], linewidth=1.5, label=region)
     ax.axhline(0, color="#999999", linewidth=0.8)
     ax.set_title(PLOTTED[measure], fontsize=10)
     ax.legend(fontsize=8)
@@ -102,6 +104,9 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
         is_dark = peak is not None and abs(peak.percent) > 0.55 * limit
         said = f"{peak.percent:.0f}".replace("-", "−") if peak else "–"
         ax.text(angle, inner + 0.5, said, ha="center", va="center", fontsize=9, color="white" if is_dark else "black")
+    for angle, side in zip(np.arange(4) * np.pi / 2, ("lateral", "anterior", "septum", "inferior"), strict=True):
+        turn = {"lateral": -90, "septum": 90}.get(side, 0)
+        ax.text(angle, 3.75, side, ha="center", va="center", fontsize=9, color="#5a6473", rotation=turn)
     ax.set_title("peak circumferential strain, %", fontsize=10)
     ax.set_axis_off()
 

@@ -51,7 +51,7 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
         rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent)))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
-            rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak)))
+            rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(film))))
     rows.append(Number("Closure error", f"{max(tracked.closure_mm.values()):.2f} mm", "the larger of both ways"))
     return rows
 
@@ -71,14 +71,20 @@ def peak_table(strain: Strain) -> Table:
     rows = []
     for m in MEASURES:
         peaks = [strain.peak(m.name, region) for region in regions]
-        rows.append(
-            (m.name.replace("_", " "), *(in_percent(p.percent) if p else ABSENT for p in peaks), when(peaks[0]))
-        )
+        values = (with_minus(f"{peak.percent:.1f}") if peak else ABSENT for peak in peaks)
+        rows.append((m.name.replace("_", " "), *values, when(peaks[0])))
     used = ", ".join(str(k + 1) for k in sorted(strain.slices))
-    left_out = [f"Slice {left.slice + 1} is left out: {left.reason}." for left in strain.left_out]
+    reasons = dict.fromkeys(left.reason for left in strain.left_out)
+    left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
     unknown = "Segments are not known: no right ventricle is labelled, or it does not show where the septum begins."
     notes = (f"Measured in slices {used}.", *left_out, *([] if strain.insertions else [unknown]))
-    return Table("Peak strain", (*regions, "global, when"), rows, notes)
+    return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
+
+
+def slices_of(reason: str, strain: Strain) -> str:
+    """The slices that are left out for this reason, as the subject of a sentence."""
+    numbers = [str(left.slice + 1) for left in strain.left_out if left.reason == reason]
+    return f"Slice {numbers[0]} is" if len(numbers) == 1 else f"Slices {', '.join(numbers)} are"
 
 
 def volume_table(volumes: Volumes) -> Table:
@@ -103,11 +109,21 @@ def definitions(film: Film, tracked: Tracked) -> dict[str, str]:
 
 def in_percent(value: float, digits: int = 1) -> str:
     """A percentage, with a true minus; a dash for what cannot be measured."""
-    return f"{value:.{digits}f} %".replace("-", "−") if isfinite(value) else ABSENT
+    return with_minus(f"{value:.{digits}f} %") if isfinite(value) else ABSENT
 
 
-def when(peak: Peak | None) -> str:
-    """The frame of a peak, and its time where that is known."""
+def with_minus(number: str) -> str:
+    """A number with a true minus, which is as wide as a plus."""
+    return number.replace("-", "−")
+
+
+def when(peak: Peak | None, frames: int | None = None) -> str:
+    """The frame of a peak, of how many, and its time where that is known."""
     if peak is None:
         return ABSENT
-    return f"frame {peak.frame}" + ("" if peak.time_ms is None else f", {peak.time_ms:.0f} ms")
+    return frame_text(peak.frame, frames) + ("" if peak.time_ms is None else f", {peak.time_ms:.0f} ms")
+
+
+def frame_text(k: int, frames: int | None = None) -> str:
+    """Frame k of an array as people count it, from 1 as slices: frame 10 of 30."""
+    return f"frame {k + 1}" + ("" if frames is None else f" of {frames}")

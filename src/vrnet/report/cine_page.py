@@ -15,6 +15,7 @@ def write_cine_page(path: Path, film: Film, tracked: Tracked, run: Mapping[str, 
     text = render_template(
         "cine.html",
         method=run.get("method", ""),
+        configuration=run.get("configuration", ""),
         name=PurePath(run.get("cine", "cine")).name,
         verdict=tracked.verdict,
         headline=headline(film, tracked),

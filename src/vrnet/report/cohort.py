@@ -1,9 +1,12 @@
 """The page of a cohort: one file that opens from disk, with the table of all subjects inside it."""
 
 from collections.abc import Mapping, Sequence
+from math import floor, isfinite, log10
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
+from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row, write_bytes
 from vrnet.report.headings import NO_NAMES, heading
 from vrnet.report.template import render_template
@@ -13,6 +16,16 @@ ALWAYS = ("subject", "status", "verdict", "suspicion")
 """Columns that the script asks for."""
 SIGNIFICANT_DIGITS = 5
 """Of numbers on the page; cohort.csv has all."""
+MAIN_MEASURES = (
+    "dice_before", "dice_after", "hausdorff_mm_after", "lv_ejection_fraction_percent",
+    "peak_green_circumferential_percent", "peak_green_radial_percent", "ncc_before", "ncc_after", "closure_forward_mm",
+    "closure_backward_mm", "folding_strict_percent", "seconds",
+)  # fmt: skip
+"""Columns that tell most, the first of them first."""
+MAX_MEASURES = 5
+"""How many of them are shown before a reader chooses others: with the rest of a row, they fit a small screen."""
+COLUMN_DIGITS, MAX_DECIMALS = 3, 4
+"""Significant digits of a column's median; the digits after the point that these come to are those of all its cells."""
 MAX_GROUPS = 12
 """A further column of the list with so many values at most is taken for groups, which are compared."""
 
@@ -40,11 +53,12 @@ def write_index(
     carried: Sequence[str],
     links: Links,
     label_names: Mapping[str, str] = NO_NAMES,
+    method: str = "",
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
-    the list; `label_names` are what structures are called."""
+    the list; `label_names` are what structures are called; `method` is what ran, if not what the recipe asks for."""
     data = index_data(columns, rows, carried, links, label_names)
-    text = render_template("cohort.html", summary=summary, data=data)
+    text = render_template("cohort.html", summary=summary, data=data, method=method or summary["recipe"]["method"])
     write_bytes(text.encode(errors="replace"), path)
 
 
@@ -59,8 +73,34 @@ def index_data(
     found = {name: [brief(row.get(name)) for row in rows] for name in columns}
     values = {name: column for name, column in found.items() if name in ALWAYS or any(map(is_told, column))}
     groups = [name for name in carried if name in values and 1 < len(set(values[name])) <= MAX_GROUPS]
-    headings = {name: name if name in carried else heading(name, label_names) for name in values}
-    return {"columns": list(values), "headings": headings, "values": values, "groups": groups, **links._asdict()}
+    decimals = {name: decimals_of(column) for name, column in values.items()}
+    return {
+        "columns": list(values),
+        "headings": {name: name if name in carried else heading(name, label_names) for name in values},
+        "values": values,
+        "decimals": {name: count for name, count in decimals.items() if count is not None},
+        "shown": shown_first(values, groups),
+        "groups": groups,
+        "words": WORDS,
+        **links._asdict(),
+    }
+
+
+def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> list[str]:
+    """The columns that are shown before a reader chooses others."""
+    level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
+    measures = [name for name in MAIN_MEASURES if name in values][:MAX_MEASURES]
+    return [name for name in ("subject", level, "suspicion", *measures, *groups[:1], "reason") if name in values]
+
+
+def decimals_of(column: Sequence[Any]) -> int | None:
+    """How many digits all numbers of a column have after the point, so that they stand below each other; None of
+    texts."""
+    sizes = [abs(value) for value in column if isinstance(value, (int, float)) and isfinite(value)]
+    if not sizes or all(size == int(size) for size in sizes):
+        return 0 if sizes else None
+    typical = median(sizes) or max(sizes)
+    return min(MAX_DECIMALS, max(0, COLUMN_DIGITS - 1 - floor(log10(typical))))
 
 
 def is_told(value: Any) -> bool:

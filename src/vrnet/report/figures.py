@@ -62,7 +62,7 @@ def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping
     for ax, name in zip(axes, greys, strict=False):
         show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
     if pair.fixed_labels is None:
-        return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm)
+        return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
         show_image(ax, getattr(pair, name), f"outlines: fixed —, {title_of(pair, name)} - -", *greys[name])
         show_outlines(ax, pair.fixed_labels, getattr(pair, f"{name}_labels"), look.colours, names)
@@ -82,7 +82,7 @@ def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation, look: Ap
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
     show_grid(axes[2], pair.field)
     for ax in axes[3:-1]:
-        show_motion(ax, pair.field, pair.grid.spacing, look.rim_mm)
+        show_motion(ax, pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
     show_jacobian(axes[-1], deformed)
 
 
@@ -150,11 +150,13 @@ def grid_step(shape: tuple[int, ...]) -> int:
     return max(1, round(max(shape) / GRID_LINES))
 
 
-def show_motion(ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float) -> None:
+def show_motion(
+    ax: "Axes", u: Float[ndarray, "2 w h"], spacing: tuple[float, ...], rim_mm: float, unit: str = "mm"
+) -> None:
     """Motion within the picture: direction is hue and length, up to the rim of the wheel in the corner, saturation."""
     across, down = u * np.reshape(spacing[:2], (2, 1, 1))
     ax.imshow(motion_colours(across, down, rim_mm).swapaxes(0, 1), interpolation="nearest")
-    ax.set_title(f"displacement (rim {rim_mm:.3g} mm)", fontsize=10)
+    ax.set_title(f"displacement (rim {rim_mm:.3g} {unit})", fontsize=10)
     draw_wheel(ax.inset_axes((0.8, 0.02, 0.18, 0.18)))
 
 

@@ -38,6 +38,7 @@ ALONE = {
     "closure_backward_mm": ("Closure error, backward", "mm"),
     "frames": ("Frames", ""),
     "frames_repaired": ("Frames with repaired folds", ""),
+    "method": ("Method", ""),
     "device": ("Device", ""),
     "seconds": ("Time", "s"),
     "machine": ("Machine", ""),

@@ -62,12 +62,12 @@ def number(value: Any) -> str:
     return f"{value:.{3 if size < 1 else 2 if size < 10 else 1 if size < 100 else 0}f}"
 
 
-def title(key: str, metrics: Mapping[str, Any] | None = None) -> str:
+def title(key: str, metrics: Mapping[str, Any] | None = None, unit: str = "mm") -> str:
     """The name of a measure, told from others of the same metrics; where NAMES lacks it, its key in words."""
     if key == "dice" and metrics and "dice_mean_over_slices" in metrics:
         return WHOLE_VOLUME
     words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
-    return NAMES.get(key, words[:1].upper() + words[1:])
+    return NAMES.get(key, words[:1].upper() + words[1:]).replace("(mm)", f"({unit})")
 
 
 def is_number(value: Any) -> bool:
@@ -78,27 +78,29 @@ def is_before_after(value: Any) -> bool:
     return isinstance(value, Mapping) and value.keys() >= {"before", "after"}
 
 
-def summary(metrics: Mapping[str, Any]) -> list[Row]:
-    """One row per measure, the mean over structures where it has them; measures of the field have no value before."""
+def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
+    """One row per measure, the mean over structures where it has them; measures of the field have no value before.
+
+    The unit is that of lengths: of arrays without a spacing they are in voxels."""
     measured = {key: value for key, value in metrics.items() if key not in NO_MEASURES}
-    rows = [row for key, value in measured.items() for row in rows_of(key, value, metrics)]
-    order = [WHOLE_VOLUME, *NAMES.values()]
+    rows = [row for key, value in measured.items() for row in rows_of(key, value, metrics, unit)]
+    order = [WHOLE_VOLUME, *(title(key, unit=unit) for key in NAMES)]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
 
 
-def rows_of(key: str, value: Any, metrics: Mapping[str, Any]) -> Iterator[Row]:
+def rows_of(key: str, value: Any, metrics: Mapping[str, Any], unit: str) -> Iterator[Row]:
     """The rows of a number, of {"before", "after"}, or of a group of numbers, some in pairs x_before and x_after."""
     if is_number(value):
-        yield Row(title(key, metrics), NO_VALUE, number(value))
+        yield Row(title(key, metrics, unit), NO_VALUE, number(value))
     elif is_before_after(value):
         before, after = before_after(value)
-        yield Row(title(key, metrics), number(before), number(after))
+        yield Row(title(key, metrics, unit), number(before), number(after))
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
             has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
             if not has_after and not isinstance(value[name], str):
-                yield Row(title(stem), number(value.get(f"{stem}_before")), number(value[name]))
+                yield Row(title(stem, unit=unit), number(value.get(f"{stem}_before")), number(value[name]))
 
 
 def before_after(value: Any) -> tuple[Any, Any]:
@@ -113,14 +115,14 @@ def in_pair(stem: str, group: Mapping[str, Any] | None) -> tuple[Any, Any]:
     return (group or {}).get(f"{stem}_before"), (group or {}).get(f"{stem}_after")
 
 
-def by_structure(metrics: Mapping[str, Any]) -> list[Block]:
+def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> list[Block]:
     """The measures that are taken of each structure, one row per structure."""
     pairs = {key: (value["before"], value["after"]) for key, value in metrics.items() if is_before_after(value)}
     structured = {key: pair for key, pair in pairs.items() if all(isinstance(part, Mapping) for part in pair)}
     names = metrics.get("label_names") or {}
     order = [*NAMES]
     keys = sorted(structured, key=lambda key: order.index(key) if key in order else len(order))
-    return [Block(title(key, metrics), list(structure_rows(*structured[key], names))) for key in keys]
+    return [Block(title(key, metrics, unit), list(structure_rows(*structured[key], names))) for key in keys]
 
 
 def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Row]:
@@ -130,16 +132,16 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: M
             yield Row(names.get(label, label), number(before.get(label)), number(after[label]), label=label)
 
 
-def headline(metrics: Mapping[str, Any]) -> list[Row]:
+def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
     where = ", inside the masks" if metrics.get("masks") else ""
     whole = title("dice", metrics).removeprefix("Dice")
     found: list[tuple[str, str, Any, Any, int]] = [
         (f"Mean Dice{whole}", "", *before_after(metrics.get("dice")), 1),
         ("Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices")), 1),
-        ("Mean Hausdorff, contours", " mm", *before_after(metrics.get("hausdorff_mm")), -1),
+        ("Mean Hausdorff, contours", f" {unit}", *before_after(metrics.get("hausdorff_mm")), -1),
         (f"Mean |difference|{where}", "", *in_pair("mae", metrics.get("similarity")), -1),
-        ("From the true motion", " mm", *in_pair("end_point_error_mm", metrics.get("known_motion")), -1),
+        ("From the true motion", f" {unit}", *in_pair("end_point_error_mm", metrics.get("known_motion")), -1),
         ("Folded, strict count", " %", None, metrics.get("folding_strict_percent"), 0),
         ("Folded, central differences", " %", None, metrics.get("folding_percent"), 0),
         ("Time", " s", None, metrics.get("seconds"), 0),
@@ -149,6 +151,26 @@ def headline(metrics: Mapping[str, Any]) -> list[Row]:
         for name, unit, before, after, better in found
         if number(after) != NO_VALUE
     ]
+
+
+def repair_note(metrics: Mapping[str, Any]) -> str:
+    """What was changed to free the field of folds, in a short sentence; nothing where nothing was.
+
+    Of a repair metrics.json has lengths in mm, and in voxels alone where no spacing is known."""
+    repair = metrics.get("repair")
+    if not repair:
+        return ""
+    unit = "voxels" if repair["max_move_mm"] is None else "mm"
+    folded = f"{small_percent(repair['folded_percent'])} of the voxels were folded"
+    cause = folded if repair["folded_percent"] else "some voxels were squeezed nearly flat"
+    mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
+    moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
+    return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+
+
+def small_percent(value: float) -> str:
+    """A percentage to two digits; a very small one in words, not in powers of ten."""
+    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:

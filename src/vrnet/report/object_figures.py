@@ -10,6 +10,7 @@ from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.transform import Transform
+from vrnet.report.cine_numbers import frame_text
 from vrnet.report.figures import show_grid, show_image, show_jacobian, show_motion
 from vrnet.report.greys import Window, window_of
 from vrnet.report.pair import VIEWS, Pair, deformation, orient_for_viewing, turn_array, viewing_order, world_axes
@@ -47,7 +48,7 @@ def cine_figure(cine: Cine) -> "Figure":
     window = window_of([cine.frames[numbers].astype(np.float32)], WINDOW_PERCENTILES)
     figure, axes = panels(len(numbers), cine.name)
     for ax, t in zip(axes, numbers, strict=True):
-        when = f"frame {t}" + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
+        when = frame_text(t, len(cine)) + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
         flat, spacing = middle_slice(cine.frames[t], cine.grid)
         show_slice(ax, flat, spacing, when, window)
     return figure

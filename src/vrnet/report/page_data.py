@@ -38,6 +38,7 @@ def page_data(
     return {
         "tiles": tile_layout(slices),
         "spacing": slices.spacing,
+        "unit": pair.unit,
         "factors": slices.factors,
         "windows": look.windows,
         "largest": largest,

@@ -37,6 +37,8 @@ class Pair:
     warped_labels: Integer[ndarray, "*s"] | None = None
     is_aligned: bool = False
     """Whether moving is seen through an affine start."""
+    unit: str = "mm"
+    """What lengths are counted in: voxels, where no spacing is known and the grid has 1 instead."""
 
     def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
         """The pair with its last d axes changed: those of the images, the labels and each component of the field."""

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
 from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
 from vrnet.report.colours import FOLD
 from vrnet.report.measures import NO_VALUE, number
-from vrnet.report.pair import Pair
+from vrnet.report.pair import STILL_VOXELS, Pair
 from vrnet.report.slices import PageSlices, take_slices
 
+LEAST_PART = 0.05
+"""Of the labelled voxels of the slice that has most: the tips of structures overlap by chance, and are not ranked."""
 MAX_STRUCTURES = 8
 """Structures that have a row of their own; of more, only the mean is shown."""
 
@@ -24,6 +26,29 @@ class Cell:
     text: str
     part: float | None
     value: float | None
+    is_one_sided: bool = False
+    """Whether there is none since only one of the two masks shows the structure in the slice."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
+
+    dice: Float[ndarray, "l n"]
+    only_fixed: Bool[ndarray, "l n"]
+    only_moving: Bool[ndarray, "l n"]
+    is_ranked: Bool[ndarray, " n"]
+    """Whether both masks show enough of a slice to call it better or worse than another."""
+
+    @property
+    def means(self) -> Float[ndarray, " n"]:
+        """Of each slice, over the labels that both masks show there; NaN where there are none."""
+        return mean_of_rows(self.dice)
+
+    def cells(self, row: int) -> list[Cell]:
+        """What a table says of a label in each slice."""
+        told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
+        return [one_sided("fixed" if a else "moving") if a or b else cell for cell, a, b in told]
 
 
 @dataclass(frozen=True)
@@ -47,6 +72,8 @@ class SliceTable:
     """The place of the slice that most needs a look."""
     why: str
     """By what it is the worst."""
+    has_one_sided: bool = False
+    """Whether somewhere only one of the two masks shows a structure."""
 
 
 def slice_table(
@@ -57,19 +84,20 @@ def slice_table(
     `colours` has those of the labels, `names` what the labels are called."""
     if len(slices.numbers) < 2:
         return None
-    overlaps = {when: slice_dice(pair, f"{role}_labels", slices.numbers, [*colours])
-                for when, role in (("before", "moving"), ("after", "warped"))}  # fmt: skip
+    before, after = (slice_overlap(pair, role, slices.numbers, [*colours]) for role in ("moving", "warped"))
     images = (take_slices(getattr(pair, name), slices.numbers) for name in ("fixed", "warped"))
     alike = np.array([normalised_cross_correlation(*pair_of) for pair_of in zip(*map(by_slice, images), strict=True)])
-    mm = np.reshape(pair.grid.spacing, (3, 1, 1, 1))
-    motion = np.linalg.norm(np.stack([take_slices(u, slices.numbers) for u in pair.field]) * mm, axis=0).mean((0, 1))
-    measures = [] if overlaps["after"] is None else dice_measures(overlaps, colours, names)
+    lengths = np.reshape(pair.grid.spacing, (3, 1, 1, 1))
+    field = np.stack([take_slices(u, slices.numbers) for u in pair.field])
+    motion = np.linalg.norm(field * lengths, axis=0).mean((0, 1))
+    measures = [] if after is None else dice_measures(before, after, colours, names)
     measures += [
         Measure("Correlation", cells(alike, 1.0), in_strip=not measures),
         Measure("Folded, strict (%)", cells(slices.folded_percent, max(slices.folded_percent.max(), 1.0)), FOLD),
-        Measure("Mean motion (mm)", cells(motion, motion.max())),
+        Measure(f"Mean motion ({pair.unit})", cells(motion, motion.max())),
     ]
-    return SliceTable(measures, *find_worst(overlaps["after"], slices.folded_percent, alike))
+    has_one_sided = after is not None and bool((after.only_fixed | after.only_moving).any())
+    return SliceTable(measures, *find_worst(after, slices.folded_percent, alike), has_one_sided)
 
 
 def by_slice(stack: Float[ndarray, "w h n"]) -> Float[ndarray, "n w h"]:
@@ -77,26 +105,42 @@ def by_slice(stack: Float[ndarray, "w h n"]) -> Float[ndarray, "n w h"]:
     return np.moveaxis(stack, -1, 0)
 
 
-def slice_dice(pair: Pair, name: str, numbers: list[int], labels: list[int]) -> Float[ndarray, "l n"] | None:
-    """The Dice of each label in each slice, of fixed and another map; None without labels."""
-    other = getattr(pair, name)
-    if pair.fixed_labels is None or other is None or not labels:
+def slice_overlap(pair: Pair, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
+    """How the labels of fixed, and those of moving or warped, overlap in each slice; None without labels.
+
+    Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
+    fixed alone."""
+    maps = {name: getattr(pair, f"{name}_labels") for name in ("fixed", "moving", role)}
+    if any(map_ is None for map_ in maps.values()) or not labels:
         return None
-    return dice_by_slice(take_slices(pair.fixed_labels, numbers), take_slices(other, numbers), labels, 2)
+    taken = {name: take_slices(map_, numbers) for name, map_ in maps.items()}
+    shown = {name: shown_in(map_, labels) for name, map_ in taken.items()}
+    is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
+    could_be_found = shown[role] | shown["moving"] if is_within else shown[role]
+    only_fixed, only_moving = shown["fixed"] & ~could_be_found, shown[role] & ~shown["fixed"]
+    dice = np.where(only_fixed | only_moving, np.nan, dice_by_slice(taken["fixed"], taken[role], labels, 2))
+    return Overlap(dice, only_fixed, only_moving, shows_enough(taken["fixed"]) & shows_enough(taken[role]))
+
+
+def shows_enough(map_: Integer[ndarray, "w h n"]) -> Bool[ndarray, " n"]:
+    """Whether each slice has at least LEAST_PART of the labelled voxels of the slice that has most."""
+    counts = (map_ != 0).sum((0, 1))
+    return counts >= np.maximum(LEAST_PART * counts.max(), 1)
+
+
+def shown_in(map_: Integer[ndarray, "w h n"], labels: list[int]) -> Bool[ndarray, "l n"]:
+    """Whether each slice shows each label."""
+    return np.stack([(map_ == label).any((0, 1)) for label in labels])
 
 
 def dice_measures(
-    overlaps: Mapping[str, Float[ndarray, "l n"] | None], colours: Mapping[int, str], names: Mapping[str, str]
+    before: Overlap | None, after: Overlap, colours: Mapping[int, str], names: Mapping[str, str]
 ) -> list[Measure]:
     """Dice after, of each structure unless they are many, and the mean of all, also before."""
-    after, before = overlaps["after"], overlaps["before"]
-    assert after is not None
-    rows = zip(colours.items(), after, strict=True) if len(after) <= MAX_STRUCTURES else ()
-    found = [Measure(f"Dice {names.get(str(k), str(k))}", cells(row, 1.0), colour) for (k, colour), row in rows]
-    mean = [Measure("Dice, mean", cells(mean_of_rows(after), 1.0))] if len(after) > 1 else []
-    earlier = (
-        [] if before is None else [Measure("Dice, mean, before", cells(mean_of_rows(before), 1.0), in_strip=False)]
-    )
+    rows = enumerate(colours.items()) if len(after.dice) <= MAX_STRUCTURES else ()
+    found = [Measure(f"Dice {names.get(str(k), str(k))}", after.cells(row), colour) for row, (k, colour) in rows]
+    mean = [Measure("Dice, mean", cells(after.means, 1.0))] if len(after.dice) > 1 else []
+    earlier = [] if before is None else [Measure("Dice, mean, before", cells(before.means, 1.0), in_strip=False)]
     return [*found, *mean, *earlier]
 
 
@@ -117,13 +161,21 @@ def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
     ]
 
 
+def one_sided(role: str) -> Cell:
+    """What is said of a structure that the mask of one image alone shows in a slice: an overlap of 0 would blame the
+    registration for where a mask ends."""
+    return Cell(f"only in {role}", None, None, is_one_sided=True)
+
+
 def find_worst(
-    dice: Float[ndarray, "l n"] | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"]
+    overlap: Overlap | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"]
 ) -> tuple[int | None, str]:
-    """Where the structures overlap least; without labels, where most is folded, or else images are least alike."""
-    if dice is not None and not np.isnan(dice).all():
-        means = mean_of_rows(dice)
-        k = int(np.nanargmin(means))
+    """Where the structures that both masks show overlap least; without any, where most is folded, or else images are
+    least alike."""
+    means = np.full(len(folded), np.nan) if overlap is None else overlap.means
+    ranked = means if overlap is None else np.where(overlap.is_ranked, means, np.nan)
+    if not np.isnan(means).all():
+        k = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
         return k, f"lowest mean Dice, {number(means[k])}"
     if folded.any():
         return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.files import write_bytes
+from vrnet.report.appearance import WINDOW_PERCENTILES
 from vrnet.report.colours import motion_colours
+from vrnet.report.greys import grey_windows
 from vrnet.report.pair import Pair, orient_for_viewing
 from vrnet.report.sheets import quantise
 from vrnet.report.tiles import Tile, join_tiles
@@ -13,8 +15,6 @@ from vrnet.report.tiles import Tile, join_tiles
 THUMBNAIL = "thumbnail.png"
 MAX_SIDE_PIXELS = 128
 """Of each of the three images."""
-WINDOW_PERCENTILES = (1, 99)
-"""The percentiles of the intensities of both images that are black and white."""
 
 
 def write_thumbnail(path: Path, pair: Pair) -> None:
@@ -30,10 +30,10 @@ def main_cut(pair: Pair) -> Pair:
 
 
 def image_tiles(flat: Pair) -> list[Tile]:
-    """Fixed, moving and warped, in the same greys."""
-    low, high = np.percentile([flat.fixed, flat.moving], WINDOW_PERCENTILES)
-    high = high if high > low else low + 1.0
-    return [quantise(image, low, high) for image in (flat.fixed, flat.moving, flat.warped)]
+    """Fixed, moving and warped, in the greys of the page."""
+    images = {name: getattr(flat, name) for name in ("fixed", "moving", "warped")}
+    windows = grey_windows(images, WINDOW_PERCENTILES)
+    return [quantise(image, *windows[name]) for name, image in images.items()]
 
 
 def motion_tile(flat: Pair) -> Tile:

@@ -71,6 +71,7 @@ def test_the_table_has_the_numbers_of_each_summary(tracked):
         assert float(row["closure_forward_mm"]) == summary["closure_mm"]["forward"]
         assert (row["verdict"], row["frames"], row["status"]) == (summary["verdict"]["level"], str(FRAMES), "done")
         assert float(row["seconds"]) > 0
+        assert row["method"] == summary["method"]
     assert [row["group"] for row in rows(tracked)] == ["a", "b"]
 
 
@@ -100,7 +101,7 @@ def test_with_a_report_the_page_leads_to_the_pages_of_cines(cines, vrnet, tmp_pa
     page = (tmp_path / "index.html").read_text()
     assert '"page": "report.html"' in page
     assert "LV ejection fraction (%)" in page
-    assert "the frame that moved most" in page
+    assert "the frame farthest from it" in page
 
 
 def test_another_frame_is_noticed_and_that_subject_done_again(tracked, cines, vrnet):

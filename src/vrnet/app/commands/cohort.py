@@ -21,6 +21,7 @@ from vrnet.app.commands.options import (
 from vrnet.app.console import print_line
 from vrnet.app.endings import STOPPED, end_if_any
 from vrnet.errors import BadInput
+from vrnet.evaluation.levels import WORDS
 from vrnet.registration.options import RegistrationOptions
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class Cohort:
 
     def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
         """Say what came of it."""
-        verdicts = ", ".join(f"{number:,} {level}" for level, number in sorted(summary["verdicts"].items()))
+        verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
         judged = f"; verdicts: {verdicts}" if verdicts else ""
         print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}.")
         if tally.elsewhere:

@@ -64,3 +64,14 @@ function listenToWheel(turn) {
     turned = 0;
   }, { passive: false });
 }
+
+// What is wider than its place fades at the right edge, and says that there is more, until it is scrolled to its end.
+function watchScroll(box) {
+  const hint = document.createElement("p");
+  Object.assign(hint, { className: "swipe", ariaHidden: "true", textContent: "more to the right →" });
+  box.after(hint);
+  const look = () => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 20);
+  box.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(box);
+}
+document.querySelectorAll(".scroll").forEach(watchScroll);

@@ -23,7 +23,12 @@ function chooseSegment(region) {
   followSegments();
 }
 
+const SIDES = { anterior: [0, -110], septum: [-112, 0, -90], lateral: [112, 0, 90], inferior: [0, 111] };
+
 function drawBullseye() {
+  for (const [side, [x, y, turn = 0]] of Object.entries(SIDES)) {
+    bullseye.append(svgElement("text", { class: "side", transform: `translate(${x} ${y}) rotate(${turn})` }, side));
+  }
   bullseye.append(halo);
   for (const { region, number, name, level } of report.segments) {
     const count = level === 2 ? 4 : 6, i = number - 1 - 6 * level, { path, x, y } = sectorPath(level, i, count);
@@ -36,7 +41,7 @@ function drawBullseye() {
       chooseSegment(region);
     });
     bullseye.insertBefore(sector, halo);
-    bullseye.append( svgElement("text", { x, y, "data-value": region }));
+    bullseye.append(svgElement("text", { x, y, "data-value": region }));
   }
 }
 
@@ -44,6 +49,9 @@ function drawBullseye() {
 function followSegments() {
   if (!bullseye) return;
   const isRadial = /radial|thickness/.test(element("measure").value), limit = report.limits[isRadial ? "radial" : "circumferential"];
+  element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent} strain, %`;
+  element("bullseye-low").textContent = `−${limit} %`;
+  element("bullseye-high").textContent = `${limit} %`;
   for (const { region, number, name } of report.segments) {
     const value = segmentValue(region), sector = bullseye.querySelector(`[data-region="${region}"]`), text = bullseye.querySelector(`[data-value="${region}"]`);
     sector.classList.toggle("absent", value === undefined);

@@ -1,6 +1,6 @@
 // Curves over the cycle, with a cursor at the frame that is shown; dragging over a chart moves the film.
 const LEVELS = ["global", "basal", "mid", "apical"];
-const times = report.times ?? Array.from({ length: report.frames }, (_, t) => t);
+const times = report.times ?? Array.from({ length: report.frames }, (_, t) => t + 1);
 const MARGIN = { left: 42, right: 10, top: 10, bottom: 30 };
 
 function svgElement(name, attributes, text = "") {
@@ -18,8 +18,8 @@ function ticks(low, high, n) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-// A chart in the svg of this id: `curves` gives [{name, values, className, colour}], the last on top and listed first,
-// those without a name unlisted.
+// A chart in the svg of this id: `curves` gives [{name, values, className, colour}], listed in their order, the last on
+// top; those without a name are unlisted.
 class Chart {
   constructor(id, unit, curves) {
     Object.assign(this, { svg: element(id), list: element(`${id}-values`), unit, curves });
@@ -52,7 +52,7 @@ class Chart {
     this.svg.replaceChildren(...this.axes(width, height, bottom, top), ...shown.map((curve) => this.line(curve)));
     this.cursor = svgElement("g", {});
     this.svg.append(this.cursor);
-    this.shown = shown.filter((curve) => curve.name).reverse();
+    this.shown = shown.filter((curve) => curve.name);
     this.follow();
   }
 
@@ -63,8 +63,8 @@ class Chart {
       svgElement("text", { x: MARGIN.left - 6, y: this.y(value) + 4, "text-anchor": "end" }, String(+value.toFixed(2)).replace("-", "−")),
     ]);
     const span = times.at(-1) - times[0];
-    const down = ticks(0, span, width > 420 ? 8 : 4).map((value) =>
-      svgElement("text", { x: MARGIN.left + ((right - MARGIN.left) * value) / span, y: floor + 15, "text-anchor": "middle" }, String(+value.toFixed(2))));
+    const down = ticks(times[0], times.at(-1), width > 420 ? 8 : 4).filter((value) => report.times || Number.isInteger(value)).map((value) =>
+      svgElement("text", { x: MARGIN.left + ((right - MARGIN.left) * (value - times[0])) / span, y: floor + 15, "text-anchor": "middle" }, String(+value.toFixed(2))));
     const unit = svgElement("text", { x: right, y: floor + 27, "text-anchor": "end" }, report.times ? "ms" : "frame");
     return [...across, ...down, unit, svgElement("text", { x: 2, y: MARGIN.top + 2 }, this.unit)];
   }
@@ -81,8 +81,9 @@ class Chart {
     const dots = this.shown.map(({ values, colour }) =>
       svgElement("circle", { class: "dot", cx: x, cy: this.y(values[state.t]), r: 4, style: `--colour: ${colour}` }));
     this.cursor.replaceChildren(svgElement("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: height - MARGIN.bottom }), ...dots);
-    this.list.replaceChildren(...this.shown.map(({ name, values, colour }) => {
+    this.list.replaceChildren(...this.shown.map(({ name, values, className, colour }) => {
       const item = document.createElement("li"), value = document.createElement("b");
+      item.className = className;
       item.style.setProperty("--colour", colour);
       value.textContent = toFixed(values[state.t], 1);
       item.append(`${name} `, value, ` ${this.unit}`);
@@ -96,11 +97,11 @@ function strainCurves() {
   const { regions } = strainOf(), curve = (name, className, colour) => ({ name, className, colour, values: regions[name] });
   const faint = report.segments.filter(({ region }) => regions[region] && region !== state.segment)
     .map(({ region }) => ({ ...curve(region, "faint", "var(--quiet)"), name: "" }));
-  const levels = LEVELS.filter((name) => regions[name]).map((name) => curve(name, name === "global" ? "main" : "", `var(--${name})`));
-  return [...faint, ...levels.reverse(), ...(regions[state.segment] ? [curve(state.segment, "chosen", "var(--ink)")] : [])];
+  const levels = LEVELS.filter((name) => regions[name]).map((name) => curve(name, name === "global" ? "main" : name, `var(--${name})`));
+  return [...faint, ...levels, ...(regions[state.segment] ? [curve(state.segment, "chosen", "var(--ink)")] : [])];
 }
 const volumeCurves = () =>
-  Object.entries(report.volumes).reverse().map(([name, values]) => ({ name, values, className: name === "LV" ? "main" : "", colour: `var(--${name})` }));
+  Object.entries(report.volumes).map(([name, values]) => ({ name, values, className: name === "LV" ? "lead" : "", colour: `var(--${name})` }));
 
 const charts = [];
 if (report.strain) charts.push(new Chart("strain", "%", strainCurves));

@@ -1,14 +1,20 @@
 "use strict";
 const { values, groups, results } = data;
 const columns = data.columns.filter(name => name !== "verdict" || values.verdict.some(Boolean));
-const total = values.subject.length, height = 30, margin = 10, bins = 24;
-const widths = { reason: "wide", notes: "wide", outlier: "middling" };
+const isSmall = innerWidth < 700;
+const total = values.subject.length, height = 30, margin = 10, bins = 24, printed = 2000;
+let isPrinted = false;
+const widths = { reason: "wide", notes: "wide", outlier: "middling", verdict: "level", status: "level" };
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
 const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
 const key = `vrnet cohort ${location.pathname}`;
+let chosen = isSmall ? data.shown.slice(0, 3) : data.shown;
 let marks = {}, order = [], sorted = { name: "suspicion", up: false }, level = null, range = null;
-try { marks = JSON.parse(localStorage.getItem(key)) || {}; } catch { /* storage may be off: marks last as long as the page */ }
+try {
+  marks = JSON.parse(localStorage.getItem(key)) || {};
+  chosen = (JSON.parse(localStorage.getItem(`${key} columns`)) || chosen).filter(name => columns.includes(name));
+} catch { /* storage may be off: marks and columns last as long as the page */ }
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -26,7 +32,7 @@ function drawCounts() {
   const counts = {};
   for (let row = 0; row < total; row++) counts[levelOf(row)] = (counts[levelOf(row)] || 0) + 1;
   for (const name of ["failed", "not done", "look", "good", "done", "left"].filter(name => counts[name])) {
-    const words = { failed: "verdict failed", look: "look at it" }[name] || name;
+    const words = name === "failed" ? `verdict ${data.words.failed}` : data.words[name] || name;
     const button = element("button", { type: "button", className: colourOf[name] }, `${counts[name].toLocaleString("en")} ${words}`);
     button.setAttribute("aria-pressed", "false");
     button.onclick = () => { level = level === name ? null : name; pressOnly(button, level !== null); arrange(); };
@@ -38,43 +44,10 @@ function pressOnly(button, isPressed) {
   for (const other of byId("counts").children) other.setAttribute("aria-pressed", String(other === button && isPressed));
 }
 
-function drawPlots() {
-  for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
-    const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
-    const at = part => known[Math.round(part * (known.length - 1))];
-    const low = at(.005), high = at(.995);
-    if (!(high > low)) continue;
-    const binOf = value => Math.min(bins - 1, Math.max(0, Math.floor((value - low) / (high - low) * bins)));
-    const counts = new Array(bins).fill(0);
-    for (const value of known) counts[binOf(value)]++;
-    const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 240 70");
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${headingOf(name)}: median ${at(.5)}`);
-    counts.forEach((count, bin) => {
-      const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
-      for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
-      bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("table").scrollIntoView(); };
-      svg.append(bar);
-    });
-    const ends = element("figcaption", {}, element("span", {}, low.toPrecision(3)), element("span", {}, high.toPrecision(3)));
-    byId("plots").append(element("figure", {}, element("b", { title: name }, headingOf(name)), svg, ends));
-  }
-}
-
-function drawGroups() {
-  if (!groups.length) return;
-  const by = byId("group").value, kinds = [...new Set(values[by])].sort();
-  const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
-  const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
-  const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
-  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
-}
-
-function spread(name, by, kind) {
-  const known = values[name].filter((value, row) => isMeasured(value, row) && values[by][row] === kind).sort((a, b) => a - b);
-  const at = part => known[Math.round(part * (known.length - 1))].toPrecision(3);
-  return known.length ? `${at(.5)} (${at(.05)} to ${at(.95)})` : "–";
+/* A value as it is read: numbers of a column have the same digits after the point, so that they stand below each other. */
+function textOf(name, value) {
+  if (value === null || value === undefined) return "";
+  return typeof value === "number" && Number.isInteger(data.decimals[name]) ? value.toFixed(data.decimals[name]).replace("-", "−") : String(value);
 }
 
 /* Choose and sort the rows that are shown: the data stay as they are, and only numbers of rows move. */
@@ -101,29 +74,55 @@ function arrange() {
   drawRows();
 }
 
-function drawHead() {
-  const cells = columns.map(name => {
-    const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${widths[name] ?? ""}`, title: `${name}: click to sort` }, headingOf(name));
-    cell.onclick = () => {
-      sorted = { name, up: sorted.name === name ? !sorted.up : !isNumber[name] };
-      for (const other of byId("head").children) other.classList.remove("sorted", "up");
-      cell.classList.add("sorted", ...(sorted.up ? ["up"] : []));
-      arrange();
+/* The columns that a reader wants, in the order of the table. */
+const shownColumns = () => columns.filter(name => chosen.includes(name));
+
+function drawChoices() {
+  byId("choices").replaceChildren(...columns.filter(name => name !== "subject").map(name => {
+    const box = element("input", { type: "checkbox", checked: chosen.includes(name) });
+    box.onchange = () => {
+      chosen = box.checked ? [...chosen, name] : chosen.filter(other => other !== name);
+      try { localStorage.setItem(`${key} columns`, JSON.stringify(chosen)); } catch { /* as above */ }
+      drawHead();
+      drawRows();
     };
+    return element("label", { title: name }, box, headingOf(name));
+  }));
+}
+
+function sortBy(name) {
+  sorted = { name, up: sorted.name === name ? !sorted.up : !isNumber[name] };
+  drawHead();
+  arrange();
+}
+
+const classOf = name => `cell ${isNumber[name] ? "number" : ""} ${widths[name] ?? ""}`;
+
+function drawHead() {
+  const cells = shownColumns().map(name => {
+    const cell = element("div", { className: classOf(name), title: `${name}: click to sort`, role: "columnheader", tabIndex: 0 }, headingOf(name));
+    if (sorted.name === name) {
+      cell.classList.add("sorted", ...(sorted.up ? ["up"] : []));
+      cell.ariaSort = sorted.up ? "ascending" : "descending";
+    }
+    cell.onclick = () => sortBy(name);
+    cell.onkeydown = event => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sortBy(name); } };
     return cell;
   });
-  byId("head").replaceChildren(element("div", { className: "cell marks" }, "Looked at"), ...cells);
+  byId("head").replaceChildren(element("div", { className: "cell marks", role: "columnheader" }, "Looked at"), ...cells);
+  byId("chosen").textContent = `${cells.length} of ${columns.length}`;
 }
 
 /* Only the rows in sight are in the page, however many there are. */
 function drawRows() {
-  const table = byId("table"), first = Math.max(0, Math.floor(table.scrollTop / height) - margin);
-  const last = Math.min(order.length, Math.ceil((table.scrollTop + table.clientHeight) / height) + margin);
+  const table = byId("table"), first = isPrinted ? 0 : Math.max(0, Math.floor(table.scrollTop / height) - margin);
+  const last = Math.min(order.length, isPrinted ? printed : Math.ceil((table.scrollTop + table.clientHeight) / height) + margin);
+  byId("more").hidden = table.scrollWidth - table.clientWidth - table.scrollLeft < 3;
   byId("body").replaceChildren(...order.slice(first, last).map((row, k) => drawRow(row, first + k)));
 }
 
 function drawRow(row, place) {
-  const made = element("div", { className: "row" }, marksOf(row), ...columns.map(name => cellOf(name, row)));
+  const made = element("div", { className: "row", role: "row" }, marksOf(row), ...shownColumns().map(name => cellOf(name, row)));
   made.style.top = `${place * height}px`;
   made.onmouseenter = () => preview(row);
   made.onmouseleave = () => { shownPicture = ""; byId("preview").hidden = true; };
@@ -133,17 +132,19 @@ function drawRow(row, place) {
 const fileOf = (row, form) => `${results}/${encodeURIComponent(values.subject[row])}/${encodeURIComponent(form.replaceAll("{subject}", values.subject[row]))}`;
 
 function cellOf(name, row) {
-  const value = values[name][row], text = value === null || value === undefined ? "" : String(value);
-  const cell = element("div", { className: `cell ${isNumber[name] ? "number" : ""} ${widths[name] ?? ""}`, title: text });
+  const value = values[name][row], text = textOf(name, value), cell = element("div", { className: classOf(name), role: "cell" });
+  cell.title = value === null || value === undefined ? "" : String(value);
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
+  else if (name === "verdict") cell.append(data.words[levelOf(row)] || levelOf(row));
   else cell.append(name === "outlier" ? headingOf(text) : text);
-  if (name === "verdict" || name === "status") cell.classList.add(colourOf[value] || "none");
+  if (name === "verdict") cell.classList.add(colourOf[levelOf(row)] || "none");
+  if (name === "status") cell.classList.add(colourOf[value] || "none");
   return cell;
 }
 
 function marksOf(row) {
-  const name = values.subject[row], cell = element("div", { className: "cell marks" });
+  const name = values.subject[row], cell = element("div", { className: "cell marks", role: "cell" });
   for (const [mark, sign] of [["good", "✓"], ["bad", "✗"]]) {
     const button = element("button", { type: "button", title: `looked at: ${mark}` }, sign);
     button.setAttribute("aria-pressed", String(marks[name] === mark));
@@ -192,10 +193,10 @@ byId("table").addEventListener("scroll", () => { waiting ||= requestAnimationFra
 byId("find").addEventListener("input", arrange);
 byId("clear").onclick = () => { level = range = null; byId("find").value = ""; pressOnly(null, false); arrange(); };
 byId("export").onclick = exportMarks;
-if (groups.length) byId("group").onchange = drawGroups;
 addEventListener("resize", drawRows);
+/* On paper nothing scrolls: all rows are there, unless they are very many. */
+for (const [when, now] of [["beforeprint", true], ["afterprint", false]]) addEventListener(when, () => { isPrinted = now; drawRows(); });
 drawCounts();
-drawPlots();
-drawGroups();
+drawChoices();
 drawHead();
 arrange();

@@ -17,7 +17,7 @@ function showExactSlice(z, place = nearestPlace(z)) {
   [state.k, state.z] = [place, z];
   element("slice").value = volume ? z : place;
   element("slice").setAttribute("aria-valuetext", `slice ${z + 1} of ${report.depth}`);
-  element("number").value = `slice ${z + 1} / ${report.depth}`;
+  element("number").value = `slice ${z + 1} of ${report.depth}`;
   markSlice();
   drawAll();
 }
@@ -119,7 +119,7 @@ function readValues(x, y) {
   const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
   const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
   const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, s[name][i]).toPrecision(3)}`);
-  return `${grey.join(" · ")} · u (${u.join(", ")}) mm · det ${toFixed(determinant(s, i), 2)}${label}`;
+  return `${grey.join(" · ")} · u (${u.join(", ")}) ${report.unit} · det ${toFixed(determinant(s, i), 2)}${label}`;
 }
 
 // Mark the point under the pointer in every picture; in the grid, which lies in moving, the point that it moves to.

@@ -119,7 +119,7 @@ function describeVoxel([x, y, z]) {
   const u = displacement(x, y, z), mm = volume.to_lps.map((row) => dot(row, u));
   const list = (values) => values.map((value) => toFixed(value, 1)).join(", ");
   const label = voxels.fixed_labels ? ` · label ${names[voxels.fixed_labels[i]]}` : "";
-  return `LPS (${list(toLps([x, y, z]))}) mm · ${greys.join(" · ")} · moves by ${toFixed(Math.hypot(...mm), 1)} mm, LPS (${list(mm)})` +
+  return `LPS (${list(toLps([x, y, z]))}) ${report.unit} · ${greys.join(" · ")} · moves by ${toFixed(Math.hypot(...mm), 1)} ${report.unit}, LPS (${list(mm)})` +
     ` · det ${toFixed(sample("det", x, y, z) / 64 - 1, 2)}${label}`;
 }
 
@@ -219,7 +219,7 @@ async function startPlanes() {
 
 // The legend of a colour overlay.
 function showBar(name) {
-  const bar = element("tint-bar"), ends = { motion: ["0", "motion", `${volume.longest_mm.toPrecision(3)} mm`], determinant: ["0 shrinks", "1", "grows 2"] };
+  const bar = element("tint-bar"), ends = { motion: ["0", "motion", `${volume.longest_mm.toPrecision(3)} ${report.unit}`], determinant: ["0 shrinks", "1", "grows 2"] };
   bar.hidden = !name;
   if (!name) return;
   bar.querySelector("i").style.background = `linear-gradient(90deg, ${TINTS[name].join(", ")})`;

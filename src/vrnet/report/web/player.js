@@ -2,11 +2,15 @@
 const cycle = report.cycle ?? 1000;
 let started = null, playedFrom = 0;
 
+// People count frames from 1, as slices; files and programs from 0.
+const frameText = () => `frame ${state.t + 1} of ${report.frames}`;
+
 function showFrame(t) {
   state.t = (t + report.frames) % report.frames;
   element("frame").value = state.t;
+  element("frame").setAttribute("aria-valuetext", frameText());
   const time = report.times ? ` · ${toFixed(report.times[state.t], 0)} ms` : "";
-  element("when").value = `frame ${state.t} / ${report.frames - 1}${time}`;
+  element("when").value = `${frameText()}${time}`;
   drawFilm();
   charts.forEach((chart) => chart.follow());
   followSegments();
@@ -16,7 +20,7 @@ function showSlice(k) {
   state.k = Math.max(0, Math.min(report.slices.length - 1, k));
   if (element("slice")) {
     element("slice").value = state.k;
-    element("number").value = `slice ${report.slices[state.k]} / ${report.depth}`;
+    element("number").value = `slice ${report.slices[state.k]} of ${report.depth}`;
   }
   showWall(state.wall);
 }

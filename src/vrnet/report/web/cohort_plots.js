@@ -1,0 +1,44 @@
+/* Histograms of all measures, and the groups of the list beside each other. */
+function drawPlots() {
+  for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
+    const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
+    const at = part => known[Math.round(part * (known.length - 1))];
+    const low = at(.005), high = at(.995);
+    if (!(high > low)) continue;
+    const binOf = value => Math.min(bins - 1, Math.max(0, Math.floor((value - low) / (high - low) * bins)));
+    const counts = new Array(bins).fill(0);
+    for (const value of known) counts[binOf(value)]++;
+    const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 240 70");
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, at(.5))}`);
+    counts.forEach((count, bin) => {
+      const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
+      for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
+      bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("shown").scrollIntoView(); };
+      svg.append(bar);
+    });
+    const ends = element("figcaption", {}, element("span", {}, textOf(name, low)), element("span", {}, textOf(name, high)));
+    byId("plots").append(element("figure", {}, element("b", { title: name }, headingOf(name)), svg, ends));
+  }
+}
+
+function drawGroups() {
+  if (!groups.length) return;
+  const by = byId("group").value, kinds = [...new Set(values[by])].sort();
+  const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
+  const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
+  const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
+  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
+}
+
+function spread(name, by, kind) {
+  const known = values[name].filter((value, row) => isMeasured(value, row) && values[by][row] === kind).sort((a, b) => a - b);
+  const at = part => textOf(name, known[Math.round(part * (known.length - 1))]);
+  return known.length ? `${at(.5)} (${at(.05)} to ${at(.95)})` : "–";
+}
+
+if (groups.length) byId("group").onchange = drawGroups;
+byId("distributions").open = !isSmall;
+drawPlots();
+drawGroups();
