@@ -11,7 +11,8 @@ from torch.optim import Adam
 
 from tests.disks import file_size_limit, full_disk
 from tests.models import card
-from vrnet.data.prepared import PreparedSplit, save_pack
+from vrnet.data.packs import save_pack
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.data.store import save_sample
 from vrnet.errors import BadInput

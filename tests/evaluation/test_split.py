@@ -10,8 +10,9 @@ import torch
 
 from tests.models import saved
 from vrnet import BadInput
+from vrnet.data.packs import load_pack, save_pack
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.prepared import load_pack, prepare_split, save_pack
+from vrnet.data.prepared import prepare_split
 from vrnet.data.store import StoredSamples
 from vrnet.devices import describe_device
 from vrnet.evaluation import split as module

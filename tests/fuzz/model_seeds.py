@@ -7,7 +7,8 @@ from torch import nn
 from torch.optim import Adam
 
 from tests.fuzz.image_seeds import ARRAY
-from vrnet.data.prepared import PreparedSplit, save_pack
+from vrnet.data.packs import save_pack
+from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.files import write_json, write_rows
 from vrnet.methods.names import parse_trainable

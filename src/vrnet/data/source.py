@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vrnet.attributes import cached_property
 from vrnet.data.dataset import Dataset, find_dataset
-from vrnet.data.prepared import PreparedSplit, load_pack, prepare_split, save_pack
+from vrnet.data.packs import load_pack, save_pack
+from vrnet.data.prepared import PreparedSplit, prepare_split
 from vrnet.data.sample import Purpose
 from vrnet.data.store import PACK_SUFFIX
 from vrnet.errors import BadInput

@@ -195,7 +195,7 @@ FINDINGS = (
     CineRule(
         "thickening",
         thickening,
-        0.7,
+        1.0,
         inf,
         lambda e: f"Radial strain rises to {percent(thickening(e))}{BEYOND}",
         (check_labels, advice.other_tracker, stiffer),
