@@ -72,9 +72,8 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
 
 
-def test_efficiency_draws_dice_against_the_number_of_training_subjects(study, monkeypatch):
-    monkeypatch.setattr("vrnet.paper.figures.TRAINED_ON", (1, 2, 3))  # of these, there are two to train on
-    made = study()
+def test_efficiency_draws_dice_against_the_number_of_training_subjects(study):
+    made = study()  # with two subjects to train on
     for k, name in enumerate(EFFICIENT_METHODS[2]):
         write_result(made.results, made.results.entry(name), worsen(0.01 * k))
         write_result(made.results, made.results.entry(name, subjects=1), worsen(0.01 * k + 0.05))

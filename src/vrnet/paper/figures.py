@@ -25,8 +25,8 @@ BOX_METHODS = {
     2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
     3: ("identity", *COMPARED_METHODS[3]),
 }
-TRAINED_ON = (5, 10, 20)
-"""Fewer subjects than there are, to train on."""
+TRAINED_ON = (8, 4, 2)
+"""An eighth of the subjects, a quarter, a half: of the 40 of ACDC 5, 10 and 20."""
 EFFICIENT_METHODS = {
     2: ("VoxelMorph", "3xRC-Net", "R-L1-3x2", "D-L2-3x1"),
     3: ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "D-L1-2x1"),
@@ -115,7 +115,7 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
 def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice on test subjects against the number of subjects that a network was trained on."""
     total = len(study.split("train", "training").names)
-    counts = {n: n for n in TRAINED_ON if n < total} | {total: None}
+    counts = {max(1, total // part): max(1, total // part) for part in TRAINED_ON} | {total: None}
     entries = {
         (name, n): study.results.seeds(name, subjects=subjects)
         for name in EFFICIENT_METHODS[study.d]
