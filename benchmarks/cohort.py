@@ -38,7 +38,7 @@ from vrnet.cohort.task import Task
 from vrnet.files import write_rows
 from vrnet.provenance import __version__
 
-RECIPE = {"method": "nothing", "report": False, "bids": False, "vrnet": __version__}
+RECIPE = {"method": "nothing", "report": False, "bids": False, "label_names": {}, "vrnet": __version__}
 RESULTS = "transform.nii.gz", "warped.nii.gz", "warped_labels.nii.gz"
 PAIRED = "ncc", "mae", "dice", "hausdorff_mm", "surface_mm"
 

@@ -23,7 +23,7 @@ PATIENT = phantom(7)
 
 
 @pytest.fixture
-def added(registries, reader):
+def added(registries, reader, as_users_run):
     """What the page adds: a data term, a regulariser, a network and a data set."""
     known = {}
     for language, code in snippets(PAGE):
