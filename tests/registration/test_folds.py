@@ -66,6 +66,7 @@ def test_the_repair_says_how_much_it_moved(d):
     assert told.farthest_voxel == tuple(np.argwhere(changed)[mm.argmax()])
     place = ", ".join(map(str, told.farthest_voxel))
     assert "% of the voxels were folded" in str(told)
+    assert "less than 0.001 % of the voxels were moved" in str(replace(told, changed_percent=2.9e-5))
     assert f"{mm.mean():.2g} mm on average and {mm.max():.2g} mm at most, at voxel ({place})" in str(told)
 
 

@@ -32,13 +32,13 @@ class Repair:
         mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
         place = ", ".join(map(str, self.farthest_voxel))
         moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        return f"{self.cause}: {self.changed_percent:.2g} % of the voxels were moved to mend that, by {moves}"
+        return f"{self.cause}: {small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
 
     @property
     def cause(self) -> str:
         """What was wrong with the field."""
         if self.folded_percent:
-            return f"{self.folded_percent:.2g} % of the voxels were folded, which no tissue does"
+            return f"{small_percent(self.folded_percent)} of the voxels were folded, which no tissue does"
         return f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
 
     def mirrored(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Repair":
@@ -88,6 +88,11 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
 
 def percent(mask: Tensor) -> float:
     return 100 * mask.double().mean().item()
+
+
+def small_percent(value: float) -> str:
+    """A percentage to two digits; a very small one in words, not in powers of ten."""
+    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:

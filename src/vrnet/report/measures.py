@@ -6,6 +6,8 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
+from vrnet.registration.folds import small_percent
+
 NAMES = {
     "dice": "Dice",
     "dice_mean_over_slices": "Dice, mean over slices",
@@ -166,11 +168,6 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
     return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
-
-
-def small_percent(value: float) -> str:
-    """A percentage to two digits; a very small one in words, not in powers of ten."""
-    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:
