@@ -9,7 +9,7 @@ from vrnet.cohort.outliers import add_suspicion, robust_z
 
 def test_robust_z_is_the_distance_from_the_median_in_normal_deviations():
     x = np.random.default_rng(0).normal(5, 2, 500)
-    expected = np.abs(x - np.median(x)) / stats.median_abs_deviation(x, scale="normal")
+    expected = (x - np.median(x)) / stats.median_abs_deviation(x, scale="normal")
     assert robust_z(x.tolist()) == pytest.approx(expected, rel=1e-4)
 
 
@@ -41,3 +41,25 @@ def test_few_subjects_are_ranked_but_no_measure_is_named():
     add_suspicion(rows, ["dice"])
     assert max(range(4), key=lambda k: rows[k]["suspicion"]) == 2
     assert not any("outlier" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("measure", "values", "first"),
+    [
+        ("dice_after", [0.80, 0.99, 0.79, 0.70, 0.81], 3),  # and not the best, which lies as far out
+        ("hausdorff_mm_after", [6.0, 1.0, 6.1, 9.0, 5.9], 3),
+        ("mass_g", [100.0, 101.0, 30.0, 99.0, 102.0], 2),  # neither side is worse
+    ],
+)
+def test_of_a_measure_with_a_worse_side_only_that_side_counts(measure, values, first):
+    rows = [{"status": "done", "verdict": "good", measure: value} for value in values]
+    add_suspicion(rows, [measure])
+    assert max(range(5), key=lambda k: rows[k]["suspicion"]) == first
+
+
+def test_the_only_subject_with_folds_is_the_first():
+    rows = [{"status": "done", "verdict": "good", "folding_percent": 0.0} for _ in range(29)]
+    rows.append({"status": "done", "verdict": "good", "folding_percent": 40.0})
+    add_suspicion(rows, ["folding_percent"])
+    assert rows[-1]["outlier"] == "folding_percent"
+    assert {row["suspicion"] for row in rows[:-1]} == {0.0}

@@ -74,3 +74,9 @@ def test_what_chooses_no_alpha_refuses_some(make, name, tmp_path, reader):
 def test_an_alpha_is_a_number_from_zero_on(value, tmp_path):
     with pytest.raises(BadInput, match="alphas"):
         PaperRequest(Source(""), tmp_path, alphas=(0.1, value))
+
+
+def test_without_labels_no_alpha_can_be_chosen(scored, monkeypatch):
+    monkeypatch.setattr(alphas.Results, "validations", lambda self, entry: [{"val_loss": 0.1}])
+    with pytest.raises(BadInput, match="have no labels"):
+        choose_alphas(scored, list(DICE), TRIED)

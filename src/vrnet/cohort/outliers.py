@@ -1,6 +1,7 @@
 """Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
 
-Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure."""
+Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure. Of one that has a worse side,
+only what lies on that side counts: nobody need look at the best result first."""
 
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from vrnet.files import Row
 
 MAD_TO_STD = 1.4826
 """Of a normal distribution, the standard deviation in units of the median absolute deviation."""
+MEAN_TO_STD = 1.2533
+"""The same in units of the mean absolute deviation, for a measure that most subjects have alike, such as folds."""
 MIN_SUBJECTS, MIN_NAMED = 4, 20
 """With fewer subjects there are no z-scores; with fewer than the second, they rank, but no measure is named."""
 MAX_Z = 99.0
@@ -18,12 +21,16 @@ OUTLIER_FROM = 3.5
 OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
 """What failures and verdicts count beside a z-score, which is MAX_Z at most."""
 
+WORSE_BELOW = ("dice", "ncc")
+WORSE_ABOVE = ("hausdorff", "surface", "mae", "folding", "jacobian", "closure", "frames_repaired", "end_point_error")
+"""How the measures begin that are worse the lower, and the higher, they are; others are unusual on either side."""
+
 
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
     """Give each row that is done or failed its suspicion, and outlier: the measure that is most unlike the rest's."""
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):
-        z = robust_z([row.get(name) for row in rows])
+        z = towards_worse(name, robust_z([row.get(name) for row in rows]))
         which[z > most] = k
         most = np.maximum(most, z)
     for row, score, k in zip(rows, most.tolist(), which.tolist(), strict=True):
@@ -34,14 +41,22 @@ def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
             row["outlier"] = measures[k]
 
 
+def towards_worse(name: str, z: np.ndarray) -> np.ndarray:
+    """How far each value of a measure is out, on its worse side if it has one."""
+    if name.startswith(WORSE_BELOW):
+        return (-z).clip(min=0)
+    return z.clip(min=0) if name.startswith(WORSE_ABOVE) else np.abs(z)
+
+
 def robust_z(values: Sequence[object]) -> np.ndarray:
-    """|x − median| / (1.4826 MAD) of each value; 0 where there is no number, or too few differ."""
+    """(x − median) / (1.4826 MAD) of each value; 0 where there is no number, or too few differ."""
     x = np.array([v if isinstance(v, (int, float)) else np.nan for v in values], dtype=float)
     known = x[np.isfinite(x)]
     if len(known) < MIN_SUBJECTS:
         return np.zeros(len(x))
     median = np.median(known)
-    spread = MAD_TO_STD * np.median(np.abs(known - median))
+    away = np.abs(known - median)
+    spread = MAD_TO_STD * np.median(away) or MEAN_TO_STD * away.mean()
     if spread <= 0:
         return np.zeros(len(x))
-    return np.nan_to_num(np.abs(x - median) / spread).clip(0, MAX_Z)
+    return np.nan_to_num((x - median) / spread).clip(-MAX_Z, MAX_Z)

@@ -1,6 +1,8 @@
-"""What an input was when a result was made of it: its size and time, quick to compare, and the SHA-256 of its content.
+"""What an input was when a result was made of it: its path, size and time, quick to compare, and the SHA-256 of its
+content.
 
-As `make` and `git` do, a file of the same size and time is taken for unchanged; of any other the content decides."""
+As `make` and `git` do, a file of the same path, size and time is taken for unchanged; of any other the content
+decides."""
 
 import hashlib
 import os
@@ -10,8 +12,9 @@ from stat import S_ISDIR
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
 
-Stamp = list[int]
-"""Bytes, and the time of the last change in ns since 1970; of a folder of DICOM, the sum and the latest."""
+Stamp = list[str | int]
+"""Path, bytes, and the time of the last change in ns since 1970; of a folder of DICOM, the sum, and a number that
+changes with the name, size or time of any of its files."""
 Stamps = Mapping[str, Stamp | str | None]
 """By column; None of a file that is not there."""
 
@@ -21,11 +24,13 @@ def stamp(path: str) -> Stamp | None:
     try:
         found = os.stat(path)
         if not S_ISDIR(found.st_mode):
-            return [found.st_size, found.st_mtime_ns]
-        stats = [os.stat(file) for file in files_below(path)]
+            return [path, found.st_size, found.st_mtime_ns]
+        stats = {os.path.relpath(file, path): os.stat(file) for file in files_below(path)}
     except OSError:
         return None
-    return [sum(one.st_size for one in stats), max((one.st_mtime_ns for one in stats), default=0)]
+    lines = "".join(f"{name}\0{one.st_size}\0{one.st_mtime_ns}\n" for name, one in stats.items())
+    number = hashlib.sha256(lines.encode(errors="surrogateescape")).digest()[:6]
+    return [path, sum(one.st_size for one in stats.values()), int.from_bytes(number)]
 
 
 def stamps(subject: Subject) -> Stamps:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from vrnet.errors import BadInput
 from vrnet.files import exists, read_rows, write_rows
 from vrnet.methods.method import Trainable
 from vrnet.paper.results import Entry, Results
@@ -41,6 +42,8 @@ def has_choice(entry: Entry) -> bool:
 def score(results: Results, entry: Entry) -> dict[str, str]:
     """The row of an entry that is trained."""
     row = best_row(results.validations(entry))
+    if "val_dice" not in row:
+        raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
     alpha = entry.training.alpha if entry.training else 0.0
     return {
         "entry": entry.folder_name,
