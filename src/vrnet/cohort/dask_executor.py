@@ -8,8 +8,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
+from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from vrnet.cohort.table import Subject
@@ -123,10 +125,19 @@ class DaskExecutor:
 
     def __init__(self, client: "Client", place: str, renew: Callable[[], None] = lambda: None) -> None:
         self.client, self.place, self.renew = client, place, renew
+        self._looked, self._workers = -inf, 0
 
     @property
     def workers(self) -> int:
-        """The threads of all workers; 0 while there is none, or the scheduler is away."""
+        """The threads of all workers as of the last second, since asking a hundred of them takes long; 0 while there
+        is none, or the scheduler is away."""
+        if perf_counter() - self._looked > LOOK_SECONDS or not self._workers:
+            self._workers = self.count_workers()
+            self._looked = perf_counter()
+        return self._workers
+
+    def count_workers(self) -> int:
+        """The threads of all workers now."""
         with suppress(Exception):
             return sum(worker["nthreads"] for worker in self.client.scheduler_info(n_workers=-1)["workers"].values())
         return 0
