@@ -45,6 +45,7 @@ LEARNED = [
     "R-L1-3x2",
     "C-L2-3x1-w32",
     "D-L2-3x1-zeros-Θ1-w16",
+    "D-L2-3x1-odd-w16",
     "U-L1-12x3-zeros-Θ1-released",
     "VoxelMorph-w32",
     "Siamese",

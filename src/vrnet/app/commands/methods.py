@@ -25,7 +25,8 @@ class Methods:
 
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), and to those of the first family -zeros or -noise (what it starts from), -Θ1 (all steps share their
-    weights) and -released (the order of steps in the authors' code).
+    weights), -released (the order of steps in the authors' code) and -odd (of C and D:
+    equal images do not move).
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
