@@ -41,12 +41,13 @@ class Methods:
 
 def list_methods() -> None:
     """Print one line per method, then one per family of learned methods."""
-    from vrnet.methods.default import SHORT_AXIS
+    from vrnet.methods.boxed import BOXED
     from vrnet.methods.families import FAMILIES
-    from vrnet.methods.names import all_methods, names
+    from vrnet.methods.names import all_methods
 
     table = words_table("name", "what it is", "ready")
-    table.add_row(SHORT_AXIS, names()[SHORT_AXIS], "yes")  # without reading its weights
+    for name, model in BOXED.items():
+        table.add_row(name, model.summary, "yes")
     for method in all_methods():
         table.add_row(str(method), method.summary, readiness(method))
     for name, family in FAMILIES.items():
