@@ -48,7 +48,7 @@ class Train:
     """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
     labels train with labels; auto goes by the data."""
     start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
-    """Fine-tune: begin with the weights of a model in the box, such as short-axis, or of a file; of METHOD, too.
+    """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file.
     What they were trained with is recorded in the new weights."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
