@@ -4,9 +4,11 @@ import sys
 from contextlib import nullcontext
 from shutil import copytree
 
-from jaxtyping import config, install_import_hook
+from jaxtyping import config
 
-install_import_hook("vrnet", "beartype.beartype")
+from tests import type_checks
+
+type_checks.install()
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -47,9 +49,15 @@ def h(d, request):
     return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
 
 
+@pytest.fixture(autouse=True)
+def count_calls_anew():
+    """The first calls of each function are checked in every test."""
+    type_checks.calls.clear()
+
+
 @pytest.fixture
 def as_users_run():
-    """Without the checks of shapes and types: of thousands of steps on small images they would take most of the time.
+    """Without any check of shapes and types.
 
     For tests of whole registrations and runs, whose parts are tested with the checks elsewhere."""
     config.update("jaxtyping_disable", True)
