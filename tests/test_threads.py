@@ -28,6 +28,7 @@ from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
 from vrnet.threads import set_threads, thread_library, use_threads
 
+LOOK_EVERY_S = 0.002
 WAIT_S = 60
 FORK = mp.get_context("fork")
 
@@ -205,7 +206,7 @@ def test_a_registration_leaves_all_settings_as_they_were_and_other_threads_see_n
 
     def watch():
         first = state()
-        while not done.is_set():
+        while not done.wait(LOOK_EVERY_S):
             now = state()
             changed.extend(name for name in now if now[name] != first[name])
             changed.extend(name for name in now if name not in local and now[name] != before[name])
