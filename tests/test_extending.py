@@ -26,7 +26,7 @@ PATIENT = phantom(7)
 
 @pytest.fixture
 def added(registries, reader, as_users_run):
-    """What the page adds: a data term, a regulariser, a network and a data set; what it then does with them, on less."""
+    """What the page adds: a data term, a regulariser, a network and a data set. It tries them on small hearts."""
     known = {}
     reader.setattr("vrnet.phantom.phantom", SMALL)
     for language, code in snippets(PAGE):

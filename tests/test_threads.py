@@ -28,7 +28,7 @@ from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
 from vrnet.threads import set_threads, thread_library, use_threads
 
-LOOK_EVERY_S = 0.002
+LOOK_EVERY_S = 0.01
 WAIT_S = 60
 FORK = mp.get_context("fork")
 
