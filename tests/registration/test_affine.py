@@ -17,7 +17,7 @@ from vrnet.images.io import to_sitk
 from vrnet.phantom import phantom
 from vrnet.registration.affine import axis_turns, centre_of, find_affine, make_levels
 
-SIZES = {2: ((96, 96), 2.0), 3: ((56, 48, 40), 3.0)}
+SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
 
 @cache
