@@ -1,5 +1,6 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
+import gc
 import sys
 from contextlib import nullcontext
 from shutil import copytree
@@ -35,6 +36,12 @@ def pytest_xdist_make_scheduler(config, log):
             return "one worker" if nodeid.startswith(ONE_WORKER) else nodeid
 
     return ShareWork(config, log)
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays: Python need not look through it for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=[2, 3], ids=["2D", "3D"])
