@@ -57,11 +57,6 @@ def hearts():
     return make
 
 
-@pytest.fixture(autouse=True)
-def _seeded():
-    torch.manual_seed(0)
-
-
 @pytest.fixture
 def stop_at(monkeypatch):
     """A watch that asks for a stop, as Ctrl-C does, once a step is done: watch=stop_at(4)."""

@@ -190,7 +190,7 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
             assert run.poll() is None, run.stderr.read()
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
-        said, _ = run.communicate(timeout=60)
+        said, _ = run.communicate(timeout=300)
     assert run.returncode == 130
     assert b"the same command goes on from there" in said
     assert list((tmp_path / "out" / ".working").iterdir()) == []
