@@ -58,7 +58,7 @@ def h(d, request):
 
 @pytest.fixture(autouse=True)
 def begin_anew():
-    """No test depends on those before it: random numbers, and the calls whose shapes and types are checked, begin anew."""
+    """No test depends on those before it: random numbers, and the calls that are checked, begin anew."""
     torch.manual_seed(0)
     np.random.seed(0)
     type_checks.calls.clear()
