@@ -1,12 +1,15 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
+import gc
 import sys
 from contextlib import nullcontext
 from shutil import copytree
 
-from jaxtyping import config, install_import_hook
+from jaxtyping import config
 
-install_import_hook("vrnet", "beartype.beartype")
+from tests import type_checks
+
+type_checks.install()
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
@@ -35,6 +38,12 @@ def pytest_xdist_make_scheduler(config, log):
     return ShareWork(config, log)
 
 
+def pytest_collection_finish():
+    """What is loaded by now stays: Python need not look through it for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(params=[2, 3], ids=["2D", "3D"])
 def d(request):
     """The dimension: every theorem is tested in both."""
@@ -47,9 +56,17 @@ def h(d, request):
     return (1.0,) * d if request.param == "cubes" else (2.5, 1.0, 1.6)[:d]
 
 
+@pytest.fixture(autouse=True)
+def begin_anew():
+    """No test depends on those before it: random numbers, and the calls that are checked, begin anew."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    type_checks.calls.clear()
+
+
 @pytest.fixture
 def as_users_run():
-    """Without the checks of shapes and types: of thousands of steps on small images they would take most of the time.
+    """Without any check of shapes and types.
 
     For tests of whole registrations and runs, whose parts are tested with the checks elsewhere."""
     config.update("jaxtyping_disable", True)
@@ -147,7 +164,7 @@ def reader_files(tmp_path_factory):
 
 @pytest.fixture
 def reader(reader_files, tmp_path, monkeypatch):
-    """Work in a copy of the files that the documents speak of; training takes two steps, and there are few phantoms."""
+    """Work in a copy of the files that the documents speak of; training takes one step, and there are few phantoms."""
     from tests.reader import SHAPE, SPACING, fit_briefly
     from vrnet.data.dataset import DATASETS
     from vrnet.data.phantoms import Phantoms

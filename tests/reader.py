@@ -64,6 +64,6 @@ def write_pairs(table):
 
 
 def fit_briefly(method, train, val, settings, folder, **options):
-    """Training, two steps of it, with four channels instead of many."""
-    brief = replace(settings, steps=2, batch=1, validate_every=2)
-    return fit(replace(method, width=4), train, val, brief, folder, **options)
+    """Training, one step of it, with two channels instead of many."""
+    brief = replace(settings, steps=1, batch=1, validate_every=1)
+    return fit(replace(method, width=2), train, val, brief, folder, **options)

@@ -1,6 +1,6 @@
 """Every snippet of the documents that a reader may copy runs as it stands: shell, Python and, as pairs.csv, CSV.
 
-Blocks of text (batch jobs, folders) and py (algorithms) are not run. Training is cut to two steps of narrow networks.
+Blocks of text (batch jobs, folders) and py (algorithms) are not run. Training is cut to one step of narrow networks.
 What pages say of commands, layers and presets is what the code says, their links lead somewhere, and they make a site.
 """
 

@@ -17,7 +17,7 @@ with hold_lock(Path(sys.argv[1], "lock")), partial_folder(Path(sys.argv[1])) as 
     (folder / "new").mkdir()
     (folder / "new" / "x").touch()
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

@@ -28,6 +28,7 @@ from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
 from vrnet.threads import set_threads, thread_library, use_threads
 
+LOOK_EVERY_S = 0.01
 WAIT_S = 60
 FORK = mp.get_context("fork")
 
@@ -101,12 +102,14 @@ def test_one_thread_is_one_for_convolutions_too():
     convolution, image = torch.nn.Conv2d(32, 32, 3), torch.rand(2, 32, 96, 96)
     with torch.inference_mode(), use_threads(2):
         convolution(image)
+    ratios = []
     with torch.inference_mode(), use_threads(1):
-        all_threads, this_thread = process_time(), thread_time()
-        for _ in range(20):
-            convolution(image)
-        all_threads, this_thread = process_time() - all_threads, thread_time() - this_thread
-    assert all_threads < 1.1 * this_thread
+        for _ in range(5):
+            all_threads, this_thread = process_time(), thread_time()
+            for _ in range(8):
+                convolution(image)
+            ratios.append((process_time() - all_threads) / (thread_time() - this_thread))
+    assert min(ratios) < 1.1  # threads of other libraries may wake up now and then
 
 
 def test_a_fork_is_not_held_up_by_what_a_thread_of_its_parent_was_computing():
@@ -205,7 +208,7 @@ def test_a_registration_leaves_all_settings_as_they_were_and_other_threads_see_n
 
     def watch():
         first = state()
-        while not done.is_set():
+        while not done.wait(LOOK_EVERY_S):
             now = state()
             changed.extend(name for name in now if now[name] != first[name])
             changed.extend(name for name in now if name not in local and now[name] != before[name])

@@ -14,15 +14,20 @@ from vrnet.cohort.table import read_table
 from vrnet.methods.choice import choose_method
 from vrnet.registration.options import RegistrationOptions
 
+LOADED = 20
+"""Registrations after which all is loaded that ever is."""
+
 
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
     work = RegisterSubject(choose_method("Gaussian-L2", None, ("levels=1", "warps=2")), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
-    for _ in range(int(count)):
+    for run in range(int(count)):
         with TemporaryDirectory() as place:
             work(subject, Path(place))
         gc.collect()
+        if run == LOADED:
+            gc.freeze()  # modules need not be looked through again
         sizes.append(process.memory_info().rss)
     print(json.dumps(sizes))
 

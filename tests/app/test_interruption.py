@@ -22,7 +22,7 @@ def test_after_a_stop_at_any_moment_all_files_are_of_one_set(tmp_path):
         write_image(Image(random.random(GRID.shape).astype(np.float32), GRID), tmp_path / f"{name}.nii.gz")
     write_image(Image(random.integers(0, 3, GRID.shape).astype(np.uint8), GRID), tmp_path / "labels.nii.gz")
     command = [sys.executable, interrupted_runs.__file__, str(tmp_path), str(MOMENTS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     found = result["found"]

@@ -10,17 +10,25 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
+import psutil
 import pytest
 
 from tests.app.numeric_options import ABSURD, OPTIONS
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 COMMAND = [sys.executable, "-m", "vrnet"]
+MAX_SECONDS = 300
+"""How long a process may take on a busy machine."""
 
 
 def run(*words, **settings):
     """(status, stdout, stderr) of the command in a process of its own; the settings are subprocess.run's."""
-    settings = {"env": environment(), "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | settings
+    settings = {
+        "env": environment(),
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "timeout": MAX_SECONDS,
+    } | settings
     done = subprocess.run([*settings.pop("before", ()), *COMMAND, *map(str, words)], **settings)
     return done.returncode, (done.stdout or b"").decode(), (done.stderr or b"").decode()
 
@@ -112,8 +120,9 @@ def test_without_a_home_a_cache_must_be_named(vrnet, hearts, tmp_path, monkeypat
 # Where it writes to
 
 
-@pytest.mark.parametrize("words", [["--version"], ["methods"], ["--help"]])
-@pytest.mark.parametrize("is_buffered", [True, False])
+@pytest.mark.parametrize(
+    ("words", "is_buffered"), [(["methods"], True), (["methods"], False), (["--version"], True), (["--help"], False)]
+)
 def test_an_output_that_is_full_is_told(words, is_buffered):
     with Path("/dev/full").open("w") as full:
         result = run(*words, stdout=full, env=environment(PYTHONUNBUFFERED=None if is_buffered else "1"))
@@ -128,14 +137,16 @@ def test_errors_that_cannot_be_told_have_their_status():
 
 def test_whoever_reads_one_line_alone_has_seen_enough():
     script = f"{' '.join(COMMAND)} methods | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment(), capture_output=True, text=True, timeout=MAX_SECONDS
+    )
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stderr == ""
 
 
 @pytest.mark.parametrize("settings", [{"TERM": "dumb", "COLUMNS": "1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
 def test_a_poor_terminal_shows_what_it_can(settings):
-    for words in (["methods", "TV-L1"], ["methods"], ["--help"]):
+    for words in (["methods"], ["--help"]):
         status, out, err = run(*words, env=environment(**settings))
         assert (status, err) == (0, "")
         assert out
@@ -162,12 +173,18 @@ def test_too_little_memory_is_told_as_such(files, tmp_path, megabytes):
     assert "damaged" not in err
 
 
+def wait_until_computed(process, seconds):
+    """Until it has computed for so long, or has ended. By the clock, it may not have begun on a busy machine."""
+    while process.poll() is None and sum(psutil.Process(process.pid).cpu_times()[:2]) < seconds:
+        time.sleep(0.005)
+
+
 @pytest.mark.parametrize("seconds", [0.3, *(pytest.param(s, marks=pytest.mark.release) for s in (0.15, 0.6, 1.0, 1.5))])
 def test_ctrl_c_while_it_is_loaded_ends_in_one_line(seconds):
     """Before Python has reached the command, at about 0.1 s, the words are Python's."""
     process = subprocess.Popen([*COMMAND, "methods"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    time.sleep(seconds)
+    wait_until_computed(process, seconds)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=MAX_SECONDS)
     assert process.returncode in (0, 130)
     assert err.decode() in ("", "vrnet: interrupted; nothing is half-written\n")

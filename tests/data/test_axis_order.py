@@ -17,7 +17,7 @@ ORDERS = list(permutations(range(3)))[1:]
 
 @cache
 def subject():
-    return heart(3, size=(96, 90))
+    return heart(3, size=(72, 66))
 
 
 def write_folder(name, root):

@@ -304,7 +304,7 @@ def test_large_images_are_judged_on_blocks_as_small_ones_are(hearts):
 def test_real_hearts_are_good_and_ruined_ones_are_not(data_root, method):
     """Folds, which are a finding of their own, are left out."""
     data = ACDC(data_root / "acdc")
-    for name in data.subjects("val")[:4]:
+    for name in data.subjects("val")[:2]:
         sample = data.prepare(name, "evaluation")
         fixed, moving = sample.fixed[1, 0], sample.moving[1, 0]
         ruined = (1 - moving, 5 * moving + 2, moving.flip(0), moving.rot90(), moving[80].expand(moving.shape))

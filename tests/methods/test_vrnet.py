@@ -97,7 +97,7 @@ def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
 def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters, smooth_image):
     I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
     torch.manual_seed(0)
-    model = VRNet(denoiser, data, 2, 2, parameters=parameters, order=order, width=8).build(d)
+    model = VRNet(denoiser, data, 2, 2, parameters=parameters, order=order, width=4).build(d)
     with torch.no_grad():  # as after some training: heads are no longer near zero
         for name, weight in model.named_parameters():
             if "head" in name:

@@ -14,7 +14,7 @@ from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, w
 from vrnet.data.acdc import ACDC
 from vrnet.phantom import phantom
 
-SIZES, EDGE = {2: (96, 96), 3: (48, 48, 32)}, {2: 2.0, 3: 4.0}
+SIZES, EDGE = {2: (96, 96), 3: (36, 36, 24)}, {2: 2.0, 3: 5.3}
 METHODS = [("TV-L1", 2), ("TV-L1", 3), ("Diffusion-L2", 2), ("Diffusion-L2", 3), ("short-axis", 2)]
 BRIGHTNESS = 3.0
 """Of an artefact, where tissue has 1 at most."""

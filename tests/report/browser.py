@@ -25,7 +25,7 @@ def find_tool(name):
     return path
 
 
-def open_file(browser, path, ready, width=1200, height=900, seconds=10, **media):
+def open_file(browser, path, ready, width=1200, height=900, seconds=60, **media):
     """Open a page on a wide bright screen, and wait until it is drawn: until this element says something."""
     from selenium.webdriver.support.ui import WebDriverWait
 

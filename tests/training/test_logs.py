@@ -1,3 +1,6 @@
+from itertools import count
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -39,7 +42,16 @@ def test_a_row_becomes_curves_and_a_picture(d, hearts, tmp_path):
     assert found.Tags()["images"] == [f"pair/{TILES}"]
 
 
-def test_what_came_after_the_step_that_is_resumed_from_is_hidden(hearts, tmp_path):
+@pytest.fixture
+def later_each_time(monkeypatch):
+    """TensorBoard reads event files in the order of the seconds in their names, and files of one second in that of a
+    count that is sorted as text, 10 before 9. A run is resumed in a later second than it began."""
+    seconds = count(1_000_000_000)
+    clock = SimpleNamespace(time=lambda: next(seconds))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
+
+
+def test_what_came_after_the_step_that_is_resumed_from_is_hidden(hearts, tmp_path, later_each_time):
     sample, model = hearts(2, [3]).samples[0], parse_trainable("VoxelMorph-w1").build(2)
     for step in (2, 4, 6):
         Logs(tmp_path, step - 2).write(ROW | {"step": step}, model, sample)

@@ -1,4 +1,5 @@
 import csv
+from functools import cache
 
 import pytest
 import torch
@@ -20,32 +21,46 @@ def same(a, b):
     return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
 
 
+@pytest.fixture(scope="module")
+def whole(hearts, tmp_path_factory):
+    """whole(d, how) is a run that nobody stopped, made once: (what it came to, its folder)."""
+
+    @cache
+    def run(d, how):
+        folder = tmp_path_factory.mktemp("whole") / "run"
+        torch.manual_seed(0)
+        train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
+        return fit(method, train, val, how, folder, device="cpu"), folder
+
+    return run
+
+
 @pytest.mark.parametrize(
     ("d", "stop", "how"),
     [(2, 2, QUICK), (2, 3, QUICK), (2, 4, QUICK), (3, 4, QUICK), (2, 2, EVERYTHING), (3, 4, EVERYTHING)],
 )
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, hearts, tmp_path, eager, stop_at):
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, whole, hearts, tmp_path, eager, stop_at):
+    expected, folder = whole(d, how)
     train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
-    whole = fit(method, train, val, how, tmp_path / "whole", device="cpu")
-    half = fit(method, train, val, how, tmp_path / "parts", device="cpu", watch=stop_at(stop))
+    half = fit(method, train, val, how, tmp_path, device="cpu", watch=stop_at(stop))
     assert (half.step, half.is_finished) == (stop, False)
-    rest = fit(method, train, val, how, tmp_path / "parts", device="cpu", resume=True)
-    assert rest == whole
+    rest = fit(method, train, val, how, tmp_path, device="cpu", resume=True)
+    assert rest == expected
     assert rest.is_finished
     for name in ("checkpoint.safetensors", "weights.safetensors"):
-        assert same(tmp_path / "whole" / name, tmp_path / "parts" / name)
-    assert (tmp_path / "whole" / "metrics.csv").read_text() == (tmp_path / "parts" / "metrics.csv").read_text()
+        assert same(folder / name, tmp_path / name)
+    assert (folder / "metrics.csv").read_text() == (tmp_path / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize("text", [None, BETTER])
-def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, hearts, tmp_path, eager, stop_at):
+def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, whole, hearts, tmp_path, eager, stop_at):
+    expected, folder = whole(2, QUICK)
     train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
-    whole = fit(method, train, val, QUICK, tmp_path / "whole", device="cpu")
-    fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", watch=stop_at(4))
-    metrics = tmp_path / "parts" / "metrics.csv"
+    fit(method, train, val, QUICK, tmp_path, device="cpu", watch=stop_at(4))
+    metrics = tmp_path / "metrics.csv"
     metrics.unlink() if text is None else metrics.write_text(text)
-    assert fit(method, train, val, QUICK, tmp_path / "parts", device="cpu", resume=True) == whole
-    assert metrics.read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
+    assert fit(method, train, val, QUICK, tmp_path, device="cpu", resume=True) == expected
+    assert metrics.read_text() == (folder / "metrics.csv").read_text()
 
 
 def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def test_without_anything_to_compare_the_energy_is_finite(random):
 @pytest.mark.parametrize("name", [str(preset) for preset in PRESETS if preset.data != "NMI"])
 def test_masks_of_ones_change_nothing(d, name, smooth_image, as_users_run):
     """But for rounding. (By mutual information that decides which field is kept: its bins have edges.)"""
-    I1 = smooth_image((32,) * d, 3, dtype=torch.float32)
+    I1 = smooth_image({2: (32, 32), 3: (18, 17, 16)}[d], 3, dtype=torch.float32)
     I0 = warp(I1, torch.full((1, d, *I1.shape[2:]), 1.3))
     solver, ones = parse(name).build(d), Masks(torch.ones_like(I0), torch.ones_like(I1))
     with torch.no_grad():

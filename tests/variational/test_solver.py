@@ -12,11 +12,12 @@ from vrnet.variational.regularizers import Diffusion, Gaussian
 from vrnet.variational.solver import Energy, watch
 
 SOLVERS = [str(solver) for solver in PRESETS]
+SMALL = {2: (32, 32), 3: (18, 17, 16)}
 
 
 def shifted(smooth_image, d, seed=0):
     """A smooth image and itself, moved by less than a voxel to two."""
-    shape = (32,) * d
+    shape = SMALL[d]
     I1 = smooth_image(shape, sigma=3, seed=seed, dtype=torch.float32)
     u = torch.tensor([1.5, -1.0, 0.7])[:d].view(1, d, *[1] * d).expand(1, d, *shape)
     return warp(I1, u), I1
@@ -29,14 +30,14 @@ def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
         solver = parse(name).build(d)
         descent = solver.descend(I0, I1)
         reached = solver.energy(I0, warp(I1, descent.v), descent.v, (1.0,) * d)
-        hopeless = solver.descend(smooth_image((32,) * d, 1, 7).float(), smooth_image((32,) * d, 1, 8).float())
+        hopeless = solver.descend(*(smooth_image(SMALL[d], 1, seed, torch.float32) for seed in (7, 8)))
     assert reached < descent.energies[0]
     torch.testing.assert_close(reached, descent.energies.amin(0))
     assert hopeless.energies.amin() <= hopeless.energies[0]
 
 
 def test_no_motion_gives_exactly_zero(d, smooth_image):
-    I = smooth_image({2: (32, 32), 3: (16, 16, 16)}[d], 2, dtype=torch.float32)
+    I = smooth_image(SMALL[d], 2, dtype=torch.float32)
     for name in SOLVERS:
         with torch.no_grad():
             assert not parse(name).build(d)(I, I).any()
@@ -45,7 +46,7 @@ def test_no_motion_gives_exactly_zero(d, smooth_image):
 @pytest.mark.parametrize("tolerance", [1e-3, 0.3], ids=["patient", "some stop before others"])
 def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
     pairs = [shifted(smooth_image, d, seed) for seed in range(3)]
-    noise = smooth_image((32,) * d, 1, 9).float(), smooth_image((32,) * d, 1, 10).float()
+    noise = tuple(smooth_image(SMALL[d], 1, seed, torch.float32) for seed in (9, 10))
     solver = replace(parse("TV-L1"), tolerance=tolerance).build(d)
     with torch.no_grad():
         together = solver(*(torch.cat(images) for images in zip(*pairs, noise, strict=True)))
@@ -55,7 +56,7 @@ def test_results_do_not_depend_on_batch_composition(d, smooth_image, tolerance):
 
 def test_a_solver_that_starts_from_the_motion_stays_there_and_needs_no_pyramid(d, smooth_image):
     """From afar, at full resolution alone, it would not be found: shifts are of up to twelve voxels."""
-    I1 = smooth_image((64,) * d, sigma=2, seed=3, dtype=torch.float32)
+    I1 = smooth_image((48,) * d, sigma=2, seed=3, dtype=torch.float32)
     u = torch.tensor([12.0, -9.0, 5.0])[:d].view(1, d, *[1] * d).expand(1, d, *I1.shape[2:]).contiguous()
     with torch.no_grad():
         found = parse("TV-L1").build(d).starting_from(u)(warp(I1, u), I1)

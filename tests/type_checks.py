@@ -1,0 +1,50 @@
+"""Shapes and types are enforced while the tests run, at the first calls of each function in each test.
+
+A solver calls the same functions thousands of times, with tensors of the same shapes: to check each of these calls took
+a third of the time of all tests.
+"""
+
+from collections import Counter
+from functools import partial, wraps
+from inspect import isclass
+
+import jaxtyping
+
+CHECKED_CALLS = 20
+"""Of each function, in each test."""
+check_every_call = jaxtyping.jaxtyped
+calls = Counter()
+"""In this test, by function."""
+
+
+def install():
+    """Whatever is imported from vrnet hereafter is checked."""
+    jaxtyping.jaxtyped = check_first_calls  # by this name the hook decorates functions and classes
+    jaxtyping.install_import_hook("vrnet", "beartype.beartype")
+
+
+def check_first_calls(fn=None, *, typechecker):
+    """jaxtyping.jaxtyped, for the first calls only."""
+    if fn is None:
+        return partial(check_first_calls, typechecker=typechecker)
+    if not isclass(fn):
+        return at_first(check_every_call(fn, typechecker=typechecker), fn)
+    plain = fn.__init__
+    check_every_call(fn, typechecker=typechecker)
+    if fn.__init__ is not plain:  # a dataclass
+        fn.__init__ = at_first(fn.__init__, plain)
+    return fn
+
+
+def at_first(checked, plain):
+    """The checked function, and after some calls the plain one."""
+
+    @wraps(plain)
+    def call(*args, **kwargs):
+        __tracebackhide__ = True
+        if calls[plain] >= CHECKED_CALLS:
+            return plain(*args, **kwargs)
+        calls[plain] += 1
+        return checked(*args, **kwargs)
+
+    return call
