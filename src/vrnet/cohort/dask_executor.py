@@ -1,10 +1,11 @@
 """Tasks run by Dask: in processes of this machine, or on a cluster that is there already.
 
 Dask only hands out the work. Should a worker, the scheduler or this process end at any moment, the folder of the cohort
-says what is done. A subject whose worker dies is tried elsewhere; one that does so several times is a failure."""
+says what is done. A subject whose worker dies is tried elsewhere; one that does so several times is an error."""
 
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -14,6 +15,7 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.cohort.task import Outcome, Task
 from vrnet.errors import BadInput
@@ -147,7 +149,7 @@ class DaskExecutor:
         flight = Flight(self.client, task, iter(subjects))
         try:
             flight.fill(self.workers)
-            while flight.batches:
+            while flight.batches or flight.alone:
                 self.check_scheduler()
                 outcomes = flight.land()
                 if not outcomes:
@@ -170,12 +172,14 @@ class Flight:
         self.client, self.task, self.waiting = client, task, waiting
         self.batches: dict[str, tuple[Future, list[Subject]]] = {}
         self.landed: SimpleQueue[Future] = SimpleQueue()
+        self.alone: deque[Subject] = deque()
+        """Subjects of batches that were lost, each to be handed out alone."""
         self.size = 1
 
     def fill(self, threads: int) -> None:
         """Hand out one batch per thread. One that waits in a worker would be blamed, too, for its death."""
         while len(self.batches) < max(threads, 1):
-            batch = list(islice(self.waiting, self.size))
+            batch = [self.alone.popleft()] if self.alone else list(islice(self.waiting, self.size))
             if not batch:
                 return
             self.submit(batch)
@@ -201,18 +205,17 @@ class Flight:
         return outcomes
 
     def take_apart(self, batch: list[Subject], error: Exception) -> list[Outcome]:
-        """Hand out the subjects of a batch one by one, after its workers died several times or its outcomes were lost.
+        """Have the subjects of a batch handed out alone, after its workers died several times, or outcomes were lost.
 
-        One that was alone is a failure then, unless it is done: its worker may have died after that."""
+        One that was alone is an error then, unless it is done: its worker may have died after that."""
         from distributed import KilledWorker
 
         if isinstance(error, KilledWorker) and len(batch) == 1:
-            if self.task.folder.done(batch[0].name).get("recipe") == self.task.recipe:
+            if Survey(self.task.folder, self.task.recipe).state(batch[0]).kind == "done":
                 return [Outcome(batch[0].name, "done")]
             reason = "the process that did it died several times: too little memory?"
-            return [Outcome(batch[0].name, "failed", 0.0, reason, is_recorded=False)]
-        for one in batch:
-            self.submit([one])
+            return [Outcome(batch[0].name, "error", 0.0, reason, is_recorded=False)]
+        self.alone.extend(batch)
         return []
 
     def resubmit_lost(self) -> None:
