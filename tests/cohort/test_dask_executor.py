@@ -1,22 +1,26 @@
 """Dask hands out the work; whatever ends meanwhile, each subject is done or has failed for a reason."""
 
+import os
+import signal
 from types import SimpleNamespace
 
 import pytest
 
 from tests.cohort.works import Count, make_task, results, write_list
 from vrnet import BadInput
-from vrnet.cohort.dask_executor import choose_gpu, existing_cluster, local_cluster
+from vrnet.cohort.dask_executor import choose_gpu, existing_cluster, local_cluster, one_interrupt
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.table import read_table
 
 
-def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_is_a_failure(tmp_path):
+def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_is_an_error(tmp_path):
     table = read_table(write_list(tmp_path, 60))
     work = Count(failing=frozenset({"s00003"}), deadly=frozenset({"s00009"}))
     with local_cluster(2) as executor:
-        assert executor.workers == 2
         tally = run_tasks(make_task(tmp_path / "out", work), table.subjects, executor)
+        blocked = executor.client.run(signal.pthread_sigmask, signal.SIG_BLOCK, ())
+    assert blocked
+    assert all(signal.SIGINT in found for found in blocked.values()), "Ctrl-C is for the parent alone"
     assert (tally.done, tally.left) == (58, 0)
     assert tally.reasons == {
         "s00003": "ValueError: s00003 cannot be counted",
@@ -28,6 +32,16 @@ def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_i
     task = make_task(tmp_path / "out")
     assert task.folder.names_of_errors() == {"s00003", "s00009"}
     assert list(task.folder.working.iterdir()) == []
+
+
+def test_a_second_interrupt_does_not_disturb_the_end():
+    with one_interrupt() as ignore_more:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        ignore_more()
+        os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,16 @@ says what is done. A subject whose worker dies is tried elsewhere; one that does
 
 import logging
 import os
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from math import inf
+from multiprocessing import resource_tracker
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from threading import current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +30,8 @@ CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer, or to come back."""
 LOOK_SECONDS = 1.0
 """Between two looks at a cluster that finishes nothing."""
+START_SECONDS = 120.0
+"""How long the first process may take to start; on a busy machine that is many times what it takes on an idle one."""
 RESTART_SECONDS = 30.0
 """How long a process may take to start again, before another is started in its place."""
 BATCH_SECONDS, MAX_BATCH = 1.0, 64
@@ -57,18 +62,59 @@ def local_cluster(jobs: int) -> Iterator["DaskExecutor"]:
         "distributed.deploy.lost-worker-timeout": f"{RESTART_SECONDS}s",
         **UNWATCHED,
     }
-    with quiet_logs(), distributed_settings(settings):
-        cluster = start_processes(distributed, jobs)
-        with cluster, distributed.Client(cluster, set_as_default=False) as client:
+    with (
+        quiet_logs(),
+        distributed_settings(settings),
+        one_interrupt() as ignore_more,
+        open_cluster(distributed) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        try:
+            cluster.scale(jobs)
+            wait_for_one(client, jobs)
             yield DaskExecutor(client, f"the {jobs} processes here", lambda: cluster.scale(jobs))
+        finally:
+            ignore_more()
 
 
-def start_processes(distributed: Any, jobs: int) -> Any:
-    """A cluster of processes of this machine; BadInput if they end before they have begun."""
-    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+@contextmanager
+def one_interrupt() -> Iterator[Callable[[], None]]:
+    """A function from whose call on Ctrl-C is ignored: processes that are being ended need some seconds for it, and an
+    impatient second one would leave them, and what they were writing, behind."""
+    before = signal.getsignal(signal.SIGINT)
+    is_main = current_thread() is main_thread()  # no other thread may say what becomes of signals
+
+    def ignore_more() -> None:
+        if is_main:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     try:
-        return distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, memory_limit=0, **silent)
-    except RuntimeError as error:
+        yield ignore_more
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+
+
+def open_cluster(distributed: Any) -> Any:
+    """A cluster of this machine, without processes yet. Those that it starts are deaf to Ctrl-C, which a terminal sends
+    to all of them: this process ends them, and they have nothing to say.
+
+    What a thread blocks is blocked in the threads and processes that come of it, and this starts the thread that will
+    start them."""
+    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    resource_tracker.ensure_running()  # the thread that starts it would hear of Ctrl-C again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return distributed.LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=0, **silent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def wait_for_one(client: "Client", jobs: int) -> None:
+    """Wait for the first of the processes; BadInput if none comes."""
+    try:
+        client.wait_for_workers(1, timeout=START_SECONDS)
+    except TimeoutError as error:
         raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
 
 
