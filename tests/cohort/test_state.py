@@ -59,6 +59,18 @@ def test_a_page_that_is_not_asked_for_any_more_is_no_change(cohort, tmp_path):
     assert state(with_page, one) == state(task, one) == ("done", "")
 
 
+def test_what_the_images_chose_is_what_is_asked_for_by_its_name(tmp_path):
+    """`default` came to a method; whoever asks for that one has its results, and whoever asks for `default` has not."""
+    one = subject(tmp_path)
+    task = make_task(tmp_path / "out", lambda subject, folder: {"method": "short-axis"}, method="default")
+    task(one)
+    assert state(make_task(tmp_path / "out", method="short-axis"), one) == ("done", "")
+    assert state(make_task(tmp_path / "out", method="TV-L1"), one) == ("changed", "method default → TV-L1")
+    task = make_task(tmp_path / "out2", lambda subject, folder: {"method": "short-axis"}, method="short-axis")
+    task(one)
+    assert state(make_task(tmp_path / "out2", method="default"), one) == ("changed", "method short-axis → default")
+
+
 def test_a_result_with_a_damaged_record_is_made_again_and_a_file_of_others_beside_it_stays(cohort):
     task, one = cohort
     place = task.folder.subjects / "s1"

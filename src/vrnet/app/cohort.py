@@ -59,7 +59,7 @@ def retire_tables(folder: CohortFolder, plan: Plan, recipe: Recipe) -> None:
     """Remove tables of results that are about to be replaced: should the run be stopped, they would tell of some that
     are gone."""
     has_tables = any(exists(folder.path / name) for name in TABLES)
-    if has_tables and (plan.again or not is_made_by(recipe_of_tables(folder), recipe)):
+    if has_tables and (plan.again or not is_made_by(recipe, {"recipe": recipe_of_tables(folder)})):
         with replace_set(folder.path, planned_tables(recipe)):
             pass
 

@@ -17,8 +17,6 @@ from vrnet.cohort.table import Subject
 
 Kind = Literal["to do", "done", "changed", "damaged", "error"]
 NOTHING: Mapping[str, Any] = {}
-NOT_ASKED_FOR = "report"
-"""What a result may have beyond what a recipe asks for."""
 
 
 class State(NamedTuple):
@@ -61,7 +59,7 @@ class Survey:
             found = judge(self.folder, name, record, self.recipe, has_stamps(record, now))
         if found.kind != "done" and name in self.errors:
             error = self.folder.error(name)
-            if is_made_by(error.get("recipe", NOTHING), self.recipe) and has_stamps(error, now):
+            if is_made_by(self.recipe, error) and has_stamps(error, now):
                 return State("error", str(error.get("reason", "the reason is not recorded")), error)
         return found
 
@@ -72,16 +70,26 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
     if not record:
         is_ours = os.path.lexists(f"{place}/{DONE}")
         return State("damaged", f"{DONE} cannot be read") if is_ours else State("to do")
-    if not is_made_by(record["recipe"], recipe):
+    if not is_made_by(recipe, record):
         return State("changed", differences(record["recipe"], recipe), record)
     if not has_same_inputs:
         return State("changed", "other inputs", record)
     return State("done", "", record) if is_whole(place, record) else State("damaged", "files are missing", record)
 
 
-def is_made_by(made: Recipe, recipe: Recipe) -> bool:
-    """Whether what was made by one recipe is what another asks for; it may have more than that."""
-    return made == recipe or (bool(made.get(NOT_ASKED_FOR)) and {**made, NOT_ASKED_FOR: False} == recipe)
+def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
+    """Whether what a record is of is what a recipe asks for.
+
+    It may have a page beyond that. And where the images choose, as for the method `default`, what they chose counts."""
+    made = record.get("recipe", NOTHING)
+    if made == recipe:
+        return True
+    as_asked = dict(made)
+    if made.get("report"):
+        as_asked["report"] = recipe.get("report")
+    if record.get("row", NOTHING).get("method") == recipe.get("method"):
+        as_asked["method"] = recipe.get("method")
+    return as_asked == recipe
 
 
 def differences(made: Recipe, recipe: Recipe) -> str:
