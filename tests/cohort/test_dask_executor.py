@@ -1,6 +1,5 @@
 """Dask hands out the work; whatever ends meanwhile, each subject is done or has failed for a reason."""
 
-import os
 import signal
 from types import SimpleNamespace
 
@@ -8,8 +7,8 @@ import dask
 import pytest
 
 from tests.cohort.works import Count, make_task, results, write_list
-from vrnet import BadInput
-from vrnet.cohort.dask_executor import choose_gpu, existing_cluster, import_distributed, local_cluster, one_interrupt
+from vrnet.cohort.dask_clusters import import_distributed, local_cluster
+from vrnet.cohort.dask_executor import choose_gpu
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.table import read_table
 
@@ -34,30 +33,6 @@ def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_i
     task = make_task(tmp_path / "out")
     assert task.folder.names_of_errors() == {"s00003", "s00009"}
     assert list(task.folder.working.iterdir()) == []
-
-
-def test_a_second_interrupt_does_not_disturb_the_end():
-    with one_interrupt() as ignore_more:
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-        ignore_more()
-        os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("tcp://127.0.0.1:1", "no Dask scheduler answers"),
-        ("none.json", "there is no none.json"),
-        ("nonsense://x", "no Dask scheduler answers"),
-    ],
-)
-def test_a_scheduler_that_is_not_there_is_told(address, words, monkeypatch):
-    monkeypatch.setattr("vrnet.cohort.dask_executor.CONNECT_SECONDS", 1.0)
-    with pytest.raises(BadInput, match=words), existing_cluster(address):
-        pass
 
 
 @pytest.mark.parametrize(("name", "gpus", "expected"), [("3", 2, [1]), ("3", 1, []), ("tcp://x", 2, [])])

@@ -47,7 +47,7 @@ def test_other_inputs_and_results_that_are_not_whole_are_noticed(cohort, tmp_pat
     (task.folder.subjects / "s1" / "count.txt").write_text("shorter")
     plan = make_plan(task.folder, subjects, task.recipe)
     assert names(plan) == [[], [], ["s0", "s1"], ["s2", "s3"]]
-    assert plan.changes == {"other inputs": 1, "files are missing": 1}
+    assert plan.changes == {"newer or other inputs": 1, "files are missing": 1}
 
 
 def test_inputs_of_another_time_and_the_same_content_are_kept_and_remembered(cohort, tmp_path):

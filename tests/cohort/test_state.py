@@ -26,7 +26,7 @@ def test_a_result_counts_while_recipe_inputs_and_files_are_as_they_were(cohort, 
     assert state(task, one) == ("done", "")
     assert state(make_task(tmp_path / "out", report=False, method="x"), one) == ("changed", "method count → x")
     subject(tmp_path, text="another image")
-    assert state(task, one) == ("changed", "other inputs")
+    assert state(task, one) == ("changed", "newer or other inputs")
     subject(tmp_path)
     task(one)
     (task.folder.subjects / "s1" / "count.txt").unlink()

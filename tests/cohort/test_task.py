@@ -65,7 +65,7 @@ def test_another_value_beside_files_is_another_input(tmp_path):
         assert task(given).status == "done"
         assert make_plan(task.folder, [given], task.recipe).done == [given]
     assert calls == ["3", "4"]
-    assert make_plan(task.folder, [one], task.recipe).changes == {"other inputs": 1}
+    assert make_plan(task.folder, [one], task.recipe).changes == {"newer or other inputs": 1}
 
 
 def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):

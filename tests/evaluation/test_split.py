@@ -174,7 +174,7 @@ def test_another_parameter_image_or_kind_of_folds_is_measured_again_and_nothing_
     assert (measured, said) == ([], ["4 subjects are measured already, 0 are to do."])
     brighter = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
     evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], brighter)), tmp_path, say=said.append)
-    assert (measured, "1 subjects are measured again: other inputs." in said) == ([brighter.name], True)
+    assert (measured, "1 subjects are measured again: newer or other inputs." in said) == ([brighter.name], True)
     evaluate_split(silent, replace(QUICK, settings=("levels=1", "warps=3")), hearts, tmp_path, say=said.append)
     assert (len(measured), "warps=2" in said[-1], "warps=3" in said[-1]) == (5, True, True)
     evaluate_split(silent, QUICK, hearts, tmp_path, folds="repair", say=said.append)

@@ -25,9 +25,11 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
     yield f"{count(every)}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
-        yield f"Again, {number:,}: {why}. What is there is replaced."
+        yield f"Again, {number:,}: {why}."
     if len(plan.changes) > MAX_SHOWN:
         yield f"Again, for {len(plan.changes) - MAX_SHOWN:,} more reasons."
+    if plan.again:
+        yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
     if left_alone:
         yield "Errors are tried again with --retry."
 
@@ -57,7 +59,8 @@ def jobs_line(subjects: int) -> Iterator[str]:
 def stopped_line(plan: Plan, tally: Tally) -> str:
     """How far a run was that is stopped, and what goes on."""
     done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.errors) + len(plan.again) + len(plan.new)
-    return f"Stopped: {done:,} of {total:,} subjects are done, and stay done. To go on: {this_command()}"
+    kept = ", and stay done" if done else ""
+    return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
 
 def shard_lines(shard: str, plan: Plan, tally: Tally) -> Iterator[str]:

@@ -73,7 +73,7 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
     if not is_made_by(recipe, record):
         return State("changed", differences(record["recipe"], recipe), record)
     if not has_same_inputs:
-        return State("changed", "other inputs", record)
+        return State("changed", "newer or other inputs", record)
     return State("done", "", record) if is_whole(place, record) else State("damaged", "files are missing", record)
 
 

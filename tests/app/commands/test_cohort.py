@@ -123,7 +123,7 @@ def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, p
     assert (status, "3 results in" in err) == (2, True)
     assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
     status, said, _ = vrnet("cohort", pairs, "--out", out, *other)
-    assert (status, "Again, 3: method" in said, "is replaced" in said) == (0, True, True)
+    assert (status, "Again, 3: method" in said, "Earlier results of these are replaced" in said) == (0, True, True)
     assert "warps=3" in summary(out)["recipe"]["method"]
 
 

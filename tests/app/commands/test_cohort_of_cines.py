@@ -108,7 +108,7 @@ def test_another_frame_is_noticed_and_that_subject_done_again(tracked, cines, vr
     other = cines.with_name("other.csv")
     other.write_text(cines.read_text().replace("gt.nii.gz,1", "gt.nii.gz,2"))
     status, said, _ = vrnet("cohort", other, "--out", tracked, *QUICK, "--dry-run")
-    assert (status, "1 done already" in said, "Again, 1: other inputs" in said) == (0, True, True)
+    assert (status, "1 done already" in said, "Again, 1: newer or other inputs" in said) == (0, True, True)
     assert "2 done already" in vrnet("cohort", cines, "--out", tracked, *QUICK, "--dry-run")[1]
 
 
