@@ -32,7 +32,7 @@ function drawCounts() {
   const counts = {};
   for (let row = 0; row < total; row++) counts[levelOf(row)] = (counts[levelOf(row)] || 0) + 1;
   for (const name of ["error", "failed", "look", "good", "done", "to do", "changed", "damaged"].filter(name => counts[name])) {
-    const words = name === "failed" ? `verdict ${data.words.failed}` : data.words[name] || name;
+    const words = name === "failed" ? `verdict ${data.words.failed}` : name === "error" && counts.error > 1 ? "errors" : data.words[name] || name;
     const button = element("button", { type: "button", className: colourOf[name] }, `${counts[name].toLocaleString("en")} ${words}`);
     button.setAttribute("aria-pressed", "false");
     button.onclick = () => { level = level === name ? null : name; pressOnly(button, level !== null); arrange(); };
