@@ -174,10 +174,11 @@ class Cohort:
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
         from vrnet.app.cohort import is_complete, retire_tables, write_tables
-        from vrnet.app.cohort_words import ending_lines, shard_lines
+        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines
         from vrnet.cohort.runs import open_folder
 
         with open_folder(task.folder, task.recipe):
+            say(plan_lines(plan, self.retry))
             retire_tables(task.folder, plan, task.recipe)
             tally = self.do_subjects(plan, task)
             if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
@@ -192,16 +193,16 @@ class Cohort:
         end_if_any(summary["errors"] + summary["left"])
 
     def do_subjects(self, plan: "Plan", task: "Task") -> "Tally":
-        """Do what is to do, and say before what that is."""
+        """Do what is to do, here or elsewhere."""
         from vrnet.app.cohort_progress import cohort_progress
-        from vrnet.app.cohort_words import jobs_line, plan_lines, stopped_line
+        from vrnet.app.cohort_words import jobs_line, stopped_line
         from vrnet.cohort.engine import run_tasks
         from vrnet.cohort.executors import open_executor
         from vrnet.cohort.tally import Tally
+        from vrnet.devices import CPU, find_device
 
         subjects = plan.to_do(self.retry)
-        say(plan_lines(plan, self.retry))
-        if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE):
+        if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE) and find_device(self.options.device) == CPU:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
         try:
