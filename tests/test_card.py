@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vrnet.methods.default import WEIGHTS, short_axis
+from vrnet.methods.boxed import FOLDER, SHORT_AXIS, boxed
 
 pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]
-CARD = (WEIGHTS.parent / "README.md").read_text(encoding="utf-8")
+CARD = (FOLDER / "README.md").read_text(encoding="utf-8")
 SUMMARY = json.loads((ROOT / "results" / "short_axis" / "summary.json").read_text())
 METRICS = SUMMARY["metrics"]
 
@@ -64,7 +64,7 @@ def test_the_table_of_whole_stacks_is_what_the_rows_say(method, name):
 
 
 def test_the_figures_are_those_of_the_model():
-    assert (SUMMARY["method"], SUMMARY["weights"]) == (short_axis().card.method, short_axis().file)
+    assert (SUMMARY["method"], SUMMARY["weights"]) == (boxed(SHORT_AXIS).card.method, boxed(SHORT_AXIS).file)
     assert (SUMMARY["data"], SUMMARY["split"], SUMMARY["subjects"]) == ("acdc", "test", 20)
     assert f"{SUMMARY['method']}: VR-Net" in CARD
 
@@ -73,6 +73,22 @@ def test_what_is_named_in_the_card_is_there():
     rows = (ROOT / "results" / "short_axis" / "metrics.csv").read_text().splitlines()
     assert len(rows) == 1 + SUMMARY["subjects"]
     assert "CC BY-NC-SA 4.0" in CARD
+
+
+def test_the_card_of_hippocampi_has_the_figures_that_were_measured():
+    card = (FOLDER / "HIPPOCAMPUS.md").read_text(encoding="utf-8")
+    summary = json.loads((ROOT / "results" / "hippocampus_model" / "summary.json").read_text())
+    assert (summary["method"], summary["weights"]) == ("hippocampus", boxed("hippocampus").file)
+    assert (summary["data"], summary["split"], summary["subjects"]) == ("hippocampus", "test", 40)
+    assert summary["metrics"]["folding_strict_percent"]["mean"] == 0
+    for name in ("anterior", "posterior", "mean"):
+        dice, distance = (summary["metrics"][f"{kind}_{name}"] for kind in ("dice", "hd"))
+        expected = [
+            f"{dice['mean']:.3f} ({dice['std']:.3f})".replace("0.", "."),
+            f"{distance['mean']:.2f} ({distance['std']:.2f})",
+        ]
+        assert cells(card, name) == expected
+    assert cells(card, "mean")[0].replace(" ", " ") in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
 
 
 OTHERS = {"ANTs": "SyN", "SimpleITK": "Demons", "elastix": "FFD", "VoxelMorph": "VoxelMorph-w32"}

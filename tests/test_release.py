@@ -69,9 +69,19 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
     files = {path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     inside = {name for name in names if not name.startswith(f"vrnet-{vrnet.__version__}.dist-info/")}
     assert inside == {path.relative_to(ROOT / "src").as_posix() for path in files}
-    assert {"vrnet/py.typed", "vrnet/weights/short_axis.safetensors", "vrnet/report/web/page.html"} <= inside
+    assert {
+        "vrnet/py.typed",
+        "vrnet/weights/short_axis.safetensors",
+        "vrnet/weights/hippocampus.safetensors",
+        "vrnet/report/web/page.html",
+    } <= inside
     told = {name.rpartition("dist-info/licenses/")[2] for name in names - inside}
-    assert {"LICENSE", "src/vrnet/weights/README.md", "src/vrnet/report/web/vendor/LICENSE"} <= told
+    assert {
+        "LICENSE",
+        "src/vrnet/weights/README.md",
+        "src/vrnet/weights/HIPPOCAMPUS.md",
+        "src/vrnet/report/web/vendor/LICENSE",
+    } <= told
 
 
 def test_the_archive_has_what_the_tests_and_the_site_need(archives):

@@ -7,6 +7,7 @@ after over that before. Where all are positive, neither way of cutting the grid 
 (Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
@@ -70,13 +71,20 @@ def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
 def _lower(least: Tensor, u: Tensor) -> None:
     """Lower the numbers at the voxels of u to the determinants of its simplices."""
     shape = u.shape[2:]
-    for k, simplex in enumerate(simplices(u.shape[1])):
+    for k, (simplex, D) in enumerate(determinants(u)):
+        place = least[(slice(None), *_part(simplex[0] if k < 2 ** len(shape) else (0,) * len(shape), shape))]
+        torch.minimum(place, D, out=place)
+
+
+def determinants(u: Float[Tensor, "b d *s"]) -> Iterator[tuple[Simplex, Float[Tensor, "b *c"]]]:
+    """The determinant of each simplex in all cells, one simplex after the other."""
+    shape = u.shape[2:]
+    for simplex in simplices(u.shape[1]):
         rest = edges(simplex)
         first, *others = (u[(slice(None), slice(None), *_part(corner, shape))] for corner in simplex)
         steps = [other - first for other in others]
         J = torch.stack(steps, dim=2) + rest.to(u).view(1, *rest.shape, *[1] * len(shape))
-        place = least[(slice(None), *_part(simplex[0] if k < 2 ** len(shape) else (0,) * len(shape), shape))]
-        torch.minimum(place, determinant(J) / volume(simplex), out=place)
+        yield simplex, determinant(J) / volume(simplex)
 
 
 def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:

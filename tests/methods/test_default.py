@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from vrnet import parse
-from vrnet.methods.default import Default, short_axis
+from vrnet.methods.boxed import SHORT_AXIS, boxed
+from vrnet.methods.default import Default
 
 WITHIN_REACH = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
 BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
@@ -13,7 +14,7 @@ BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
 
 @pytest.mark.parametrize("spacing", WITHIN_REACH)
 def test_2d_images_are_for_the_model_in_the_box(spacing):
-    assert Default().resolve(2, spacing) is short_axis()
+    assert Default().resolve(2, spacing) is boxed(SHORT_AXIS)
 
 
 @pytest.mark.parametrize("spacing", BEYOND_REACH)
@@ -27,7 +28,7 @@ def test_volumes_are_for_the_solver(spacing):
 
 
 def test_the_model_in_the_box_says_what_it_is():
-    model = short_axis()
+    model = boxed(SHORT_AXIS)
     assert (str(model), model.file) == ("short-axis", "short_axis.safetensors")
     assert model.card.method == "C-L2-3x1-w12"
     assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
@@ -35,11 +36,19 @@ def test_the_model_in_the_box_says_what_it_is():
     assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(4.37e6, rel=0.01)
 
 
+def test_the_model_of_hippocampi_says_what_it_is():
+    model = boxed("hippocampus")
+    assert (model.card.method, model.file) == ("D-L2-2x1-w8", "hippocampus.safetensors")
+    assert (model.card.dimension, model.card.spacing_mm, model.scaling) == (3, (1.0, 1.0, 1.0), "each")
+    assert "140 subjects" in model.summary
+    assert model.card.labels_in_training
+
+
 USE = """
 import sys, vrnet
-from vrnet.methods.default import short_axis
-assert short_axis.cache_info().currsize == 0
-short_axis()
+from vrnet.methods.boxed import SHORT_AXIS, boxed, read_boxed
+assert read_boxed.cache_info().currsize == 0
+boxed(SHORT_AXIS)
 print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)
 """
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.default import Default, short_axis
+from vrnet.methods.boxed import BOXED, SHORT_AXIS, boxed
+from vrnet.methods.default import Default
 from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.names import (
-    SHORT_AXIS,
     all_methods,
     choose,
     missing_package,
@@ -35,8 +35,8 @@ def test_every_pair_of_a_regulariser_and_a_data_term_has_a_name():
 
 def test_every_name_can_be_listed_parsed_and_printed():
     outside = {"FFD", "Demons", "SyN", "identity"}
-    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default", SHORT_AXIS}
-    for name in set(names()) - {SHORT_AXIS}:
+    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default", *BOXED}
+    for name in set(names()):
         assert str(parse(name)) == name
         assert parse(name.lower()) == parse(name.upper()) == parse(name)
 
@@ -45,6 +45,7 @@ LEARNED = [
     "R-L1-3x2",
     "C-L2-3x1-w32",
     "D-L2-3x1-zeros-Θ1-w16",
+    "D-L2-3x1-odd-w16",
     "U-L1-12x3-zeros-Θ1-released",
     "VoxelMorph-w32",
     "Siamese",
@@ -82,11 +83,12 @@ def test_the_default_is_a_choice_between_listed_methods():
     assert all(name in names()["default"] and name in names() for name in (SHORT_AXIS, "Gaussian-LNCC"))
 
 
-def test_the_model_in_the_box_has_a_name_that_needs_no_weights():
-    assert parse("Short-Axis") is parse(SHORT_AXIS) is short_axis()
-    assert missing_package(short_axis()) is None
-    assert str(short_axis()) == SHORT_AXIS
-    assert "in the box" in names()[SHORT_AXIS]
+@pytest.mark.parametrize("name", BOXED)
+def test_a_model_in_the_box_has_a_name_that_needs_no_weights(name):
+    assert parse(name.title()) is parse(name) is boxed(name)
+    assert missing_package(boxed(name)) is None
+    assert str(boxed(name)) == name
+    assert "in the box" in names()[name]
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=str)

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 import vrnet
 from vrnet.errors import BadInput
 from vrnet.fields import warp
-from vrnet.methods.default import short_axis
+from vrnet.methods.boxed import SHORT_AXIS, boxed
 from vrnet.phantom import phantom
 
 NAMES = ["D-L2-1x1-w2", "R-L1-1x1-w2", "VoxelMorph-w2", "2xRC-Net-w2"]
@@ -44,15 +44,25 @@ def test_the_model_in_the_box_is_the_one_that_registers():
     I0, I1 = patient.fixed, patient.moving
     with torch.inference_mode():
         field = vrnet.network("short-axis")(I0, I1)[0]
-        expected = short_axis().build(2)(I0, I1)[0]
+        expected = boxed(SHORT_AXIS).build(2)(I0, I1)[0]
     torch.testing.assert_close(field, expected)
+
+
+def test_a_model_in_the_box_knows_its_dimension():
+    patient = phantoms(1, 3)[0]
+    I0, I1 = patient["fixed"][None], patient["moving"][None]
+    with torch.inference_mode():
+        assert vrnet.network("hippocampus")(I0, I1).shape == (1, 3, *I0.shape[2:])
+    for name, other in (("short-axis", 3), ("hippocampus", 2)):
+        with pytest.raises(BadInput, match=f"not {other}: leave out the dimension"):
+            vrnet.network(name, other)
 
 
 def test_every_call_gives_a_network_of_its_own():
     net = vrnet.network("short-axis")
     with torch.no_grad():
         next(net.parameters()).add_(1.0)
-    assert not torch.equal(next(net.parameters()), next(short_axis().model.parameters()))
+    assert not torch.equal(next(net.parameters()), next(boxed(SHORT_AXIS).model.parameters()))
 
 
 def test_a_network_trained_elsewhere_registers_once_it_is_saved(tmp_path):
@@ -89,7 +99,6 @@ def rename(batch):
         (lambda path: vrnet.network(), "nothing says which network"),
         (lambda path: vrnet.network("TV-L1"), "has nothing to learn"),
         (lambda path: vrnet.network("R-L1-1x1", 4), "give 2 or 3"),
-        (lambda path: vrnet.network("short-axis", 3), "not of volumes"),
         (lambda path: vrnet.network("R-L1-1x1", weights=path), "holds VoxelMorph-w2, not R-L1-1x1"),
         (lambda path: vrnet.network(weights="nowhere.safetensors"), "there is no nowhere"),
         (lambda path: vrnet.save_network(vrnet.network("VoxelMorph-w2"), path, "VoxelMorph-w4", (1.0, 1.0)), "is not"),

@@ -3,10 +3,12 @@ from itertools import product
 import pytest
 import torch
 
+from vrnet.errors import BadInput
 from vrnet.methods.families import parse_learned
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.vrnet import PAPER, VRNet
 from vrnet.networks.adaptors import Noise
+from vrnet.networks.unet import he_initialised
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1
 from vrnet.variational.linearize import linearize
@@ -41,6 +43,33 @@ def test_the_paper_s_table_has_20_rows():
 )
 def test_names_say_what_differs_from_the_paper(name):
     assert str(parse_learned(name)) == name
+
+
+@pytest.mark.parametrize("letter", ["C", "D"])
+def test_odd_networks_move_nothing_where_the_images_are_equal_and_free_ones_do(d, smooth_image, letter):
+    I0, I1 = pair(d, smooth_image)
+    for exchange in ("odd", "free"):
+        torch.manual_seed(0)
+        model = VRNet(letter, "L2", 2, 1, exchange=exchange, width=NARROW_WIDTH[d]).build(d)
+        he_initialised(model)  # a new one hardly moves anything
+        with torch.no_grad():
+            assert model(I0, I1).abs().max() > 0.1
+            assert (model(I0, I0).abs().max() == 0) == (exchange == "odd")
+
+
+def test_what_an_odd_network_finds_first_changes_its_sign_with_the_images(d, smooth_image):
+    I0, I1 = pair(d, smooth_image)
+    init = VRNet("C", "L2", 1, 1, exchange="odd", width=NARROW_WIDTH[d]).build(d).init
+    he_initialised(init)
+    with torch.no_grad():
+        torch.testing.assert_close(init(I0, I1), -init(I1, I0))
+        assert init(I0, I1).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["R-L1-3x2-odd", "U-L2-1x1-odd-w4"])
+def test_networks_of_fields_cannot_be_odd(name):
+    with pytest.raises(BadInput, match="choose C or D"):
+        parse_learned(name)
 
 
 def test_vrnet_with_the_tv_prox_for_its_network_is_the_tv_solver(d, smooth_image):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vrnet import BadInput
-from vrnet.methods.default import WEIGHTS
+from vrnet.methods.boxed import BOXED, SHORT_AXIS
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
 from vrnet.tensor_files import checksum, write_tensors
@@ -184,7 +184,7 @@ def test_a_pipe_is_no_model(tmp_path):
 
 def test_the_shipped_model_has_a_checksum_that_sha256sum_would_give():
     """Computed here by NumPy from the payload of the file, in the order of the names."""
-    raw = WEIGHTS.read_bytes()
+    raw = BOXED[SHORT_AXIS].file.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
     layouts = json.loads(raw[8:start])
     said = layouts.pop("__metadata__")

@@ -8,11 +8,13 @@ from torch.autograd import gradcheck
 
 from tests.conftest import SHAPES
 from vrnet import fields
+from vrnet.folds import smallest_determinant
 from vrnet.variational.regularizers import (
     REGULARIZERS,
     TV,
     Bending,
     Diffusion,
+    Folding,
     Gaussian,
     Huber,
     cosine_transform,
@@ -170,3 +172,25 @@ def test_the_weight_of_the_prox_is_lambda_over_theta_and_a_width_for_gaussian():
 def test_a_regulariser_is_listed_by_its_name(regularizer):
     assert REGULARIZERS[regularizer.name] is regularizer
     assert regularizer.summary
+
+
+def test_folding_counts_what_is_below_its_margin_and_nothing_else(d, random):
+    """A stretch along one axis has one determinant everywhere."""
+    for determinant, expected in ((0.5, 0.0), (0.11, 0.0), (-0.4, 0.25)):
+        u = fields.zeros(random(1, 1, *SHAPES[d]))
+        u[:, 0] = ((determinant - 1) * torch.arange(SHAPES[d][0]).double()).view(-1, *[1] * (d - 1))
+        value = Folding(margin=0.1).value(u, (1.0,) * d)
+        cells = value[(slice(None), *(slice(n - 1) for n in SHAPES[d]))]
+        torch.testing.assert_close(cells, torch.full_like(cells, expected))
+        torch.testing.assert_close(value.sum(), cells.sum())  # no cell begins at the far border
+
+
+def test_a_field_descends_on_folding_until_it_does_not_fold(d, random):
+    u = (0.3 * random(1, d, *SHAPES[d])).requires_grad_()
+    assert (smallest_determinant(u.detach()) <= 0).any()
+    descent = torch.optim.Adam([u], lr=0.02)
+    for _ in range(200):
+        descent.zero_grad()
+        Folding().value(u, (1.0,) * d).sum().backward()
+        descent.step()
+    assert (smallest_determinant(u.detach()) > 0).all()

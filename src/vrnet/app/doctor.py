@@ -130,8 +130,8 @@ def check_folder(name: str, find: Callable[[], Path], hint: str) -> Check:
 
 
 def check_registration() -> Iterator[Check]:
-    """The model in the box and a solver, on a heart whose true motion is known."""
-    from vrnet.methods.default import SHORT_AXIS
+    """The model of hearts in the box and a solver, on a heart whose true motion is known."""
+    from vrnet.methods.boxed import SHORT_AXIS
 
     for method in (SHORT_AXIS, "TV-L1"):
         start = perf_counter()

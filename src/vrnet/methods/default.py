@@ -1,28 +1,19 @@
-"""What is used where no method is named: the model in the box where it can be right, the iterative solver elsewhere."""
+"""What is used where no method is named: the model of hearts where it can be right, the iterative solver elsewhere."""
 
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import torch
 
+from vrnet.methods.boxed import SHORT_AXIS, boxed
 from vrnet.methods.method import CPU, Method
-from vrnet.methods.trained import Trained, is_in_reach, load_method
+from vrnet.methods.trained import is_in_reach
 from vrnet.methods.variational import preset
 from vrnet.variational.cascade import Initializer, Spacing
 
-WEIGHTS = Path(__file__).parents[1] / "weights" / "short_axis.safetensors"
 SOLVER = preset("Gaussian", "LNCC")
 """Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
-SHORT_AXIS = "short-axis"
 MAX_SPACING_RATIO = 3.0
 """How many times coarser or finer than the model's own: hearts of that size in voxels it has never seen."""
-
-
-@cache
-def short_axis() -> Trained:
-    """The model in the box, read when it is first asked for; all who ask share it."""
-    return load_method(WEIGHTS, name=SHORT_AXIS)
 
 
 @dataclass(frozen=True)
@@ -42,8 +33,9 @@ class Default(Method):
         """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
         if d != 2:
             return SOLVER
-        own = short_axis().card.spacing_mm
-        return short_axis() if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
+        model = boxed(SHORT_AXIS)
+        own = model.card.spacing_mm
+        return model if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return self.resolve(d, None).build(d, device)

@@ -9,7 +9,8 @@ from typing import cast
 from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, averaged
-from vrnet.methods.default import SHORT_AXIS, Default, short_axis
+from vrnet.methods.boxed import BOXED, boxed, is_boxed
+from vrnet.methods.default import Default
 from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.identity import Identity
 from vrnet.methods.method import Method, Trainable
@@ -26,25 +27,24 @@ EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
 
 
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
-"""Every method that can register as it is, but for the solvers and the model in the box."""
+"""Every method that can register as it is, but for the solvers and the models in the box."""
 
 
 def all_methods() -> list[Method]:
-    """Every method that can register as it is, but for the model in the box."""
+    """Every method that can register as it is, but for the models in the box."""
     return [*solvers(), *METHODS]
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
-    return {SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"} | {
-        str(method): method.summary for method in all_methods()
-    }
+    in_the_box = {name: model.summary for name, model in BOXED.items()}
+    return in_the_box | {str(method): method.summary for method in all_methods()}
 
 
 def parse(name: str) -> Method:
     """The method of that name, with its tuned parameters but for those that follow in brackets.
 
-    A learned one has no weights yet, but for that in the box."""
+    A learned one has no weights yet, but for those in the box."""
     alone = without_average(name)
     if alone != name:
         return averaged(parse(alone))
@@ -58,14 +58,15 @@ def without_average(name: str) -> str:
 
 
 def kind_of(name: str) -> str | None:
-    """What the model in the box is, as the paper's shorthand says it; None of a name that says that itself."""
-    return short_axis().card.method if without_average(name).casefold() == SHORT_AXIS else None
+    """What a model in the box is, as the paper's shorthand says it; None of a name that says that itself."""
+    alone = without_average(name)
+    return boxed(alone).card.method if is_boxed(alone) else None
 
 
 def parse_base(name: str) -> Method:
     """The method of a name without brackets."""
-    if name.casefold() == SHORT_AXIS:
-        return short_axis()
+    if is_boxed(name):
+        return boxed(name)
     found = {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
     if found is None:
         raise BadInput(f'no method is called "{name}": {hint(name)}')
@@ -76,7 +77,7 @@ def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
         return "give a file of weights to vrnet.load_method, or on the command line by --weights"
-    every = {str(method).casefold(): str(method) for method in (*all_methods(), *EXAMPLES)} | {SHORT_AXIS: SHORT_AXIS}
+    every = {name.casefold(): name for name in (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)}
     close = get_close_matches(name.casefold(), every, n=1)
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
     return f'did you mean "{every[close[0]]}"?' if close else f"choose one of {others}"
@@ -124,7 +125,7 @@ def ready(method: object, average: bool = False) -> Method:
     if found.is_trainable:
         raise BadInput(
             f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
-            "command line --weights FILE. The model that comes with vrnet is called short-axis"
+            f"command line --weights FILE. Models that come with vrnet: {', '.join(BOXED)}"
         )
     return averaged(found) if average else found  # type: ignore[arg-type, return-value]
 

@@ -7,16 +7,19 @@ from pathlib import Path
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.default import SHORT_AXIS, short_axis
+from vrnet.methods.boxed import boxed, is_boxed
 from vrnet.methods.method import Scaling
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
 from vrnet.provenance import versions
 
 
-def network(name: str | None = None, dimension: int = 2, *, weights: str | PathLike[str] | None = None) -> nn.Module:
+def network(
+    name: str | None = None, dimension: int | None = None, *, weights: str | PathLike[str] | None = None
+) -> nn.Module:
     """The network of a name, such as D-L2-3x1-w16, with first weights drawn by torch's generator; or that of a file of
-    weights; or short-axis, the model in the box.
+    weights; or a model in the box, such as short-axis. Without a dimension it is of 2, and a model
+    in the box of its own.
 
     It is a module: `net(fixed, moving)` takes batches (b, 1, *s) of images in [0, 1], of any size, and gives the field
     (b, d, *s) in voxels, field[:, i] along spatial axis i: `vrnet.fields.warp(moving, field)` is like fixed. It does
@@ -29,13 +32,14 @@ def network(name: str | None = None, dimension: int = 2, *, weights: str | PathL
         return found
     if name is None:
         raise BadInput("nothing says which network: give a name such as D-L2-3x1-w16, or weights")
-    if dimension not in (2, 3):
+    if dimension not in (None, 2, 3):
         raise BadInput(f"the dimension is {dimension}: give 2 or 3")
-    if name.casefold() != SHORT_AXIS:
-        return parse_trainable(name).build(dimension)
-    if dimension != short_axis().card.dimension:
-        raise BadInput(f"{SHORT_AXIS} is a network of pictures, not of volumes: leave out the dimension")
-    return deepcopy(short_axis().model)
+    if not is_boxed(name):
+        return parse_trainable(name).build(dimension or 2)
+    own = boxed(name).card.dimension
+    if dimension not in (None, own):
+        raise BadInput(f"{name} is a network of {own} dimensions, not {dimension}: leave out the dimension")
+    return deepcopy(boxed(name).model)
 
 
 def save_network(

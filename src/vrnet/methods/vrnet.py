@@ -13,7 +13,7 @@ from vrnet.errors import BadInput
 from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
 from vrnet.methods.method import CPU
 from vrnet.methods.parameters import changes, check_at_most
-from vrnet.networks.adaptors import Noise, Plain, Predict, Recurse, Residual
+from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
 from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow
 from vrnet.networks.unet import he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
@@ -62,6 +62,9 @@ class VRNet(Learned):
     """Θ1: one network and one θ for all steps; Θ2: each step has its own."""
     order: Literal["paper", "released"] = "paper"
     """paper: data, then denoise, v is the result; released: denoise, then data, u is the result."""
+    exchange: Literal["free", "odd"] = "free"
+    """odd: what a network finds changes its sign when the two images change places, so that equal images do not move.
+    Of C and D, whose networks see the images; it doubles the time."""
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
     theta: float = 0.1
@@ -72,12 +75,16 @@ class VRNet(Learned):
             raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA_TERMS)}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
+        if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
+            raise BadInput(
+                f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
+            )
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
         check_width(self.width)
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
-        words = [getattr(self, name) for name in ("init", "parameters", "order")
+        words = [getattr(self, name) for name in ("init", "parameters", "order", "exchange")
                  if getattr(self, name) != default[name]]  # fmt: skip
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
@@ -104,15 +111,19 @@ class VRNet(Learned):
     def _init(self, d: int) -> Initializer:
         if self.init == "zeros":
             return no_motion
-        start = Predict(unet(d, 2, self.width or PAPER_WIDTH[d])) if self.init == "unet" else Noise()
+        start = Predict(self._net(d, 2)) if self.init == "unet" else Noise()
         return InitialFlow(start) if DENOISERS[self.denoiser].is_diffeomorphic else start
 
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
-        denoise = kind.make(unet(d, 2 if kind.sees_images else d, self.width or PAPER_WIDTH[d]))
+        denoise = kind.make(self._net(d, 2 if kind.sees_images else d))
         prox = DataStep(DATA_TERMS[self.data], self.theta)
         data = FlowDataStep(prox) if kind.is_diffeomorphic else prox
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
+
+    def _net(self, d: int, inputs: int) -> nn.Module:
+        net = unet(d, inputs, self.width or PAPER_WIDTH[d])
+        return Odd(net) if self.exchange == "odd" else net
 
 
 PAPER = tuple(
@@ -124,7 +135,7 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|w\d{1,99}))*)"
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|odd|w\d{1,99}))*)"
     form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}
@@ -142,5 +153,5 @@ def parse_option(word: str) -> tuple[str, str | int]:
     word = word.lower()
     if word.startswith("w"):
         return "width", int(word[1:])
-    words = {"zeros": ("init", "zeros"), "noise": ("init", "noise"), "released": ("order", "released")}
-    return words.get(word, ("parameters", "Θ1"))
+    fields_of = {"init": ("zeros", "noise"), "order": ("released",), "exchange": ("odd",)}
+    return next(((field, word) for field, words in fields_of.items() if word in words), ("parameters", "Θ1"))

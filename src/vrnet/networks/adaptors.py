@@ -38,6 +38,18 @@ class Predict(nn.Module):
         return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
 
 
+class Odd(nn.Module):
+    """½ (net(a, b) − net(b, a)) of two images: it changes its sign when they change places, and is 0 of equal ones."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.multiple = net, cast(int, net.multiple)
+
+    def forward(self, pair: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
+        forth, back = self.net(torch.cat([pair, pair.flip(1)])).chunk(2)
+        return (forth - back) / 2
+
+
 class Plain(nn.Module):
     """v = 10 net(u / 10): the paper's U."""
 

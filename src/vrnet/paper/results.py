@@ -6,7 +6,7 @@ and config.json (what the numbers depend on); the training itself is in the fold
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from itertools import count, takewhile
@@ -176,7 +176,7 @@ class Results:
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
-        if self.has(entry) and self.config(entry).get("settings") != method_settings(entry.method, self.d):
+        if self.has(entry) and not is_of(self.config(entry), entry.method, self.d):
             raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose another `out`")
         if entry.training is None:
             return
@@ -207,6 +207,15 @@ def number_or_nan(cell: str) -> float:
     if cell and not isfinite(float(cell)):
         raise ValueError(f"{cell} is no measure")
     return float(cell or "nan")
+
+
+def is_of(config: Mapping[str, Any], method: Method, d: int) -> bool:
+    """Whether results are of a method as it is set: its name says some of its parameters, the settings the others."""
+    asked, kept = method_settings(method, d), config.get("settings")
+    if config.get("method") != str(method) or not isinstance(kept, dict):
+        return False
+    others = (asked.keys() | kept.keys()) - set(method.fixed_parameters)
+    return all(name in kept and name in asked and kept[name] == asked[name] for name in others)
 
 
 def method_settings(method: Method, d: int) -> dict[str, Any]:

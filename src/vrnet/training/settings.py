@@ -90,7 +90,8 @@ def check_weights(values: Mapping[str, float], above: bool = False) -> None:
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
 """For volumes, which lie the same way in space more or less."""
 JITTERED = Augmentation(rotation=45.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
-JITTERED_IN_SPACE = replace(IN_SPACE, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
+JITTERED_IN_SPACE = replace(IN_SPACE, flip=False, swap=0.5, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
+"""Not mirrored: where a structure begins and ends is not the same in a mirror, and labels tell."""
 STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
 DETAIL = "0.5*L1+0.05*LNCC(radii=4,epsilon=0.05)"
 """Intensities for what is far apart, and the correlation within 9 voxels for edges."""
@@ -114,11 +115,11 @@ PRESETS = {
     ),
     "hippocampus-labels": replace(
         STEADY,
-        steps=2_500,
+        steps=3_600,
         batch=4,
         alpha=0.05,
         similarity=DETAIL,
-        labels_weight=0.5,
+        labels_weight=1.0,
         augmentation=JITTERED_IN_SPACE,
     ),
     "hippocampus-consistent": replace(

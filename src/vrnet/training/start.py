@@ -5,14 +5,14 @@ from pathlib import Path
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.default import SHORT_AXIS, WEIGHTS
+from vrnet.methods.boxed import BOXED, is_boxed
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card, load_weights, read_card
 
 
 def find_start(name: str) -> Path:
-    """The file of weights: of the model in the box by its name, else that of the path."""
-    return WEIGHTS if name.casefold() == SHORT_AXIS else Path(name)
+    """The file of weights: of a model in the box by its name, else that of the path."""
+    return BOXED[name.casefold()].file if is_boxed(name) else Path(name)
 
 
 def check_start(name: str, method: Trainable, d: int) -> Card:

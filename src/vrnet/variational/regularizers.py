@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from vrnet.fields import (
     RelativeSpacing,
@@ -27,6 +28,7 @@ from vrnet.fields import (
     squared_gradient,
     squared_norm,
 )
+from vrnet.folds import determinants
 
 ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]
@@ -191,9 +193,24 @@ class Huber(Penalty):
         return (0.01 + squared_gradient(scale(u, h), h)).sqrt()
 
 
+@dataclass(frozen=True)
+class Folding(Penalty):
+    """max(0, margin − D)², the mean over the simplices of a cell (`folds.py`): 0 where no determinant D is below the
+    margin. For training only, beside another: it does not make a field smooth."""
+
+    name = "Folding"
+    summary = "what folds, or nearly does"
+    margin: float = 0.1
+    """The determinant from which a simplex counts as nearly folded."""
+
+    def value(self, u: Float[Tensor, "b d *s"], h: RelativeSpacing) -> Density:
+        lacking = torch.stack([(self.margin - D).clamp(min=0).square() for _, D in determinants(u)]).mean(0)
+        return functional.pad(lacking, (0, 1) * (u.dim() - 2))  # no cell begins at the far border
+
+
 REGULARIZERS: dict[str, Regularizer] = {term.name: term for term in (TV(), Diffusion(), Bending(), Gaussian())}
 """Every regulariser of the solvers by its name."""
-TRAINING_PENALTIES: dict[str, Penalty] = {"Huber": Huber()}
+TRAINING_PENALTIES: dict[str, Penalty] = {term.name: term for term in (Huber(), Folding())}
 """What can be trained with beside the regularisers."""
 
 

@@ -25,7 +25,8 @@ class Methods:
 
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), and to those of the first family -zeros or -noise (what it starts from), -Θ1 (all steps share their
-    weights) and -released (the order of steps in the authors' code).
+    weights), -released (the order of steps in the authors' code) and -odd (of C and D:
+    equal images do not move).
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
@@ -40,12 +41,13 @@ class Methods:
 
 def list_methods() -> None:
     """Print one line per method, then one per family of learned methods."""
-    from vrnet.methods.default import SHORT_AXIS
+    from vrnet.methods.boxed import BOXED
     from vrnet.methods.families import FAMILIES
-    from vrnet.methods.names import all_methods, names
+    from vrnet.methods.names import all_methods
 
     table = words_table("name", "what it is", "ready")
-    table.add_row(SHORT_AXIS, names()[SHORT_AXIS], "yes")  # without reading its weights
+    for name, model in BOXED.items():
+        table.add_row(name, model.summary, "yes")
     for method in all_methods():
         table.add_row(str(method), method.summary, readiness(method))
     for name, family in FAMILIES.items():

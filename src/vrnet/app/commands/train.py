@@ -47,9 +47,9 @@ class Train:
     ] = "auto"
     """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
     labels train with labels; auto goes by the data."""
-    start_from: Annotated[str | None, tyro.conf.arg(metavar="short-axis|FILE")] = None
-    """Fine-tune: begin with the weights of the model in the box, or of a file, which must be of METHOD. What they were
-    trained with is recorded in the new weights."""
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
+    """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file.
+    What they were trained with is recorded in the new weights."""
     resume: bool = False
     """Go on with the run in RUN, as if it had not been interrupted."""
     devices: int = 1

@@ -1,0 +1,47 @@
+"""The models in the box: learned methods that come with their weights, by names of their own."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vrnet.methods.trained import Trained, load_method
+
+FOLDER = Path(__file__).parents[1] / "weights"
+SHORT_AXIS = "short-axis"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """A model in the box: known without reading its weights."""
+
+    file: Path
+    summary: str
+
+
+BOXED = {
+    SHORT_AXIS: Boxed(
+        FOLDER / "short_axis.safetensors",
+        "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
+    ),
+    "hippocampus": Boxed(
+        FOLDER / "hippocampus.safetensors",
+        "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
+    ),
+}
+"""Every model in the box by its name."""
+
+
+def is_boxed(name: str) -> bool:
+    """Whether a model in the box has this name."""
+    return name.casefold() in BOXED
+
+
+@cache
+def read_boxed(name: str) -> Trained:
+    """The model of a name, read when it is first asked for; all who ask share it."""
+    return load_method(BOXED[name].file, name=name)
+
+
+def boxed(name: str) -> Trained:
+    """The model of a name, in whatever case."""
+    return read_boxed(name.casefold())
