@@ -17,7 +17,7 @@ docstrings in `src/vrnet/app/commands`. The [tutorial](tutorial.md) shows the co
 
 Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
 A registration whose [verdict](verdict.md) is `failed` ends with status 3, and all its files are written; with `good`
-and `look` the status is 0.
+and `look` the status is 0. Of a cohort or a data set, status 3 says that subjects are not done.
 Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.
 
 `vrnet` alone says where to begin, and `vrnet doctor` whether everything is installed as it should be.

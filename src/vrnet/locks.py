@@ -47,7 +47,16 @@ def closing(descriptor: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def acquire_lock(path: Path, is_needed: bool = False) -> int:
+@contextmanager
+def share_lock(path: Path) -> Iterator[None]:
+    """Hold a lock file meanwhile together with others who share it; who wants it alone finds it held.
+
+    It stays where it is, since others may hold it: whoever finds it free removes it."""
+    with closing(acquire_lock(path, is_shared=True)):
+        yield
+
+
+def acquire_lock(path: Path, is_needed: bool = False, is_shared: bool = False) -> int:
     """A descriptor that holds a lock file until it is closed; BlockingIOError if another process holds it.
 
     Where there are no locks, one that is needed is an OSError; any other is taken for held."""
@@ -56,7 +65,7 @@ def acquire_lock(path: Path, is_needed: bool = False) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             if is_same_file(path, descriptor):  # and not one that its last holder has just removed
                 return descriptor
             os.close(descriptor)

@@ -28,8 +28,8 @@ def named(rows, folder):
 def test_patients_of_acdc_are_end_diastole_and_end_systole_with_their_labels(acdc):
     rows = scan_folder(acdc)
     assert [row["subject"] for row in rows] == ["patient001", "patient002"]
-    assert set(rows[0]) == {"subject", "fixed", "moving", "fixed_labels", "moving_labels"}
-    assert all(row[part].exists() for row in rows for part in set(row) - {"subject"})
+    assert set(rows[0]) - {"group"} == {"subject", "fixed", "moving", "fixed_labels", "moving_labels"}
+    assert all(row[part].exists() for row in rows for part in set(row) - {"subject", "group"})
 
 
 def test_a_patient_of_acdc_whose_image_is_missing_is_listed_and_missed(acdc, tmp_path):
@@ -40,6 +40,16 @@ def test_a_patient_of_acdc_whose_image_is_missing_is_listed_and_missed(acdc, tmp
     table = read_table(write_scanned(scan_folder(tmp_path / "acdc"), tmp_path))
     assert [one.name for one in table.subjects] == ["patient001", "patient002"]
     assert [(one.name, file) for one, file in table.missing()] == [("patient002", str(gone))]
+
+
+def test_the_group_of_a_patient_of_acdc_goes_with_the_list(tmp_path):
+    """Of pairs and of cines; where nothing is said, the cell is empty."""
+    for name, group in (("p1", "Group: DCM\n"), ("p2", "")):
+        touch(tmp_path, *(f"acdc/{name}/{name}_{part}.nii.gz" for part in ("frame01", "frame12", "4d")))
+        (tmp_path / "acdc" / name / "Info.cfg").write_text(f"ED: 1\nES: 12\n{group}")
+    for is_cine in (False, True):
+        table = read_table(write_scanned(scan_folder(tmp_path / "acdc", is_cine), tmp_path))
+        assert (table.carried, [one.carried for one in table.subjects]) == (("group",), [("DCM",), ("",)])
 
 
 def test_in_bids_phases_make_a_pair(tmp_path):
@@ -102,7 +112,9 @@ def test_cines_are_listed_before_pairs_only_if_asked_for(acdc, tmp_path):
     for k in (1, 2):
         write_4d(folder / f"patient00{k}" / f"patient00{k}_4d.nii.gz")
     assert "fixed" in scan_folder(folder)[0]
-    assert [set(row) for row in scan_folder(folder, cines=True)] == [{"subject", "cine", "labels", "frame"}] * 2
+    assert [{*row} - {"group"} for row in scan_folder(folder, cines=True)] == [
+        {"subject", "cine", "labels", "frame"}
+    ] * 2
 
 
 def test_in_bids_a_cine_is_an_image_of_four_axes(tmp_path):

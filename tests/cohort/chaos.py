@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cohort.works import Count, make_task
 from vrnet import BadInput
-from vrnet.cohort.dask_executor import existing_cluster, local_cluster
+from vrnet.cohort.dask_clusters import existing_cluster, local_cluster
 from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.plan import make_plan
 from vrnet.cohort.table import read_table
@@ -26,7 +26,7 @@ def main(out, pairs, seconds, where):
     finally:
         task.folder.tidy()
     print(tally.line(), flush=True)
-    sys.exit(0 if tally.failed + tally.left == 0 else 3)
+    sys.exit(0 if tally.errors + tally.left == 0 else 3)
 
 
 if __name__ == "__main__":

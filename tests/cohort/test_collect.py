@@ -1,5 +1,7 @@
 """The table has one row per subject of the list, in its order, whatever came of it."""
 
+import json
+
 import pytest
 
 from tests.cohort.works import RECIPE, Count, make_task, write_list
@@ -10,7 +12,7 @@ from vrnet.cohort.table import read_table
 
 @pytest.fixture
 def cohort(tmp_path):
-    """Five subjects: three are done, one failed, one is left."""
+    """Five subjects: three are done, one is an error, one is left."""
     table = read_table(write_list(tmp_path, 5))
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
     run_tasks(task, table.subjects[:4], Here())
@@ -21,7 +23,7 @@ def test_rows_are_those_of_the_list_with_what_came_of_them(cohort):
     task, table = cohort
     columns, rows = collect_rows(task.folder, table, task.recipe)
     assert [row["subject"] for row in rows] == [f"s{k:05d}" for k in range(5)]
-    assert [row["status"] for row in rows] == ["done", "failed", "done", "done", "left"]
+    assert [row["status"] for row in rows] == ["done", "error", "done", "done", "to do"]
     assert [row["group"] for row in rows] == ["x", "y", "x", "y", "x"]
     assert [row.get("length") for row in rows] == [10, None, 10, 10, None]
     assert columns[:2] == ["subject", "status"]
@@ -31,11 +33,12 @@ def test_rows_are_those_of_the_list_with_what_came_of_them(cohort):
 def test_results_of_another_recipe_do_not_count(cohort):
     task, table = cohort
     _, rows = collect_rows(task.folder, table, {**RECIPE, "method": "other"})
-    assert {row["status"] for row in rows} == {"left"}
+    assert [row["status"] for row in rows] == ["changed", "to do", "changed", "changed", "to do"]
+    assert rows[0]["reason"] == "method count → other"
 
 
-def test_a_subject_that_fails_since_its_image_changed_has_failed_until_it_is_as_it_was(tmp_path):
-    """Its earlier result, of another image, is no row of the table; of the image that is back, it is."""
+def test_a_subject_whose_image_changed_is_no_result_until_the_image_is_as_it_was(tmp_path):
+    """Its earlier result, of another image, is in no number of the table; of the image that is back, it is."""
     table, image = read_table(write_list(tmp_path, 2)), tmp_path / "a.nii"
     run_tasks(make_task(tmp_path / "out"), table.subjects, Here())
     image.rename(tmp_path / "away")
@@ -43,25 +46,34 @@ def test_a_subject_that_fails_since_its_image_changed_has_failed_until_it_is_as_
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
     run_tasks(task, table.subjects[1:], Here())
     _, rows = collect_rows(task.folder, table, task.recipe)
-    assert [(row["status"], row.get("length")) for row in rows] == [("done", 10), ("failed", None)]
+    assert [(row["status"], row.get("length")) for row in rows] == [("changed", None), ("error", None)]
     (tmp_path / "away").replace(image)
     _, rows = collect_rows(task.folder, table, task.recipe)
     assert [(row["status"], row.get("length")) for row in rows] == [("done", 10), ("done", 10)]
 
 
-def test_a_column_of_the_list_that_has_one_of_our_names_is_kept_under_another(tmp_path):
-    path = write_list(tmp_path, 2)
-    path.write_text(path.read_text().replace("group", "status"))
-    task, table = make_task(tmp_path / "out"), read_table(path)
+def test_a_result_with_a_file_missing_is_damaged_and_in_no_number(cohort):
+    task, table = cohort
+    (task.folder.subjects / "s00002" / "count.txt").unlink()
     _, rows = collect_rows(task.folder, table, task.recipe)
-    assert [(row["status"], row["status_given"]) for row in rows] == [("left", "x"), ("left", "y")]
+    assert (rows[2]["status"], rows[2]["reason"], "length" in rows[2]) == ("damaged", "files are missing", False)
+    assert summarise_rows(rows, task.recipe)["done"] == 2
+
+
+@pytest.mark.parametrize("part", ["seconds", "row", "recipe"])
+def test_a_record_without_a_part_is_a_damaged_result(cohort, part):
+    task, table = cohort
+    path = task.folder.subjects / "s00000" / "done.json"
+    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != part}))
+    _, rows = collect_rows(task.folder, table, task.recipe)
+    assert (rows[0]["status"], rows[0]["reason"]) == ("damaged", "done.json cannot be read")
 
 
 def test_the_summary_counts_and_describes(cohort):
     task, table = cohort
     summary = summarise_rows(collect_rows(task.folder, table, task.recipe)[1], task.recipe)
-    assert (summary["subjects"], summary["done"], summary["failed"], summary["left"]) == (5, 3, 1, 1)
+    assert (summary["subjects"], summary["done"], summary["errors"], summary["left"]) == (5, 3, 1, 1)
     assert summary["verdicts"] == {"good": 3}
-    assert summary["failures"] == {"ValueError: s00001 cannot be counted": 1}
+    assert summary["reasons"] == {"ValueError: s00001 cannot be counted": 1}
     assert summary["metrics"]["length"]["mean"] == 10
     assert "suspicion" not in summary["metrics"]

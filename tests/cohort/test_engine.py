@@ -1,6 +1,7 @@
 """A run does every subject once, wherever it runs, and leaves to another run what that one is at."""
 
 import threading
+from time import process_time
 
 import pytest
 
@@ -22,11 +23,11 @@ def subjects(tmp_path):
 def test_a_run_does_every_subject_and_one_failure_stops_nobody(tmp_path, subjects):
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00007"})))
     shown = []
-    tally = run_tasks(task, subjects, Here(), lambda tally: shown.append((tally.done, tally.failed, tally.left)))
-    assert (tally.done, tally.failed, tally.left) == (19, 1, 0)
+    tally = run_tasks(task, subjects, Here(), lambda tally: shown.append((tally.done, tally.errors, tally.left)))
+    assert (tally.done, tally.errors, tally.left) == (19, 1, 0)
     assert tally.reasons == {"s00007": "ValueError: s00007 cannot be counted"}
     assert shown[-1] == (19, 1, 0)
-    assert "19 done, 1 failed, 0 left" in tally.line()
+    assert "19 done, 1 error, 0 left" in tally.line()
 
 
 def test_two_runs_at_once_share_the_work_and_do_nothing_twice(tmp_path, subjects):
@@ -66,12 +67,12 @@ def test_what_another_run_does_not_end_is_left_to_it(tmp_path, subjects, monkeyp
 def test_a_failure_that_cannot_be_recorded_where_it_happened_is_recorded_here(tmp_path, subjects):
     class Elsewhere(Here):
         def map(self, task, subjects):
-            yield Outcome(subjects[0].name, "failed", 1.0, "its process died", is_recorded=False)
+            yield Outcome(subjects[0].name, "error", 1.0, "its process died", is_recorded=False)
 
     task = make_task(tmp_path / "out")
     tally = run_tasks(task, subjects[:1], Elsewhere())
-    assert tally.failed == 1
-    assert task.folder.failure("s00000")["reason"] == "its process died"
+    assert tally.errors == 1
+    assert task.folder.error("s00000")["reason"] == "its process died"
 
 
 def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects, monkeypatch):
@@ -79,22 +80,22 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
         raise BadInput("cannot write")
 
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00002"})))
-    monkeypatch.setattr(type(task.folder), "record_failure", refuse)
+    monkeypatch.setattr(type(task.folder), "record_error", refuse)
     with pytest.raises(BadInput, match="make room there, then start again"):
         run_tasks(task, subjects, Here())
     assert {name.partition("/")[0] for name in results(tmp_path / "out")} == {"s00000", "s00001"}
 
 
 def test_planning_and_the_engine_itself_cost_little(tmp_path):
-    """A hundred thousand subjects are planned in 10 s, at 3 ms each: here a hundredth of them, in computing time, since
-    the clock would tell of others who use the machine."""
-    from time import process_time
-
-    task = make_task(tmp_path / "out")
-    start = process_time()
-    table = read_table(write_list(tmp_path, 1000))
-    run_tasks(task, table.subjects, Here())
-    assert process_time() - start < 5
-    start = process_time()
-    assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 1000
-    assert process_time() - start < 0.3
+    """A hundred thousand subjects are planned in 10 s, and cost 3 ms each: here some of them, in computing time, by the
+    best of three, and three times as long, since tests check types, and others use the machine too."""
+    table, running, planning = read_table(write_list(tmp_path, 200)), [], []
+    for k in range(3):
+        task, start = make_task(tmp_path / f"out{k}"), process_time()
+        run_tasks(task, table.subjects, Here())
+        running.append(process_time() - start)
+        start = process_time()
+        assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 200
+        planning.append(process_time() - start)
+    assert min(running) < 200 * 0.009
+    assert min(planning) < 200 * 0.0003

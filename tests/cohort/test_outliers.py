@@ -1,4 +1,4 @@
-"""Suspicion ranks failures, then verdicts, then what is unlike the rest."""
+"""Suspicion ranks errors, then verdicts, then what is unlike the rest."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ def test_values_that_are_missing_or_all_alike_say_nothing():
     assert robust_z([*map(float, range(40)), None, "x"])[-2:].tolist() == [0.0, 0.0]
 
 
-def test_failures_come_before_verdicts_and_these_before_outliers():
+def test_errors_come_before_verdicts_and_these_before_outliers():
     rows = [{"status": "done", "verdict": "good", "dice": 0.8 + 0.001 * k} for k in range(40)]
     rows += [
-        {"status": "failed"},
+        {"status": "error"},
         {"status": "done", "verdict": "failed", "dice": 0.81},
         {"status": "done", "verdict": "look", "dice": 0.81},
         {"status": "done", "verdict": "good", "dice": 0.1},
-        {"status": "left"},
+        {"status": "to do"},
     ]
     add_suspicion(rows, ["dice"])
     order = sorted(range(44), key=lambda k: -rows[k]["suspicion"])
@@ -55,6 +55,13 @@ def test_of_a_measure_with_a_worse_side_only_that_side_counts(measure, values, f
     rows = [{"status": "done", "verdict": "good", measure: value} for value in values]
     add_suspicion(rows, [measure])
     assert max(range(5), key=lambda k: rows[k]["suspicion"]) == first
+
+
+def test_a_measure_in_the_units_of_the_images_ranks_nobody():
+    """A scanner whose numbers are a thousand times as large is no worse than the others."""
+    rows = [{"status": "done", "verdict": "good", "mae_after": value} for value in (1.0, 1.1, 0.9, 1.0, 1000.0)]
+    add_suspicion(rows, ["mae_after"])
+    assert {row["suspicion"] for row in rows} == {0.0}
 
 
 def test_the_only_subject_with_folds_is_the_first():

@@ -11,7 +11,7 @@ from vrnet.cohort.plan import check_kept, make_plan
 
 @pytest.fixture
 def cohort(tmp_path):
-    """Four subjects: s0 and s1 are done, s2 failed, s3 is new."""
+    """Four subjects: s0 and s1 are done, s2 is an error, s3 is new."""
     subjects = [subject(tmp_path, f"s{k}") for k in range(4)]
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s2"})))
     for one in subjects[:3]:
@@ -20,7 +20,7 @@ def cohort(tmp_path):
 
 
 def names(plan):
-    return [[one.name for one in part] for part in (plan.done, plan.failed, plan.changed, plan.new)]
+    return [[one.name for one in part] for part in (plan.done, plan.errors, plan.again, plan.new)]
 
 
 def test_a_plan_sorts_subjects_by_what_the_folder_says(cohort):
@@ -47,7 +47,7 @@ def test_other_inputs_and_results_that_are_not_whole_are_noticed(cohort, tmp_pat
     (task.folder.subjects / "s1" / "count.txt").write_text("shorter")
     plan = make_plan(task.folder, subjects, task.recipe)
     assert names(plan) == [[], [], ["s0", "s1"], ["s2", "s3"]]
-    assert plan.changes == {"inputs": 1, "files of the result that are missing": 1}
+    assert plan.changes == {"newer or other inputs": 1, "files are missing": 1}
 
 
 def test_inputs_of_another_time_and_the_same_content_are_kept_and_remembered(cohort, tmp_path):

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.table import CINES, Subject, is_folder_name, read_table, shard
+from vrnet.cohort.table import CINES, Subject, is_folder_name, read_table, rename_carried, shard
 
 
 def write(folder, text, name="pairs.csv"):
@@ -47,6 +47,8 @@ BAD = {
     "subject,cine,moving\np,a,b": "make a list of each",
     "subject,cine,frame\np,a,1\nq,b,x\nr,c,-1": 'whose frame is no number (row 2 "q"; 3 "r")',
     "subject,cine,label\np,a,b": 'did you mean "labels"',
+    "subject,cine,fixed_mask\np,a,b": "column fixed_mask of a list of pairs",
+    f"{HEAD},frame\np,a,b,1": "column frame of a list of cines",
     "subject,cine\np,a\nq,": 'without a cine (row 2 "q")',
     "subject,fixed,moving\np,\0,b": "cannot read",
 }
@@ -67,6 +69,14 @@ def test_a_list_of_cines_has_labels_and_the_frame_that_they_belong_to(tmp_path):
     assert table.kind is CINES
     assert first.files == {"cine": str(tmp_path / "a.nii"), "labels": str(tmp_path / "b.nii")}
     assert (first.values, second.values, first.carried) == ({"frame": "7"}, {}, ("x",))
+
+
+def test_columns_whose_names_are_taken_get_others_that_nothing_has(tmp_path):
+    table = read_table(write(tmp_path, f"{HEAD},dice,dice_given,group\np,a,b,1,2,3"))
+    renamed, changes = rename_carried(table, lambda name: name == "dice")
+    assert changes == {"dice": "dice_given_given"}
+    assert renamed.carried == ("dice_given_given", "dice_given", "group")
+    assert renamed.subjects == table.subjects
 
 
 def test_of_a_long_path_the_end_is_shown_which_names_the_file(tmp_path):

@@ -190,6 +190,18 @@ def test_what_was_packed_is_unpacked_to_the_bit(parts, tmp_path):
             assert_same(a, b)
 
 
+def test_a_split_is_unpacked_under_the_names_that_it_was_packed_under(parts, tmp_path):
+    """Also where two names are of one split."""
+    one = parts["val", "evaluation"]
+    save_pack({("val", "evaluation"): one, ("again", "evaluation"): one}, tmp_path / "pack.npz")
+    back = load_pack(tmp_path / "pack.npz")
+    assert [(*use, part.split) for use, part in back.items()] == [
+        ("val", "evaluation", "val"),
+        ("again", "evaluation", "again"),
+    ]
+    assert_same(back["again", "evaluation"].samples[1], one.samples[1])
+
+
 def test_a_pack_is_read_where_no_images_can_be(parts, tmp_path):
     save_pack(parts, tmp_path / "pack.npz")
     found = subprocess.run([sys.executable, "-c", READ, tmp_path / "pack.npz"], capture_output=True, text=True)

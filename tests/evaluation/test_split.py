@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(hearts, tmp_path, monkeypatc
     rest = count_calls(monkeypatch)
     evaluate_split(lambda name: ticks.append, QUICK, hearts, tmp_path / "out", say=said.append)
     assert rest == hearts.names[2:]
-    assert (said, ticks[0]) == (["2 subjects are measured already, 2 are to do."], 0.75)
+    assert (said, ticks[:2]) == (["2 subjects are measured already, 2 are to do."], [0.5, 0.75])
     assert without_seconds(tmp_path / "out") == without_seconds(tmp_path / "whole")
 
 
@@ -174,7 +174,7 @@ def test_another_parameter_image_or_kind_of_folds_is_measured_again_and_nothing_
     assert (measured, said) == ([], ["4 subjects are measured already, 0 are to do."])
     brighter = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
     evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], brighter)), tmp_path, say=said.append)
-    assert (measured, "1 subjects are measured again, since these differ: inputs." in said) == ([brighter.name], True)
+    assert (measured, "1 subjects are measured again: newer or other inputs." in said) == ([brighter.name], True)
     evaluate_split(silent, replace(QUICK, settings=("levels=1", "warps=3")), hearts, tmp_path, say=said.append)
     assert (len(measured), "warps=2" in said[-1], "warps=3" in said[-1]) == (5, True, True)
     evaluate_split(silent, QUICK, hearts, tmp_path, folds="repair", say=said.append)
@@ -192,10 +192,10 @@ def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_
 
     spoilt = replace(hearts, samples=StoredSamples(hearts.names, read, hearts.identity))
     summary = evaluate_split(silent, QUICK, spoilt, tmp_path)
-    assert (summary["subjects"], summary["failed"]) == (3, {broken: "its file is damaged"})
-    assert "Traceback" in (tmp_path / "failures" / f"{broken}.txt").read_text()
-    assert "failed" not in evaluate_split(silent, QUICK, hearts, tmp_path)
-    assert list((tmp_path / "failures").iterdir()) == []
+    assert (summary["subjects"], summary["errors"]) == (3, {broken: "its file is damaged"})
+    assert "Traceback" in (tmp_path / "errors" / f"{broken}.txt").read_text()
+    assert "errors" not in evaluate_split(silent, QUICK, hearts, tmp_path)
+    assert list((tmp_path / "errors").iterdir()) == []
 
 
 def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fails(hearts, tmp_path, monkeypatch):
@@ -208,7 +208,7 @@ def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fai
 
     monkeypatch.setattr(module, "measure_subject", fail)
     summary = evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], other)), tmp_path)
-    assert (summary["subjects"], summary["failed"]) == (2, {other.name: "its file is damaged"})
+    assert (summary["subjects"], summary["errors"]) == (2, {other.name: "its file is damaged"})
 
 
 def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, monkeypatch):

@@ -208,6 +208,6 @@ def test_no_table_is_made_with_subjects_missing(study, monkeypatch):
         return measure_subject(sample, *rest)
 
     monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
-    with pytest.raises(BadInput, match=rf"identity failed on some subjects \({name}: it is damaged\)"):
+    with pytest.raises(BadInput, match=rf"identity cannot do some subjects \({name}: it is damaged\)"):
         made.complete([entry])
     assert not made.results.has(entry)

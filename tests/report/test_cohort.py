@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.browser import find_element
 from tests.report.conftest import SCRIPT
-from vrnet.report.cohort import Links, brief, decimals_of, index_data, write_index
+from vrnet.report.cohort import Links, brief, decimals_of, index_data, results_key, write_index
 
 COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]
 COUNT = 5000
@@ -18,10 +18,10 @@ def row(k):
     return dict(zip(COLUMNS, (f"s{k:04d}", "done", verdict, suspicion, k / COUNT, "ab"[k % 2], ""), strict=True))
 
 
-ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
+ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "error", "suspicion": 300.0, "reason": SCRIPT}]
 SUMMARY = {
     "subjects": len(ROWS),
-    "failures": {SCRIPT: 1},
+    "reasons": {SCRIPT: 1},
     "recipe": {"method": SCRIPT, "vrnet": "0.2.0"},
 }
 LINKS = Links("subjects", "report.html", "thumbnail.png")
@@ -64,26 +64,34 @@ def test_a_click_sorts_and_words_find(page):
 
 def test_a_count_shows_only_its_subjects(page):
     counts = [button.text for button in page.find_elements("css selector", "#counts button")]
-    assert counts == ["50 verdict failed", "1 not done", "4,950 good"]
-    page.find_elements("css selector", "#counts button")[0].click()
+    assert counts == ["1 error", "50 verdict failed", "4,950 good"]
+    page.find_elements("css selector", "#counts button")[1].click()
     assert find_element(page, "#shown").text.startswith("50 of 5,001")
 
 
-def test_what_was_looked_at_is_remembered(page):
+def test_what_was_looked_at_is_remembered_until_it_is_done_by_another_method(page, tmp_path):
     page.execute_script("localStorage.clear()")
     page.execute_script("document.querySelectorAll('.row')[1].querySelector('.marks button').click()")
     kept = page.execute_script("return Object.values(localStorage)")
     assert [json.loads(value) for value in kept] == [{"s0007": "good"}]
+    other = SUMMARY | {"recipe": SUMMARY["recipe"] | {"method": "x"}}
+    pressed = "return document.querySelectorAll('.row')[1].querySelector('.marks button').getAttribute('aria-pressed')"
     page.refresh()
-    pressed = page.execute_script(
-        "return document.querySelectorAll('.row')[1].querySelector('.marks button').getAttribute('aria-pressed')"
-    )
-    assert pressed == "true"
+    assert page.execute_script(pressed) == "true"
+    write_index(tmp_path / "index.html", COLUMNS, ROWS, other, ["group"], LINKS)
+    page.refresh()
+    assert page.execute_script(pressed) == "false", "it is another result that was looked at"
 
 
-def test_links_lead_to_the_page_of_a_subject_and_to_the_traceback_of_a_failure(page):
+def test_marks_belong_to_the_results_of_a_method_however_these_are_shown():
+    recipe = {"method": "TV-L1", "report": False, "label_names": {}}
+    assert results_key(recipe) == results_key(recipe | {"report": True, "label_names": {"1": "RV"}})
+    assert results_key(recipe) != results_key(recipe | {"method": "TV-L2"})
+
+
+def test_links_lead_to_the_page_of_a_subject_and_to_the_traceback_of_an_error(page):
     links = page.execute_script("return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))")
-    assert links[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
+    assert links[:2] == ["errors/broken.txt", "subjects/s0007/report.html"]
 
 
 def test_names_and_reasons_are_shown_and_never_run(page):
@@ -130,7 +138,7 @@ def wide(browser, tmp_path):
          "reason": "The motion is large. " * 20, **dict.fromkeys(MEASURED, 0.5 + k / 7)}
         for k in range(6)
     ]  # fmt: skip
-    summary = SUMMARY | {"subjects": len(rows), "failures": {}}
+    summary = SUMMARY | {"subjects": len(rows), "reasons": {}}
     write_index(tmp_path / "index.html", WIDE, rows, summary, ["group"], LINKS, method="short-axis (C-L2)")
 
     def open_wide(width, height=900):

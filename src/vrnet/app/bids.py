@@ -25,7 +25,7 @@ IGNORED = """\
 cohort.csv
 summary.json
 index.html
-failures/
+errors/
 **/done.json
 **/*_report.html
 **/*_metrics.json

@@ -10,11 +10,13 @@ from vrnet.app.pair import METRICS
 from vrnet.app.track_files import SUMMARY as TRACKING
 from vrnet.app.track_report import PAGE
 from vrnet.cohort.collect import SUMMARY, TABLE, collect_rows, summarise_rows
+from vrnet.cohort.plan import Plan
 from vrnet.cohort.records import CohortFolder, Recipe
+from vrnet.cohort.state import Survey, is_made_by
 from vrnet.cohort.table import CohortTable
 from vrnet.errors import BadInput
 from vrnet.file_sets import replace_set
-from vrnet.files import Row, write_bytes, write_json, write_table
+from vrnet.files import Row, exists, read_json, write_bytes, write_json, write_table
 from vrnet.locks import hold_lock
 from vrnet.report.cohort import INDEX, Links, write_index
 from vrnet.report.thumbnail import THUMBNAIL
@@ -24,8 +26,8 @@ COLLECTING_SECONDS = 120.0
 """How long to wait for another run that collects the same table."""
 
 
-def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> dict[str, Any]:
-    """Write cohort.csv, summary.json and index.html, and return the summary.
+def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[dict[str, Any], list[Row]]:
+    """Write cohort.csv, summary.json and index.html, and return the summary and the rows.
 
     Of several runs that end at once each waits for the one before, so that the last sees the results of all."""
     try:
@@ -42,12 +44,32 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> di
                     write_bytes(IGNORED.encode(), staged / IGNORE)
     except BlockingIOError as error:
         raise BadInput(f"another run is writing the tables of {folder.path}: start again when it has ended") from error
-    return summary
+    return summary, rows
 
 
-def is_complete(folder: CohortFolder, table: CohortTable) -> bool:
-    """Whether every subject has a result or a failure: of many shards, only the last need read those of all."""
-    return folder.names_of_results() | folder.names_of_failures() >= {one.name for one in table.subjects}
+def is_complete(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> bool:
+    """Whether every subject of a list is done, or an error: then the shard that asks is the last to end.
+
+    Shards go through the list from its beginning, so that what is left is found soonest from its end."""
+    survey = Survey(folder, recipe)
+    return all(survey.state(one).is_settled for one in reversed(table.subjects))
+
+
+def retire_tables(folder: CohortFolder, plan: Plan, recipe: Recipe) -> None:
+    """Remove tables of results that are about to be replaced: should the run be stopped, they would tell of some that
+    are gone."""
+    has_tables = any(exists(folder.path / name) for name in TABLES)
+    if has_tables and (plan.again or not is_made_by(recipe, {"recipe": recipe_of_tables(folder)})):
+        with replace_set(folder.path, planned_tables(recipe)):
+            pass
+
+
+def recipe_of_tables(folder: CohortFolder) -> Recipe:
+    """What the subjects of the tables that are there were done by; empty if there are none."""
+    try:
+        return dict(read_json(folder.path / SUMMARY)["recipe"])
+    except (BadInput, LookupError, TypeError, ValueError):
+        return {}
 
 
 def planned_tables(recipe: Recipe) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
-"""How far a cohort is: a line that changes in a terminal, one line per minute elsewhere."""
+"""How far a cohort is: a line that changes in a terminal, a line every ten seconds elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from threading import Event, Thread
 
 from rich.progress import BarColumn, Progress, TextColumn
 
 from vrnet.app.console import bar_screen, hide_on_failure
 from vrnet.cohort.tally import Tally
 
-LINE_SECONDS = 60.0
+LINE_SECONDS = 10.0
 """Between two lines where nothing can be written over."""
 
 
@@ -26,17 +26,28 @@ def cohort_bar() -> Iterator[Callable[[Tally], None]]:
     columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
     with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
         task = bar.add_task("cohort", total=None, line="starting")
-        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
+        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.errors, line=tally.line())
 
 
 @contextmanager
 def cohort_lines() -> Iterator[Callable[[Tally], None]]:
-    last = monotonic()
+    """A line from time to time, also while nothing ends: whoever reads a log must see that the run lives."""
+    latest: Tally | None = None
+    end = Event()
 
     def show(tally: Tally) -> None:
-        nonlocal last
-        if monotonic() - last >= LINE_SECONDS:
-            last = monotonic()
-            bar_screen.print(tally.line(), markup=False, highlight=False, soft_wrap=True)
+        nonlocal latest
+        latest = tally
 
-    yield show
+    def print_lines() -> None:
+        while not end.wait(LINE_SECONDS):
+            line = "starting" if latest is None else latest.line()
+            bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    printer = Thread(target=print_lines, daemon=True)
+    printer.start()
+    try:
+        yield show
+    finally:
+        end.set()
+        printer.join()

@@ -1,5 +1,6 @@
 """What `vrnet cohort` does to one subject: a pair is registered, a cine is tracked."""
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from vrnet.app.track_files import summary, write_tracking
 from vrnet.app.track_report import notes_on_tracking, write_track_report
 from vrnet.app.track_views import shown_pair
 from vrnet.app.tracking import prepare_tracking
+from vrnet.cohort.collect import FIRST, LAST
 from vrnet.cohort.records import Recipe
 from vrnet.cohort.table import PAIRS, Subject
 from vrnet.errors import InputWarning
@@ -39,6 +41,13 @@ VOLUMES = (
     "lv_smallest_ml",
     "mass_g",
 )
+
+
+MEASURED = re.compile(
+    rf"(dice|hausdorff_mm|surface_mm|ncc|mae)_(before|after)|dice_\d+|{'|'.join((*FIELD, *VOLUMES))}|peak_.*_percent"
+    "|closure_(forward|backward)_mm|frames|frames_repaired|method|device"
+)
+"""The names of what is measured of a subject."""
 
 
 NamePairs = tuple[tuple[int, str], ...]
@@ -150,6 +159,11 @@ def said(notes: list[str]) -> Row:
 def no_stage(name: str) -> Progress:
     """Nobody looks at how far a single subject is."""
     return lambda done: None
+
+
+def is_taken(column: str) -> bool:
+    """Whether a column of cohort.csv is ours, so that one of the list must have another name."""
+    return column in (*FIRST, *LAST) or MEASURED.fullmatch(column) is not None
 
 
 def row_of(metrics: Mapping[str, Any]) -> Row:

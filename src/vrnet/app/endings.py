@@ -1,11 +1,12 @@
 """How the command ends: one line on the error stream, and a status, whatever went wrong.
 
 0: done; 2: what the user, or the machine, must change; 3: all files are written, but the registration failed, as its
-verdict says; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
+verdict says, or subjects of a cohort are not done; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
 
 import errno
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -66,10 +67,15 @@ def end_if_failed(verdict: Mapping[str, Any]) -> None:
         sys.exit(FAILED_STATUS)
 
 
-def end_if_any(failures: int) -> None:
-    """Leave with a status of its own where subjects failed."""
-    if failures:
+def end_if_any(not_done: int) -> None:
+    """Leave with a status of its own where subjects are not done."""
+    if not_done:
         sys.exit(FAILED_STATUS)
+
+
+def this_command() -> str:
+    """The words that started this process, as a shell takes them."""
+    return shlex.join(["vrnet", *sys.argv[1:]])
 
 
 def as_options(message: str, command: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vrnet.cohort.table import CINES, PAIRS
-from vrnet.data.acdc import frame_numbers
+from vrnet.data.acdc import frame_numbers, group_of
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, is_folder, write_rows
 
@@ -18,6 +18,8 @@ PAIR_LIST, CINE_LIST = "pairs.csv", "cines.csv"
 ENTITY = re.compile(r"([a-zA-Z0-9]+)-([a-zA-Z0-9]+)")
 SUFFIXES = ".nii.gz", ".nii"
 CINE_AXES = 4
+GROUP = "group"
+"""The column of ACDC's groups, which pages compare."""
 
 
 def scan_folder(folder: Path, cines: bool = False) -> list[Row]:
@@ -49,7 +51,16 @@ def acdc_pair(place: Path) -> Row:
     frames = [place / f"{place.name}_frame{number:02d}" for number in frame_numbers(place)]
     files = {part: Path(f"{frame}.nii.gz") for part, frame in zip(("fixed", "moving"), frames, strict=True)}
     labels = {f"{part}_labels": Path(f"{frame}_gt.nii.gz") for part, frame in zip(files, frames, strict=True)}
-    return {"subject": place.name, **files, **(labels if all(map(exists, labels.values())) else {})}
+    labels = labels if all(map(exists, labels.values())) else {}
+    return {"subject": place.name, **files, **labels, **group_cell(place)}
+
+
+def group_cell(place: Path) -> Row:
+    """The column that says what a patient of ACDC suffers from; none where Info.cfg does not say."""
+    try:
+        return {GROUP: group_of(place)}
+    except BadInput:
+        return {}
 
 
 def scan_bids(folder: Path) -> Iterator[Row]:
@@ -68,7 +79,7 @@ def scan_acdc_cines(folder: Path) -> Iterator[Row]:
         if exists(path.parent / "Info.cfg"):
             number = frame_numbers(path.parent)[0]
             labels = path.with_name(f"{path.parent.name}_frame{number:02d}_gt.nii.gz")
-            row |= ({"labels": labels} if exists(labels) else {}) | {"frame": number - 1}
+            row |= ({"labels": labels} if exists(labels) else {}) | {"frame": number - 1} | group_cell(path.parent)
         yield row
 
 
@@ -123,7 +134,7 @@ def write_scanned(rows: list[Row], folder: Path) -> Path:
     path = folder / name
     if exists(path):
         raise BadInput(f"{path} is there, and may have been edited: move it away, or choose another folder")
-    columns = [column for column in kind.columns if any(column in row for row in rows)]
+    columns = [column for column in (*kind.columns, GROUP) if any(column in row for row in rows)]
     base = folder.absolute()
     write_rows([{column: relative(row[column], base) for column in columns if column in row} for row in rows], path)
     return path

@@ -1,71 +1,62 @@
 """What came out of a cohort: one row per subject, in the order of the list, and what they come to."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from vrnet.cohort.outliers import add_suspicion
-from vrnet.cohort.records import CohortFolder, Recipe, has_stamps
-from vrnet.cohort.stamps import stamps
-from vrnet.cohort.table import CohortTable, Subject
+from vrnet.cohort.records import CohortFolder, Recipe
+from vrnet.cohort.state import State, Survey
+from vrnet.cohort.table import CohortTable
 from vrnet.files import Row, columns_of
 
 TABLE, SUMMARY = "cohort.csv", "summary.json"
 FIRST, LAST = ("subject", "status", "verdict", "suspicion", "outlier"), ("seconds", "machine", "reason", "notes")
 """Columns that every table has, at its beginning and at its end."""
 MAX_REASONS = 20
-"""Of failures, the most frequent first, in summary.json."""
+"""Of errors, the most frequent first, in summary.json."""
 
 
 def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[list[str], list[Row]]:
-    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured.
-
-    A column of the list that has the name of one of ours becomes NAME_given."""
-    results, failures = folder.names_of_results(), folder.names_of_failures()
-    rows = []
+    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured."""
+    survey, rows = Survey(folder, recipe), []
     for one in table.subjects:
-        record = folder.done(one.name) if one.name in results else {}
-        failure = folder.failure(one.name) if one.name in failures else {}
-        rows.append(status_row(one, record, failure, recipe) | carried_cells(table, one))
-    columns = ordered(columns_of(rows))
+        given = zip(table.carried, one.carried, strict=True)
+        rows.append({**dict(given), **status_row(one.name, survey.state(one))})
+    columns = ordered(columns_of(rows), table.carried)
     add_suspicion(rows, [name for name in columns if name not in (*FIRST, *LAST, *table.carried)])
     return columns, rows
 
 
-def status_row(subject: Subject, record: Mapping[str, Any], failure: Mapping[str, Any], recipe: Recipe) -> Row:
-    """What the folder says of a subject: done, failed or left. A result whose inputs changed, and that could not be
-    made again, is an old one: its subject failed."""
-    is_old = failure.get("recipe") == recipe and not has_stamps(record, stamps(subject))
-    if record.get("recipe") == recipe and not is_old:
-        return {"subject": subject.name, "status": "done", **record["row"], "seconds": record["seconds"]}
-    if failure.get("recipe") == recipe:
-        kept = {name: failure[name] for name in ("reason", "seconds", "machine")}
-        return {"subject": subject.name, "status": "failed", **kept}
-    return {"subject": subject.name, "status": "left"}
+def status_row(name: str, state: State) -> Row:
+    """What the folder says of a subject: its status, and what was measured if it is done."""
+    row: Row = {"subject": name, "status": state.kind}
+    if state.kind == "done":
+        return row | state.record["row"] | {"seconds": state.record["seconds"]}
+    if state.kind == "error":
+        row |= {name: state.record[name] for name in ("seconds", "machine") if name in state.record}
+    return row | ({"reason": state.why} if state.why else {})
 
 
-def carried_cells(table: CohortTable, subject: Subject) -> Row:
-    """The cells of the list's further columns."""
-    names = (f"{name}_given" if name in (*FIRST, *LAST) else name for name in table.carried)
-    return dict(zip(names, subject.carried, strict=True))
-
-
-def ordered(columns: Sequence[str]) -> list[str]:
-    """The columns of a table, ours at both ends."""
-    return [*FIRST, *(name for name in columns if name not in (*FIRST, *LAST)), *LAST]
+def ordered(columns: Sequence[str], carried: Sequence[str]) -> list[str]:
+    """The columns of a table: ours at both ends, what was measured and what the list says between them."""
+    middle = [name for name in columns if name not in (*FIRST, *LAST, *carried)]
+    return [*FIRST, *middle, *carried, *LAST]
 
 
 def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
     """What summary.json holds: counts, and of each measured column its mean, spread and percentiles."""
     statuses, verdicts = (Counter(row[name] for row in rows if name in row) for name in ("status", "verdict"))
-    reasons = Counter(row["reason"] for row in rows if row["status"] == "failed")
+    errors = Counter(row.get("reason", "") for row in rows if row["status"] == "error")
     return {
         "subjects": len(rows),
-        **{status: statuses[status] for status in ("done", "failed", "left")},
+        "done": statuses["done"],
+        "errors": statuses["error"],
+        "left": len(rows) - statuses["done"] - statuses["error"],
         "verdicts": dict(verdicts),
-        "failures": dict(reasons.most_common(MAX_REASONS)),
+        "reasons": dict(errors.most_common(MAX_REASONS)),
         "metrics": {name: describe(values) for name, values in numbers(rows).items()},
         "recipe": dict(recipe),
     }

@@ -1,19 +1,19 @@
-"""Tasks run by Dask: in processes of this machine, or on a cluster that is there already.
+"""Tasks run by Dask, on whatever cluster there is.
 
 Dask only hands out the work. Should a worker, the scheduler or this process end at any moment, the folder of the cohort
-says what is done. A subject whose worker dies is tried elsewhere; one that does so several times is a failure."""
+says what is done. A subject whose worker dies is tried elsewhere; one that does so several times is an error."""
 
-import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from math import inf
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.cohort.task import Outcome, Task
 from vrnet.errors import BadInput
@@ -21,103 +21,12 @@ from vrnet.errors import BadInput
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-CONNECT_SECONDS = 30.0
-"""How long a scheduler may take to answer, or to come back."""
 LOOK_SECONDS = 1.0
 """Between two looks at a cluster that finishes nothing."""
-RESTART_SECONDS = 30.0
-"""How long a process may take to start again, before another is started in its place."""
 BATCH_SECONDS, MAX_BATCH = 1.0, 64
 """Quick subjects are handed out together: about so long, and so many at most, since handing out costs milliseconds."""
 RESULT_SECONDS = 10.0
 """How long the outcomes of a batch that has ended may take to arrive."""
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ITK_GLOBAL_DEFAULT_NUMBER_OF_THREADS"), "1"
-)
-"""Each job computes with one thread, so that they do not fight for cores."""
-
-UNWATCHED = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "1s",
-    "distributed.admin.system-monitor.interval": "5s",
-}
-"""Dask's looks at its own processes, a hundred in a second, took a tenth of the time that they compute in."""
-
-
-@contextmanager
-def local_cluster(jobs: int) -> Iterator["DaskExecutor"]:
-    """So many processes of this machine, each with one thread; one that dies is started again."""
-    distributed = import_distributed()
-    settings = {
-        "distributed.nanny.pre-spawn-environ": ONE_THREAD,
-        "distributed.worker.multiprocessing-method": "spawn",
-        "distributed.comm.timeouts.connect": f"{CONNECT_SECONDS}s",
-        "distributed.deploy.lost-worker-timeout": f"{RESTART_SECONDS}s",
-        **UNWATCHED,
-    }
-    with quiet_logs(), distributed_settings(settings):
-        cluster = start_processes(distributed, jobs)
-        with cluster, distributed.Client(cluster, set_as_default=False) as client:
-            yield DaskExecutor(client, f"the {jobs} processes here", lambda: cluster.scale(jobs))
-
-
-def start_processes(distributed: Any, jobs: int) -> Any:
-    """A cluster of processes of this machine; BadInput if they end before they have begun."""
-    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    try:
-        return distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, memory_limit=0, **silent)
-    except RuntimeError as error:
-        raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
-
-
-@contextmanager
-def existing_cluster(address: str) -> Iterator["DaskExecutor"]:
-    """A cluster whose scheduler is at an address such as tcp://host:8786, or wrote one in a file."""
-    distributed = import_distributed()
-    is_file = "://" not in address and (address.endswith(".json") or Path(address).exists())
-    where = {"scheduler_file": address} if is_file else {"address": address}
-    if is_file and not Path(address).exists():
-        raise BadInput(f"there is no {address}: start the scheduler with that scheduler file first")
-    with quiet_logs():
-        try:
-            client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
-        with client:
-            yield DaskExecutor(client, f"the scheduler at {address}")
-
-
-def import_distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise BadInput(
-            "several jobs need Dask: pip install 'vrnet[cluster]' (in a checkout, -e '.[cluster]')"
-        ) from error
-    return distributed
-
-
-@contextmanager
-def distributed_settings(settings: dict[str, Any]) -> Iterator[None]:
-    """Settings of Dask meanwhile."""
-    import dask
-
-    with dask.config.set(settings):
-        yield
-
-
-@contextmanager
-def quiet_logs() -> Iterator[None]:
-    """Dask tells of every connection that ends; what matters is told by the run."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
-    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
 
 
 class DaskExecutor:
@@ -147,7 +56,7 @@ class DaskExecutor:
         flight = Flight(self.client, task, iter(subjects))
         try:
             flight.fill(self.workers)
-            while flight.batches:
+            while flight.batches or flight.alone:
                 self.check_scheduler()
                 outcomes = flight.land()
                 if not outcomes:
@@ -170,12 +79,14 @@ class Flight:
         self.client, self.task, self.waiting = client, task, waiting
         self.batches: dict[str, tuple[Future, list[Subject]]] = {}
         self.landed: SimpleQueue[Future] = SimpleQueue()
+        self.alone: deque[Subject] = deque()
+        """Subjects of batches that were lost, each to be handed out alone."""
         self.size = 1
 
     def fill(self, threads: int) -> None:
         """Hand out one batch per thread. One that waits in a worker would be blamed, too, for its death."""
         while len(self.batches) < max(threads, 1):
-            batch = list(islice(self.waiting, self.size))
+            batch = [self.alone.popleft()] if self.alone else list(islice(self.waiting, self.size))
             if not batch:
                 return
             self.submit(batch)
@@ -201,18 +112,17 @@ class Flight:
         return outcomes
 
     def take_apart(self, batch: list[Subject], error: Exception) -> list[Outcome]:
-        """Hand out the subjects of a batch one by one, after its workers died several times or its outcomes were lost.
+        """Have the subjects of a batch handed out alone, after its workers died several times, or outcomes were lost.
 
-        One that was alone is a failure then, unless it is done: its worker may have died after that."""
+        One that was alone is an error then, unless it is done: its worker may have died after that."""
         from distributed import KilledWorker
 
         if isinstance(error, KilledWorker) and len(batch) == 1:
-            if self.task.folder.done(batch[0].name).get("recipe") == self.task.recipe:
+            if Survey(self.task.folder, self.task.recipe).state(batch[0]).kind == "done":
                 return [Outcome(batch[0].name, "done")]
             reason = "the process that did it died several times: too little memory?"
-            return [Outcome(batch[0].name, "failed", 0.0, reason, is_recorded=False)]
-        for one in batch:
-            self.submit([one])
+            return [Outcome(batch[0].name, "error", 0.0, reason, is_recorded=False)]
+        self.alone.extend(batch)
         return []
 
     def resubmit_lost(self) -> None:

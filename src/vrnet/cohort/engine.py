@@ -39,9 +39,19 @@ class Here:
         return map(task, subjects)
 
 
-def run_tasks(task: Task, subjects: Sequence[Subject], executor: Executor, show: Show = lambda tally: None) -> Tally:
-    """Do the subjects, those last that another run is at; these are left to it if it does not end."""
-    tally, waiting = Tally(len(subjects), executor.workers), list(subjects)
+def run_tasks(
+    task: Task,
+    subjects: Sequence[Subject],
+    executor: Executor,
+    show: Show = lambda tally: None,
+    tally: Tally | None = None,
+) -> Tally:
+    """Do the subjects, those last that another run is at; these are left to it if it does not end.
+
+    A tally that is given is kept up to date, for whoever has to tell how far a run was that is stopped."""
+    tally, waiting = tally or Tally(len(subjects)), list(subjects)
+    tally.workers = executor.workers
+    show(tally)
     patience_ends = monotonic() + PATIENCE_SECONDS
     while waiting:
         elsewhere, before = run_round(task, waiting, executor, tally, show), len(waiting)
@@ -72,10 +82,10 @@ def run_round(task: Task, subjects: Sequence[Subject], executor: Executor, tally
 
 
 def record_here(task: Task, subject: Subject, outcome: Outcome) -> None:
-    """Record a failure that the process where it happened could not; BadInput, the end of the run, if this cannot."""
+    """Record an error that the process where it happened could not; BadInput, the end of the run, if this cannot."""
     found = task.fail(subject, BadInput(outcome.reason), outcome.seconds)
     if not found.is_recorded:
         raise BadInput(
-            f"{outcome.name} failed ({outcome.reason}), and not even that can be written in {task.folder.path}: make "
-            "room there, then start again: what is done stays done"
+            f"{outcome.name} could not be done ({outcome.reason}), and not even that can be written in "
+            f"{task.folder.path}: make room there, then start again: what is done stays done"
         )

@@ -18,7 +18,7 @@ def check_jobs(jobs: int, scheduler: str | None = None) -> None:
 
 def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> AbstractContextManager[Executor]:
     """What does so many subjects. Processes are started only where there is something to do."""
-    from vrnet.cohort.dask_executor import existing_cluster, local_cluster
+    from vrnet.cohort.dask_clusters import existing_cluster, local_cluster
 
     if not subjects or (scheduler is None and jobs == 1):
         return nullcontext(Here())

@@ -1,11 +1,12 @@
-"""What a cohort's folder remembers: `done.json` of each result, and of each failure its reason and traceback.
+"""What a cohort's folder remembers: `done.json` of each result, and of each error its reason and traceback.
 
     DIR/subjects/NAME/     the result of a subject, whole, with done.json
-    DIR/failures/NAME.json why a subject failed; NAME.txt has the traceback
+    DIR/errors/NAME.json   why a subject could not be done; NAME.txt has the traceback
     DIR/.working/          locks and temporary folders of those that are under way
 
 There is no other memory: whoever can read the folder knows what is done."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,12 +19,12 @@ from secrets import token_hex
 from typing import Any
 
 from vrnet.cohort.stamps import Stamps
-from vrnet.files import write_bytes, write_json
+from vrnet.files import json_ready, write_bytes, write_json
 from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
 
 Recipe = Mapping[str, Any]
 """What is done to every subject, as JSON says it: method, parameters, version. Results of another are done again."""
-DONE, FAILURES = "done.json", "failures"
+DONE, ERRORS = "done.json", "errors"
 READ_BYTES = 1 << 16
 """At a time; most records are shorter."""
 STAGED = "~"
@@ -43,8 +44,8 @@ class CohortFolder:
         return self.path / self.results
 
     @property
-    def failures(self) -> Path:
-        return self.path / FAILURES
+    def errors(self) -> Path:
+        return self.path / ERRORS
 
     @property
     def working(self) -> Path:
@@ -52,13 +53,13 @@ class CohortFolder:
 
     def make(self) -> None:
         """Make the folders, and remove what killed processes left in them."""
-        for folder in (self.subjects, self.failures, self.working):
+        for folder in (self.subjects, self.errors, self.working):
             folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
 
     def tidy(self) -> None:
         """Remove what killed processes left behind; what living ones use stays."""
-        for folder in (self.path, self.failures):
+        for folder in (self.path, self.errors):
             remove_leftovers(folder)
         for name in {name.removesuffix(".lock").partition(STAGED)[0] for name in names_in(self.working)}:
             with suppress(OSError), closing(acquire_lock(lock := self.lock(name), is_needed=True)):
@@ -68,11 +69,11 @@ class CohortFolder:
 
     def remove(self) -> None:
         """Remove the records of a run whose results are elsewhere by now; files of others stay, and their folders."""
-        for name in (*self.names_of_results(), *self.names_of_failures()):
-            self.forget_failure(name)
+        for name in (*self.names_of_results(), *self.names_of_errors()):
+            self.forget_error(name)
             (self.subjects / name / DONE).unlink(missing_ok=True)
             remove_if_empty(self.subjects / name)
-        for folder in (self.subjects, self.failures, self.working):
+        for folder in (self.subjects, self.errors, self.working):
             remove_if_empty(folder)
 
     def lock(self, name: str) -> Path:
@@ -98,28 +99,35 @@ class CohortFolder:
         """The subjects that have a folder."""
         return {name for name in names_in(self.subjects) if not name.startswith(".")}
 
-    def names_of_failures(self) -> set[str]:
-        """The subjects that have failed once and not been done since."""
-        return {name.removesuffix(".json") for name in names_in(self.failures) if name.endswith(".json")}
+    def names_of_errors(self) -> set[str]:
+        """The subjects that could not be done once, and have not been since."""
+        return {name.removesuffix(".json") for name in names_in(self.errors) if name.endswith(".json")}
 
     def done(self, name: str) -> dict[str, Any]:
         """What done.json of a subject says; empty if there is none that can be read."""
-        return read_record(f"{self.path}/{self.results}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
+        found = read_record(f"{self.path}/{self.results}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
+        return found if isinstance(found.get("seconds"), (int, float)) else {}
 
-    def failure(self, name: str) -> dict[str, Any]:
-        """What is recorded of a subject's failure; empty if nothing is."""
-        return read_record(f"{self.path}/{FAILURES}/{name}.json", ("recipe", "inputs"))
+    def error(self, name: str) -> dict[str, Any]:
+        """Why a subject could not be done, as it is recorded; empty if nothing is."""
+        return read_record(f"{self.path}/{ERRORS}/{name}.json", ("recipe", "inputs"))
 
-    def record_failure(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
-        """Remember why a subject failed; BadInput where that cannot be written."""
-        write_bytes(traceback.encode(errors="backslashreplace"), self.failures / f"{name}.txt")
-        write_json(record, self.failures / f"{name}.json")
+    def record_error(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
+        """Remember why a subject could not be done; BadInput where that cannot be written."""
+        write_bytes(traceback.encode(errors="backslashreplace"), self.errors / f"{name}.txt")
+        write_json(record, self.errors / f"{name}.json")
 
-    def forget_failure(self, name: str) -> None:
-        """A subject that is done has not failed."""
+    def forget_error(self, name: str) -> None:
+        """A subject that is done has no error."""
         for end in ("json", "txt"):
             with suppress(FileNotFoundError):
-                os.unlink(f"{self.failures}/{name}.{end}")
+                os.unlink(f"{self.errors}/{name}.{end}")
+
+
+def identify(recipe: Recipe) -> str:
+    """A short text that is another for another recipe."""
+    text = json.dumps(json_ready(recipe), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -31,9 +31,9 @@ def write_record(record: Mapping[str, Any], path: Path) -> None:
     check_written(path.stat().st_size == len(text), path)
 
 
-def publish(staged: Path, folder: Path, old: Path, record: Mapping[str, Any]) -> None:
-    """Rename a sealed folder to its place. An earlier result, which the record is of, goes to `old`; BadInput if others
-    put files there.
+def publish(staged: Path, folder: Path, old: Path, earlier: Mapping[str, Any]) -> None:
+    """Rename a sealed folder to its place. An earlier result, which has a record, goes to `old`; BadInput if others put
+    files there.
 
     Killed between the two renames, the subject is not done: the earlier result was to be replaced."""
     try:
@@ -41,15 +41,30 @@ def publish(staged: Path, folder: Path, old: Path, record: Mapping[str, Any]) ->
     except OSError:
         if not folder.is_dir():
             raise
-        check_own(folder, record)
+        check_own(folder, earlier, staged)
         os.rename(folder, old)
         os.rename(staged, folder)
 
 
-def check_own(folder: Path, record: Mapping[str, Any]) -> None:
-    """BadInput unless every file in a result's folder is as its record lists it."""
-    own = record.get("files", {})
+def check_own(folder: Path, record: Mapping[str, Any], staged: Path | None = None) -> None:
+    """BadInput unless every file in a result's folder is as its record lists it.
+
+    Beside a record that cannot be read, files are ours that have names of the new result; before there is one, nobody
+    knows these."""
+    if not record and staged is None and os.path.lexists(folder / DONE):
+        return
+    listed = record.get("files", {})
     for file in files_below(str(folder)):
         name = os.path.relpath(file, folder)
-        if not (record and name == DONE) and (name not in own or digest_file(file) != own[name].get("sha256")):
+        is_listed = name in listed and digest_file(file) == listed[name].get("sha256")
+        if not is_listed and name not in replaced_names(folder, record, staged):
             raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: move it away")
+
+
+def replaced_names(folder: Path, record: Mapping[str, Any], staged: Path | None) -> set[str]:
+    """The files of a result's folder that are ours whatever they hold."""
+    if record:
+        return {DONE}
+    if staged is None or not os.path.lexists(folder / DONE):
+        return set()
+    return {os.path.relpath(file, staged) for file in files_below(str(staged))}

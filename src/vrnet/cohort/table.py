@@ -5,7 +5,7 @@ subject and cine, with labels and frame where wanted. Any further columns go wit
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -35,6 +35,7 @@ class ListKind:
     """The files without which there is nothing to do."""
     optional: tuple[str, ...]
     """Files that may be given, too."""
+    noun: str
     numbers: tuple[str, ...] = ()
     """Columns of whole numbers, from 0 on."""
 
@@ -47,8 +48,8 @@ class ListKind:
         return "subject", *self.files, *self.numbers
 
 
-PAIRS = ListKind(("fixed", "moving"), ("fixed_labels", "moving_labels", "fixed_mask", "moving_mask"))
-CINES = ListKind(("cine",), ("labels",), ("frame",))
+PAIRS = ListKind(("fixed", "moving"), ("fixed_labels", "moving_labels", "fixed_mask", "moving_mask"), "pairs")
+CINES = ListKind(("cine",), ("labels",), "cines", ("frame",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class CohortTable:
         if lines:
             raise BadInput(
                 f"{self.path} names files that are not there, for {count(lines)} ({some(lines)}): correct the list, or "
-                "give `skip_broken`, which makes failures of them"
+                "give `skip_broken`, which makes errors of them"
             )
 
 
@@ -127,6 +128,12 @@ def find_kind(found: Sequence[str], path: Path) -> ListKind:
         raise BadInput(
             f"{path} lacks the column {' and '.join(lacking)}: it has {shown(', '.join(found))}, and should have "
             f"subject, {', '.join(kind.needed)} and, where wanted, {', '.join((*kind.optional, *kind.numbers))}"
+        )
+    other = PAIRS if kind is CINES else CINES
+    if misplaced := [name for name in found if name in other.columns and name not in kind.columns]:
+        raise BadInput(
+            f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}, which "
+            "would have no effect: leave it out, or call it otherwise"
         )
     for name in found:
         close = get_close_matches(name.casefold(), set(kind.columns) - set(found), n=1, cutoff=MIN_SIMILARITY)
@@ -213,6 +220,18 @@ def some(lines: Sequence[str]) -> str:
     """The first lines, and how many more there are."""
     more = f" and {len(lines) - MAX_ROWS_NAMED:,} more" if len(lines) > MAX_ROWS_NAMED else ""
     return "; ".join(lines[:MAX_ROWS_NAMED]) + more
+
+
+def rename_carried(table: CohortTable, is_taken: Callable[[str], bool]) -> tuple[CohortTable, dict[str, str]]:
+    """The list with its further columns under names that are not taken, and {name: new name} of those renamed."""
+    names: dict[str, str] = {}
+    for name in table.carried:
+        new = name
+        while is_taken(new) or (new != name and new in (*table.carried, *names.values())):
+            new = f"{new}_given"
+        names[name] = new
+    renamed = {name: new for name, new in names.items() if new != name}
+    return replace(table, carried=tuple(names.values())), renamed
 
 
 def shard(subjects: Iterable[Subject], index: int, shards: int) -> list[Subject]:

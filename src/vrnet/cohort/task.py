@@ -1,4 +1,4 @@
-"""One subject is one task with one result: done, failed for a reason that is kept, or left to who is at it."""
+"""One subject is one task with one result: done, an error whose reason is kept, or left to who is at it."""
 
 import platform
 import traceback
@@ -9,16 +9,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, is_whole, of_input
-from vrnet.cohort.results import publish, seal, write_record
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, of_input
+from vrnet.cohort.results import check_own, publish, seal, write_record
 from vrnet.cohort.stamps import Stamps, digests, stamps
+from vrnet.cohort.state import judge
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
 from vrnet.files import Row
 from vrnet.locks import hold_lock
 from vrnet.provenance import __version__
 
-Status = Literal["done", "failed", "elsewhere"]
+Status = Literal["done", "error", "elsewhere"]
 """elsewhere: another process is at it."""
 
 
@@ -43,7 +44,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     reason: str = ""
     is_recorded: bool = True
-    """Whether the folder remembers it: a failure cannot be recorded on a full disk."""
+    """Whether the folder remembers it: an error cannot be recorded on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,11 @@ class Task:
     recipe: Recipe
 
     def __call__(self, subject: Subject) -> Outcome:
-        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone."""
+        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its error alone."""
         start = perf_counter()
         if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
             reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
-            return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
+            return Outcome(subject.name, "error", 0.0, reason, is_recorded=False)
         before = stamps(subject)
         try:
             with hold_lock(self.folder.lock(subject.name)):
@@ -78,7 +79,7 @@ class Task:
                 self.renew_stamps(subject.name, inputs)
             else:
                 self.make(subject, inputs, start)
-            self.folder.forget_failure(subject.name)
+            self.folder.forget_error(subject.name)
         except Exception as error:
             return self.fail(subject, error, perf_counter() - start, before)
         return Outcome(subject.name, "done", perf_counter() - start)
@@ -91,9 +92,8 @@ class Task:
 
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""
-        done = self.folder.done(name)
-        is_same = has_content(done, {column: of_input(one, "sha256") for column, one in inputs.items()})
-        return is_same and done.get("recipe") == self.recipe and is_whole(f"{self.folder.subjects}/{name}", done)
+        record, now = self.folder.done(name), {column: of_input(one, "sha256") for column, one in inputs.items()}
+        return judge(self.folder, name, record, self.recipe, has_content(record, now)).kind == "done"
 
     def renew_stamps(self, name: str, inputs: Inputs) -> None:
         """Remember the times of inputs that were copied or touched, so that the next plan need not read them."""
@@ -102,7 +102,11 @@ class Task:
             (staged / DONE).replace(self.folder.subjects / name / DONE)
 
     def make(self, subject: Subject, inputs: Inputs, start: float) -> None:
-        """Make the result of a subject elsewhere, and put it in its place when it is whole."""
+        """Make the result of a subject elsewhere, and put it in its place when it is whole.
+
+        BadInput before the work if others put files where it is to be."""
+        earlier, place = self.folder.done(subject.name), self.folder.subjects / subject.name
+        check_own(place, earlier)
         with self.folder.staging(subject.name) as (staged, old):
             row = self.work(subject, staged)
             check_unchanged(subject, inputs)
@@ -115,7 +119,7 @@ class Task:
                 "finished": now(),
             }
             seal(staged, record)
-            publish(staged, self.folder.subjects / subject.name, old, self.folder.done(subject.name))
+            publish(staged, place, old, earlier)
 
     def fail(
         self,
@@ -124,7 +128,7 @@ class Task:
         seconds: float,
         before: Stamps | None = None,
     ) -> Outcome:
-        """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
+        """The error of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
         reason = reason_of(error)
         record = {
             "subject": subject.name,
@@ -136,10 +140,10 @@ class Task:
             "finished": now(),
         }
         try:
-            self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
+            self.folder.record_error(subject.name, record, "".join(traceback.format_exception(error)))
         except BadInput:
-            return Outcome(subject.name, "failed", seconds, reason, is_recorded=False)
-        return Outcome(subject.name, "failed", seconds, reason)
+            return Outcome(subject.name, "error", seconds, reason, is_recorded=False)
+        return Outcome(subject.name, "error", seconds, reason)
 
 
 def describe_inputs(subject: Subject, before: Stamps) -> dict[str, dict[str, Any]]:
@@ -161,7 +165,7 @@ def check_unchanged(subject: Subject, inputs: Inputs) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a subject failed, in one line."""
+    """Why a subject could not be done, in one line."""
     if isinstance(error, BadInput):
         return str(error)
     if isinstance(error, MemoryError):

@@ -66,7 +66,7 @@ def save_pack(parts: Mapping[tuple[str, str], PreparedSplit], path: Path) -> Non
 
     def index(found: Checksums) -> tuple[str, Array]:
         numbered = enumerate(parts.items())
-        records = [describe(use[1], part, checksums_of_part(found, n, len(part.names))) for n, (use, part) in numbered]
+        records = [describe(*use, part, checksums_of_part(found, n, len(part.names))) for n, (use, part) in numbered]
         for record in records:
             read_record(record, PartRecord, path, "name subjects and splits by a line of text")
         return INDEX, np.array(json.dumps({"format": FORMAT, "parts": records}))
@@ -80,11 +80,11 @@ def save_pack(parts: Mapping[tuple[str, str], PreparedSplit], path: Path) -> Non
     write_arrays(arrays, path, index)
 
 
-def describe(purpose: str, part: PreparedSplit, checksums: list[Checksums]) -> dict[str, Any]:
-    """What a pack says of a split: everything but its samples."""
+def describe(split: str, purpose: str, part: PreparedSplit, checksums: list[Checksums]) -> dict[str, Any]:
+    """What a pack says of a split, by the names that it is saved under: everything but its samples."""
     return {
         "data": part.data,
-        "split": part.split,
+        "split": split,
         "purpose": purpose,
         "structures": dict(part.structures),
         "pairs_across_subjects": part.pairs_across_subjects,

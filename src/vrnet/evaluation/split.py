@@ -15,8 +15,9 @@ import torch
 from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.executors import check_jobs, open_executor
 from vrnet.cohort.plan import Plan, make_plan
-from vrnet.cohort.records import CohortFolder, Recipe, has_stamps
-from vrnet.cohort.stamps import stamps
+from vrnet.cohort.records import CohortFolder, Recipe
+from vrnet.cohort.runs import open_folder
+from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject, is_folder_name
 from vrnet.cohort.task import Task
 from vrnet.data.prepared import PreparedSplit
@@ -51,7 +52,7 @@ def evaluate_split(
     """Measure a method on every subject of a split; write metrics.csv and summary.json, and return the latter.
 
     Where folds are repaired, the time that takes counts too. `jobs` processes share the subjects, with one thread each.
-    Subjects that fail are in the summary, with the reason; `say` is told what an earlier run has left to do."""
+    Subjects that cannot be measured are in the summary, with the reason; `say` is told what an earlier run left."""
     check_jobs(jobs)
     check_set(folder, (METRICS, SUMMARY))
     first = pairs.samples[0]
@@ -63,7 +64,7 @@ def evaluate_split(
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
     tell(plan, say)
     run_plan(task, plan, jobs, stage(f"{ready} on {len(subjects)} subjects"))
-    rows, before, failed = read_results(task, subjects)
+    rows, before, errors = read_results(task, subjects)
     summary: dict[str, Any] = {
         "method": str(ready),
         "weights": ready.weights,
@@ -75,7 +76,7 @@ def evaluate_split(
         "before": summarise(before),
         "provenance": provenance(place),
     }
-    return write_files(rows, summary | ({"failed": failed} if failed else {}), folder)
+    return write_files(rows, summary | ({"errors": errors} if errors else {}), folder)
 
 
 def write_files(rows: list[Row], summary: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -145,39 +146,33 @@ def tell(plan: Plan, say: Callable[[str], None]) -> None:
     if plan.done:
         say(f"{len(plan.done):,} subjects are measured already, {len(plan.to_do(retry=True)):,} are to do.")
     for change, number in plan.changes.items():
-        say(f"{number:,} subjects are measured again, since these differ: {change}.")
+        say(f"{number:,} subjects are measured again: {change}.")
 
 
 def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -> None:
     """Measure the subjects that are to do."""
     subjects, done = plan.to_do(retry=True), len(plan.done)
-    task.folder.make()
     try:
-        with open_executor(len(subjects), jobs) as executor:
+        with open_folder(task.folder, task.recipe), open_executor(len(subjects), jobs) as executor:
             run_tasks(task, subjects, executor, lambda tally: tick(1 - tally.left / max(done + len(subjects), 1)))
     finally:
         build_once.cache_clear()
-        task.folder.tidy()
 
 
 def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[Row], dict[str, str]]:
     """The rows of subjects that are done, after and before registration, in their order, and {name: reason} of those
-    that failed; BadInput if none is done, or another run is at some."""
-    done: list[Row] = []
-    failed: dict[str, str] = {}
-    for one in subjects:
-        record = task.folder.done(one.name)
-        if record.get("recipe") == task.recipe and has_stamps(record, stamps(one)):
-            done.append(record["row"])
-        elif failure := task.folder.failure(one.name):
-            failed[sample_name(one)] = str(failure["reason"])
-    if left := len(subjects) - len(done) - len(failed):
+    that could not be measured; BadInput if none is done, or another run is at some."""
+    survey = Survey(task.folder, task.recipe)
+    found = [(one, survey.state(one)) for one in subjects]
+    done = [state.record["row"] for _, state in found if state.kind == "done"]
+    errors = {sample_name(one): state.why for one, state in found if state.kind == "error"}
+    if left := len(subjects) - len(done) - len(errors):
         raise BadInput(f"another run is at {left} subjects of {task.folder.path}: start again when it has ended")
     if not done:
-        name, reason = next(iter(failed.items()))
-        raise BadInput(f"none of {len(failed)} subjects could be measured, such as {name}: {reason}")
+        name, reason = next(iter(errors.items()))
+        raise BadInput(f"none of {len(errors)} subjects could be measured, such as {name}: {reason}")
     after, before = ([restore(row[part]) for row in done] for part in ("after", "before"))
-    return after, before, failed
+    return after, before, errors
 
 
 def restore(row: Mapping[str, Any]) -> Row:

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from vrnet.cohort.records import identify
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row, write_bytes
 from vrnet.report.headings import NO_NAMES, heading
@@ -26,6 +27,8 @@ MAX_MEASURES = 5
 """How many of them are shown before a reader chooses others: with the rest of a row, they fit a small screen."""
 COLUMN_DIGITS, MAX_DECIMALS = 3, 4
 """Significant digits of a column's median; the digits after the point that these come to are those of all its cells."""
+OF_PRESENTATION = ("report", "bids", "label_names")
+"""Parts of a recipe that change how a result is shown, and not what it is."""
 MAX_GROUPS = 12
 """A further column of the list with so many values at most is taken for groups, which are compared."""
 
@@ -57,7 +60,7 @@ def write_index(
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
     the list; `label_names` are what structures are called; `method` is what ran, if not what the recipe asks for."""
-    data = index_data(columns, rows, carried, links, label_names)
+    data = index_data(columns, rows, carried, links, label_names) | {"made_by": results_key(summary["recipe"])}
     text = render_template("cohort.html", summary=summary, data=data, method=method or summary["recipe"]["method"])
     write_bytes(text.encode(errors="replace"), path)
 
@@ -84,6 +87,12 @@ def index_data(
         "words": WORDS,
         **links._asdict(),
     }
+
+
+def results_key(recipe: Mapping[str, Any]) -> str:
+    """What marks of looked-at subjects belong to: results of one method are not those of another, however they are
+    shown."""
+    return identify({name: value for name, value in recipe.items() if name not in OF_PRESENTATION})
 
 
 def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> list[str]:

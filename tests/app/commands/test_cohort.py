@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from scipy import stats
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
 from vrnet import Grid, Image, write_image
+from vrnet.app.cohort_works import is_taken
 from vrnet.cohort.records import CohortFolder
+from vrnet.locks import hold_lock
 from vrnet.phantom import phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
@@ -71,11 +75,12 @@ def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tm
     found = rows(out)
     assert [row["subject"] for row in found] == ["heart0", "heart1", "heart2"]
     assert [row["group"] for row in found] == ["a", "b", "a"]
+    assert [name for name in found[0] if not is_taken(name)] == ["group"], "a list cannot have columns of our names"
     metrics = json.loads((out / "subjects" / "heart1" / "metrics.json").read_text())
     assert float(found[1]["dice_before"]) == metrics["dice"]["before"]["mean"]
     assert float(found[1]["dice_after"]) == metrics["dice"]["after"]["mean"]
     assert found[1]["verdict"] == metrics["verdict"]["level"]
-    assert (summary(out)["done"], summary(out)["failed"]) == (3, 0)
+    assert (summary(out)["done"], summary(out)["errors"]) == (3, 0)
     assert "heart2" in (out / "index.html").read_text()
     assert list((out / ".working").iterdir()) == []
 
@@ -102,7 +107,7 @@ def test_names_of_labels_are_on_the_pages_and_the_columns_keep_the_numbers(vrnet
     metrics = json.loads((out / "subjects" / "heart0" / "metrics.json").read_text())
     assert metrics["label_names"] == summary(out)["recipe"]["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "3=left", "--dry-run")
-    assert (status, "3 to do again, since these differ: label names" in said) == (0, True)
+    assert (status, "Again, 3: label names" in said) == (0, True)
     assert vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "3")[0] == 2
 
 
@@ -111,48 +116,50 @@ def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, p
     assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
     before = {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")}
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
-    assert (status, "3 done already, 0 to do" in said) == (0, True)
+    assert (status, "3 subjects: 3 done already, 0 to do." in said) == (0, True)
     assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
     other = (*QUICK[:-1], "warps=3")
     status, said, _ = vrnet("cohort", pairs, "--out", out, *other, "--dry-run")
-    assert (status, "3 to do again, since these differ: method" in said) == (0, True)
+    assert (status, "0 done already, 3 to do (3 again)" in said, "Again, 3: method" in said) == (0, True, True)
     status, _, err = vrnet("cohort", pairs, "--out", out, *other, "--keep")
     assert (status, "3 results in" in err) == (2, True)
     assert {path: path.stat().st_mtime_ns for path in (out / "subjects").rglob("*")} == before
-    assert vrnet("cohort", pairs, "--out", out, *other)[0] == 0
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *other)
+    assert (status, "Again, 3: method" in said, "Earlier results of these are replaced" in said) == (0, True, True)
     assert "warps=3" in summary(out)["recipe"]["method"]
 
 
-def test_a_subject_that_fails_is_a_row_with_its_reason_and_is_tried_again_when_asked(vrnet, pairs, tmp_path):
+def test_an_error_is_a_row_with_its_reason_is_named_at_the_end_and_tried_again_when_asked(vrnet, pairs, tmp_path):
     out, broken = tmp_path / "out", pairs.parent / "1_moving.nii.gz"
     good = broken.read_bytes()
     broken.write_bytes(b"no image")
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
-    assert (status, "2 of 3 subjects are done" in said) == (3, True)
+    assert (status, "2 of 3 subjects are done" in said, "Error, heart1: " in said) == (3, True, True)
     row = rows(out)[1]
-    assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("failed", True)
-    assert "Traceback" in (out / "failures" / "heart1.txt").read_text()
+    assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("error", True)
+    assert "Traceback" in (out / "errors" / "heart1.txt").read_text()
     stamp = broken.stat()
-    assert "0 to do" in vrnet("cohort", pairs, "--out", out, *QUICK)[1]
-    assert "1 to do" in vrnet("cohort", pairs, "--out", out, *QUICK, "--retry")[1]
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
+    assert (status, "3 subjects: 2 done already, 1 error, 0 to do." in said) == (3, True)
+    assert "1 to do (1 after an error)" in vrnet("cohort", pairs, "--out", out, *QUICK, "--retry")[1]
     broken.write_bytes(good)
     os.utime(broken, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
     assert (status, "2 done already, 1 to do" in said) == (0, True)
-    assert not list((out / "failures").iterdir())
+    assert not list((out / "errors").iterdir())
 
 
 def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_path):
     (pairs.parent / "2_fixed.nii.gz").unlink()
     status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", "--dry-run", *QUICK)
     assert status == 0
-    assert "0 done already, 0 failed, 3 to do" in said
+    assert "0 done already, 3 to do (3 new)" in said
     assert "Missing, of heart2" in said
     assert not (tmp_path / "out").exists()
     status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
     assert (status, "heart2" in err) == (2, True)
     assert vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK, "--skip-broken")[0] == 3
-    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
+    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "error"]
 
 
 def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, tmp_path):
@@ -164,6 +171,37 @@ def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, t
     assert summary(out)["done"] == 3
     vrnet("cohort", pairs, "--out", tmp_path / "whole", *QUICK)
     assert fields(out) == fields(tmp_path / "whole")
+
+
+def test_shards_of_another_method_write_no_table_before_the_last_of_them(vrnet, pairs, tmp_path):
+    """Nor do the tables of the first method stay, whose results are going."""
+    out, other = tmp_path / "out", (*QUICK[:-1], "warps=3")
+    assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *other, "--shard", "1/2")
+    assert (status, "The last shard to end writes the tables" in said) == (0, True)
+    assert not any((out / name).exists() for name in ("cohort.csv", "summary.json", "index.html"))
+    assert vrnet("cohort", pairs, "--out", out, *other, "--shard", "2/2")[0] == 0
+    assert (summary(out)["done"], "warps=3" in summary(out)["recipe"]["method"]) == (3, True)
+
+
+def test_what_another_run_is_at_is_left_to_it_named_and_no_success(vrnet, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr("vrnet.cohort.engine.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("vrnet.cohort.engine.LOOK_AGAIN_SECONDS", 0.05)
+    folder = CohortFolder(tmp_path / "out")
+    folder.make()
+    with hold_lock(folder.lock("heart1")):
+        status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
+    assert (status, "2 of 3 subjects are done" in said, "meanwhile: heart1." in said) == (3, True, True)
+    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "to do", "done"]
+
+
+def test_a_column_of_the_list_that_has_the_name_of_a_measure_gets_another_before_the_work(vrnet, pairs, tmp_path):
+    pairs.write_text(pairs.read_text().replace("group", "dice_after"))
+    status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
+    assert (status, said.startswith("The column dice_after of the list is dice_after_given")) == (0, True)
+    found = rows(tmp_path / "out")
+    assert [row["dice_after_given"] for row in found] == ["a", "b", "a"]
+    assert all(0 < float(row["dice_after"]) <= 1 for row in found)
 
 
 def test_two_jobs_find_to_the_bit_what_one_finds(vrnet, pairs, tmp_path):
@@ -192,7 +230,8 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
         run.send_signal(signal.SIGINT)
         said, _ = run.communicate(timeout=300)
     assert run.returncode == 130
-    assert b"the same command goes on from there" in said
+    assert b"Stopped: 0 of 3 subjects are done" in said
+    assert shlex.join(["vrnet", *command[3:]]).encode() in said
     assert list((tmp_path / "out" / ".working").iterdir()) == []
 
 
@@ -235,16 +274,16 @@ def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
     assert "3 done already" in vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")[1]
 
 
-@pytest.mark.parametrize(("start", "end"), [("moving", "fixed"), ("fixed", "moving")])
-def test_in_bids_a_transform_brings_images_from_its_first_space_to_its_second(vrnet, pairs, tmp_path, start, end):
+def test_in_bids_a_transform_brings_images_from_its_first_space_to_its_second(vrnet, pairs, tmp_path):
     """As SimpleITK applies it, which is how fMRIPrep and ANTs take the names."""
     assert vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK, "--bids")[0] == 0
-    name = f"sub-heart1_from-{start}_to-{end}_mode-image_xfm.nii.gz"
-    field = sitk.ReadImage(str(tmp_path / "out" / "sub-heart1" / name), sitk.sitkVectorFloat64)
-    images = {part: sitk.ReadImage(str(pairs.parent / f"1_{part}.nii.gz"), sitk.sitkFloat32) for part in (start, end)}
-    moved = sitk.Resample(images[start], images[end], sitk.DisplacementFieldTransform(field))
-    unlike = [abs(sitk.GetArrayFromImage(one - images[end])).mean() for one in (moved, images[start])]
-    assert unlike[0] < 0.9 * unlike[1]
+    images = {part: sitk.ReadImage(str(pairs.parent / f"1_{part}.nii.gz"), sitk.sitkFloat32) for part in PARTS[:2]}
+    for start, end in permutations(images):
+        name = f"sub-heart1_from-{start}_to-{end}_mode-image_xfm.nii.gz"
+        field = sitk.ReadImage(str(tmp_path / "out" / "sub-heart1" / name), sitk.sitkVectorFloat64)
+        moved = sitk.Resample(images[start], images[end], sitk.DisplacementFieldTransform(field))
+        unlike = [abs(sitk.GetArrayFromImage(one - images[end])).mean() for one in (moved, images[start])]
+        assert unlike[0] < 0.9 * unlike[1]
 
 
 HEAD = "subject,fixed,moving\n"

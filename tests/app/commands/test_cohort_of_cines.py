@@ -108,7 +108,7 @@ def test_another_frame_is_noticed_and_that_subject_done_again(tracked, cines, vr
     other = cines.with_name("other.csv")
     other.write_text(cines.read_text().replace("gt.nii.gz,1", "gt.nii.gz,2"))
     status, said, _ = vrnet("cohort", other, "--out", tracked, *QUICK, "--dry-run")
-    assert (status, "1 done already" in said, "1 to do again, since these differ: inputs" in said) == (0, True, True)
+    assert (status, "1 done already" in said, "Again, 1: newer or other inputs" in said) == (0, True, True)
     assert "2 done already" in vrnet("cohort", cines, "--out", tracked, *QUICK, "--dry-run")[1]
 
 
@@ -116,7 +116,7 @@ def test_a_frame_beyond_the_end_is_the_failure_of_that_subject(cines, vrnet, tmp
     other = cines.with_name("beyond.csv")
     other.write_text("subject,cine,frame\np,1.nii.gz,9\n")
     status, said, _ = vrnet("cohort", other, "--out", tmp_path, *QUICK)
-    assert (status, "Failed, 1:" in said, "9" in rows(tmp_path)[0]["reason"]) == (3, True, True)
+    assert (status, "Error, " in said, "9" in rows(tmp_path)[0]["reason"]) == (3, True, True)
     assert list((tmp_path / ".working").iterdir()) == []
 
 

@@ -102,7 +102,7 @@ def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
     status, out, err = vrnet("evaluate", "identity", *words)
     assert status == 0, err
     assert "identity on 10 subjects (acdc, val)" in out
-    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
+    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json", "subjects", "errors", ".working"}
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_an_evaluation_that_is_interrupted_says_how_to_go_on_and_goes_on(vrnet, 
     assert len(found) == 4
 
 
-def test_subjects_that_fail_are_named_and_the_status_says_so(vrnet, three_hearts, tmp_path, monkeypatch):
+def test_subjects_that_cannot_be_measured_are_named_and_the_status_says_so(vrnet, three_hearts, tmp_path, monkeypatch):
     def measure(sample, *rest):
         if sample.name == "heart1":
             raise BadInput("it is damaged")
@@ -137,7 +137,7 @@ def test_subjects_that_fail_are_named_and_the_status_says_so(vrnet, three_hearts
 
     monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
     status, said, _ = vrnet(*three_hearts)
-    assert (status, "Failed, and left out: heart1: it is damaged" in said) == (3, True)
+    assert (status, "Error, left out: heart1: it is damaged" in said) == (3, True)
     assert read_json(tmp_path / "out" / "summary.json")["subjects"] == 2
     assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == 3
 

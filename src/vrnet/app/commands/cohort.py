@@ -1,9 +1,11 @@
 """`vrnet cohort`: many subjects, on this machine or on a cluster."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -19,9 +21,8 @@ from vrnet.app.commands.options import (
     refuse_options,
 )
 from vrnet.app.console import print_line
-from vrnet.app.endings import STOPPED, end_if_any
+from vrnet.app.endings import end_if_any
 from vrnet.errors import BadInput
-from vrnet.evaluation.levels import WORDS
 from vrnet.registration.options import RegistrationOptions
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")]
 WHOLE = "1/1"
 """The shard that is all of a list."""
-MAX_SHOWN = 10
-"""Lines about missing files, and about reasons of failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +46,13 @@ class Cohort:
     labels, and frame, the one that they belong to, counted from 0. Further columns, such as group or scanner, go with
     the subject. Paths are relative to the file.
 
-    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; failures/NAME.json and NAME.txt,
-    with the reason and the traceback; cohort.csv, with one row per subject; summary.json; and index.html, a page that
-    ranks the subjects by how much they need a look.
+    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; errors/NAME.json and NAME.txt,
+    with the reason why a subject could not be done, and the traceback; cohort.csv, with one row per subject;
+    summary.json; and index.html, a page that ranks the subjects by how much they need a look.
 
     It may be stopped at any moment and started again: what is done is not done twice, and what is half done does not
-    count. Results of another method, parameter, version or input are made again. Where subjects failed, the exit status
-    is 3.
+    count. Results of another method, parameter, version or input are made again. The exit status is 0 when every
+    subject is done, whatever the verdicts; 3 where some have errors or are left to another run; 130 after Ctrl-C.
     """
 
     list_file: ListFile = None
@@ -68,13 +67,13 @@ class Cohort:
     dry_run: bool = False
     """Say what is done already, what would be done and what is missing, and do nothing."""
     retry: bool = False
-    """Try those again that failed."""
+    """Try those again that could not be done."""
     keep: bool = False
     """Replace no result: where method, parameters, version or inputs are others than those of results that are there,
     end with status 2."""
     skip_broken: bool = False
-    """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and nothing
-    is done."""
+    """Go on where files of the list are not there: those subjects are errors. Otherwise all of them are named, and
+    nothing is done."""
     jobs: Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
     scheduler: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS|FILE")] = None
@@ -121,10 +120,12 @@ class Cohort:
         """Do what is to do of a list."""
         from vrnet.app.bids import as_bids
         from vrnet.app.cohort import planned_tables
+        from vrnet.app.cohort_words import missing_lines, plan_lines, renamed_lines
+        from vrnet.app.cohort_works import is_taken
         from vrnet.cohort.executors import check_jobs
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
-        from vrnet.cohort.table import read_table, shard
+        from vrnet.cohort.table import read_table, rename_carried, shard
         from vrnet.cohort.task import Task
         from vrnet.file_sets import check_set
 
@@ -132,13 +133,14 @@ class Cohort:
         check_jobs(self.jobs, self.scheduler)
         table = read_table(path)
         work = self.work(table)
-        table = as_bids(table) if self.bids else table
+        table, renamed = rename_carried(as_bids(table) if self.bids else table, is_taken)
+        say(renamed_lines(renamed))
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
         check_set(self.out, planned_tables(recipe))
         plan = make_plan(folder, subjects, recipe)
         if self.dry_run:
-            self.preview(plan, table)
+            say(chain(plan_lines(plan, self.retry), missing_lines(table)))
             return
         if not self.skip_broken:
             table.check_files()
@@ -169,56 +171,52 @@ class Cohort:
             raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
         return TrackSubject(method, known, *others, names)
 
-    def preview(self, plan: "Plan", table: "CohortTable") -> None:
-        """Say what a run would do."""
-        missing = table.missing()
-        print_line(f"{len(plan.done):,} done already, {len(plan.failed):,} failed, {len(plan.new):,} to do.")
-        for change, number in plan.changes.items():
-            print_line(f"{number:,} to do again, since these differ: {change}.")
-        for subject, file in missing[:MAX_SHOWN]:
-            print_line(f"Missing, of {subject.name}: {file}")
-        if len(missing) > MAX_SHOWN:
-            print_line(f"{len(missing) - MAX_SHOWN:,} more subjects lack files.")
-        if plan.failed and not self.retry:
-            print_line("Those that failed are tried again with --retry.")
-
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
-        from vrnet.app.cohort import is_complete, write_tables
+        from vrnet.app.cohort import is_complete, retire_tables, write_tables
+        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines
+        from vrnet.cohort.runs import open_folder
+
+        with open_folder(task.folder, task.recipe):
+            say(plan_lines(plan, self.retry))
+            retire_tables(task.folder, plan, task.recipe)
+            tally = self.do_subjects(plan, task)
+            if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
+                say(shard_lines(self.shard, plan, tally))
+                end_if_any(tally.errors + tally.left + (0 if self.retry else len(plan.errors)))
+                return
+            summary, rows = write_tables(task.folder, table, task.recipe)
+        say(ending_lines(summary, rows))
+        if summary["errors"]:
+            print_line(f"See {self.out / 'errors'} for tracebacks; --retry tries those again.")
+        print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
+        end_if_any(summary["errors"] + summary["left"])
+
+    def do_subjects(self, plan: "Plan", task: "Task") -> "Tally":
+        """Do what is to do, here or elsewhere."""
         from vrnet.app.cohort_progress import cohort_progress
+        from vrnet.app.cohort_words import jobs_line, stopped_line
         from vrnet.cohort.engine import run_tasks
         from vrnet.cohort.executors import open_executor
+        from vrnet.cohort.tally import Tally
+        from vrnet.devices import CPU, find_device
 
-        folder, subjects = task.folder, plan.to_do(self.retry)
-        print_line(f"{len(plan.done):,} done already, {len(subjects):,} to do, in {self.out}.")
-        folder.make()
+        subjects = plan.to_do(self.retry)
+        if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE) and find_device(self.options.device) == CPU:
+            say(jobs_line(len(subjects)))
+        tally = Tally(len(subjects))
         try:
-            with open_executor(len(subjects), self.jobs, self.scheduler) as executor, cohort_progress() as show:
-                tally = run_tasks(task, subjects, executor, show)
+            with cohort_progress() as show, open_executor(len(subjects), self.jobs, self.scheduler) as executor:
+                return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
-            print_line(STOPPED)
+            print_line(stopped_line(plan, tally))
             raise
-        finally:
-            folder.tidy()
-        if self.shard != WHOLE and not is_complete(folder, table):
-            print_line(f"{tally.done:,} done, {tally.failed:,} failed. The last shard to end writes the tables.")
-            end_if_any(tally.failed)
-            return
-        self.tell(tally, write_tables(folder, table, task.recipe))
 
-    def tell(self, tally: "Tally", summary: dict[str, Any]) -> None:
-        """Say what came of it."""
-        verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
-        judged = f"; verdicts: {verdicts}" if verdicts else ""
-        print_line(f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}.")
-        if tally.elsewhere:
-            print_line(f"Another run is at {tally.elsewhere:,} subjects: start again to see what came of them.")
-        for reason, number in list(summary["failures"].items())[:MAX_SHOWN]:
-            print_line(f"Failed, {number:,}: {reason}")
-        if summary["failed"]:
-            print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
-        print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        end_if_any(summary["failed"])
+
+def say(lines: Iterable[str]) -> None:
+    """Print some lines."""
+    for line in lines:
+        print_line(line)
 
 
 def read_shard(text: str) -> tuple[int, int]:

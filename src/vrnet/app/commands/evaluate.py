@@ -34,7 +34,7 @@ from vrnet.registration.options import RegistrationOptions, Slices
 OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"
 """Options that say nothing of a data set."""
 MAX_SHOWN = 10
-"""Lines about subjects that failed."""
+"""Lines about subjects that could not be measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Evaluate:
     or on a data set (--data, --root).
 
     Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
-    for `identity`. Of a data set, it is 3 where subjects failed.
+    for `identity`. Of a data set, it is 3 where subjects could not be measured.
     """
 
     method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD", help_behavior_hint="")] = "default"
@@ -124,17 +124,18 @@ class Evaluate:
             raise
         screen.print(summary_table(summary))
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
-        self.tell_failures(summary.get("failed", {}), self.out)
+        self.tell_errors(summary.get("errors", {}), self.out)
 
-    def tell_failures(self, failed: dict[str, str], folder: Path) -> None:
-        """Name the subjects that failed, which are in no number of the summary, and leave with a status of its own."""
-        for name, reason in list(failed.items())[:MAX_SHOWN]:
-            print_line(f"Failed, and left out: {name}: {reason}")
-        if len(failed) > MAX_SHOWN:
-            print_line(f"{len(failed) - MAX_SHOWN:,} more failed: summary.json names them.")
-        if failed:
-            print_line(f"See {folder / 'failures'} for tracebacks; the same command tries those again.")
-        end_if_any(len(failed))
+    def tell_errors(self, errors: dict[str, str], folder: Path) -> None:
+        """Name the subjects that could not be measured, which are in no number of the summary, and leave with a status
+        of its own."""
+        for name, reason in list(errors.items())[:MAX_SHOWN]:
+            print_line(f"Error, left out: {name}: {reason}")
+        if len(errors) > MAX_SHOWN:
+            print_line(f"{len(errors) - MAX_SHOWN:,} more errors: summary.json names them.")
+        if errors:
+            print_line(f"See {folder / 'errors'} for tracebacks; the same command tries those again.")
+        end_if_any(len(errors))
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""

@@ -8,11 +8,11 @@ const widths = { reason: "wide", notes: "wide", outlier: "middling", verdict: "l
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
 const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
-const key = `vrnet cohort ${location.pathname}`;
+const key = `vrnet cohort ${location.pathname}`, marksKey = `${key} ${data.made_by}`; // marks are of the results of one method
 let chosen = isSmall ? data.shown.slice(0, 3) : data.shown;
 let marks = {}, order = [], sorted = { name: "suspicion", up: false }, level = null, range = null;
 try {
-  marks = JSON.parse(localStorage.getItem(key)) || {};
+  marks = JSON.parse(localStorage.getItem(marksKey)) || {};
   chosen = (JSON.parse(localStorage.getItem(`${key} columns`)) || chosen).filter(name => columns.includes(name));
 } catch { /* storage may be off: marks and columns last as long as the page */ }
 
@@ -22,17 +22,17 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/* What a subject counts as: its verdict, or that it failed, or is left. */
-const levelOf = row => values.status[row] === "done" ? values.verdict[row] || "done" : values.status[row] === "failed" ? "not done" : "left";
-const colourOf = { good: "good", look: "look", failed: "failed", "not done": "failed", left: "left", done: "" };
+/* What a subject counts as: its verdict, or why there is none. */
+const levelOf = row => values.status[row] === "done" ? values.verdict[row] || "done" : values.status[row];
+const colourOf = { good: "good", look: "look", failed: "failed", error: "failed", "to do": "left", changed: "left", damaged: "left", done: "" };
 
 const isMeasured = (value, row) => typeof value === "number" && values.status[row] === "done";
 
 function drawCounts() {
   const counts = {};
   for (let row = 0; row < total; row++) counts[levelOf(row)] = (counts[levelOf(row)] || 0) + 1;
-  for (const name of ["failed", "not done", "look", "good", "done", "left"].filter(name => counts[name])) {
-    const words = name === "failed" ? `verdict ${data.words.failed}` : data.words[name] || name;
+  for (const name of ["error", "failed", "look", "good", "done", "to do", "changed", "damaged"].filter(name => counts[name])) {
+    const words = name === "failed" ? `verdict ${data.words.failed}` : name === "error" && counts.error > 1 ? "errors" : data.words[name] || name;
     const button = element("button", { type: "button", className: colourOf[name] }, `${counts[name].toLocaleString("en")} ${words}`);
     button.setAttribute("aria-pressed", "false");
     button.onclick = () => { level = level === name ? null : name; pressOnly(button, level !== null); arrange(); };
@@ -135,7 +135,7 @@ function cellOf(name, row) {
   const value = values[name][row], text = textOf(name, value), cell = element("div", { className: classOf(name), role: "cell" });
   cell.title = value === null || value === undefined ? "" : String(value);
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
-  else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
+  else if (name === "subject" && values.status[row] === "error") cell.append(element("a", { href: `errors/${encodeURIComponent(value)}.txt` }, text));
   else if (name === "verdict") cell.append(data.words[levelOf(row)] || levelOf(row));
   else cell.append(name === "outlier" ? headingOf(text) : text);
   if (name === "verdict") cell.classList.add(colourOf[levelOf(row)] || "none");
@@ -150,7 +150,7 @@ function marksOf(row) {
     button.setAttribute("aria-pressed", String(marks[name] === mark));
     button.onclick = () => {
       if (marks[name] === mark) delete marks[name]; else marks[name] = mark;
-      try { localStorage.setItem(key, JSON.stringify(marks)); } catch { /* as above */ }
+      try { localStorage.setItem(marksKey, JSON.stringify(marks)); } catch { /* as above */ }
       drawRows();
     };
     cell.append(button);

@@ -1,0 +1,97 @@
+"""What `vrnet cohort` says: what it will do, what came of it, and how to go on."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from vrnet.app.endings import this_command
+from vrnet.cohort.plan import Plan
+from vrnet.cohort.table import CohortTable, count, some
+from vrnet.cohort.tally import Tally
+from vrnet.evaluation.levels import WORDS
+from vrnet.files import Row
+
+MAX_SHOWN = 10
+"""Lines about missing files, about changes, and about reasons of errors."""
+
+
+def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
+    """What a run does, in numbers that add up, and why it replaces results."""
+    tried = plan.errors if retry else []
+    to_do = {"new": plan.new, "again": plan.again, "after an error": tried}
+    parts = ", ".join(f"{len(some_of):,} {word}" for word, some_of in to_do.items() if some_of)
+    left_alone = f", {count(plan.errors, 'error')}" if plan.errors and not retry else ""
+    every = [*plan.done, *plan.errors, *plan.again, *plan.new]
+    planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
+    yield f"{count(every)}: {len(plan.done):,} done already{left_alone}, {planned}."
+    for why, number in plan.changes.most_common(MAX_SHOWN):
+        yield f"Again, {number:,}: {why}."
+    if len(plan.changes) > MAX_SHOWN:
+        yield f"Again, for {len(plan.changes) - MAX_SHOWN:,} more reasons."
+    if plan.again:
+        yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
+    if left_alone:
+        yield "Errors are tried again with --retry."
+
+
+def renamed_lines(renamed: Mapping[str, str]) -> Iterator[str]:
+    """Which columns of the list have other names in the table."""
+    for name, new in renamed.items():
+        yield f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own."
+
+
+def missing_lines(table: CohortTable) -> Iterator[str]:
+    """The files of a list that are not there."""
+    missing = table.missing()
+    for subject, file in missing[:MAX_SHOWN]:
+        yield f"Missing, of {subject.name}: {file}"
+    if len(missing) > MAX_SHOWN:
+        yield f"{len(missing) - MAX_SHOWN:,} more subjects lack files."
+
+
+def jobs_line(subjects: int) -> Iterator[str]:
+    """That one process does not use all cores, where there are several."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (jobs := min(cores, subjects)) > 1:
+        yield f"One at a time: --jobs {jobs} would use more of the {cores} cores here (it needs vrnet[cluster])."
+
+
+def stopped_line(plan: Plan, tally: Tally) -> str:
+    """How far a run was that is stopped, and what goes on."""
+    done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.errors) + len(plan.again) + len(plan.new)
+    kept = ", and stay done" if done else ""
+    return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
+
+
+def shard_lines(shard: str, plan: Plan, tally: Tally) -> Iterator[str]:
+    """What came of a shard that is not the last to end."""
+    yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {tally.errors:,} errors, {tally.left:,} left."
+    yield from error_lines(tally.reasons)
+    yield "The last shard to end writes the tables."
+
+
+def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[str]:
+    """What came of a cohort; which subjects have errors, and which verdicts are failed."""
+    verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
+    judged = f"; verdicts: {verdicts}" if verdicts else ""
+    yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
+    if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
+        yield f"Verdict {WORDS['failed']}: {some(bad)}."
+    yield from error_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "error"})
+    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "error")]:
+        yield f"Left, to another run or since they changed meanwhile: {some(left)}. To see to them: {this_command()}"
+
+
+def error_lines(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Each reason why subjects could not be done, and which."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    yield from (f"Error, {some(found)}: {reason}" for reason, found in first(names.items()))
+    if len(names) > MAX_SHOWN:
+        yield f"{len(names) - MAX_SHOWN:,} more reasons are in cohort.csv."
+
+
+def first(items: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """The reasons of most subjects."""
+    return sorted(items, key=lambda item: -len(item[1]))[:MAX_SHOWN]

@@ -1,0 +1,18 @@
+"""Where nothing can be written over, a line says from time to time that the run lives."""
+
+import time
+
+from vrnet.app import cohort_progress
+from vrnet.cohort.tally import Tally
+
+
+def test_lines_come_while_nothing_ends(monkeypatch, capsys):
+    """One subject may take minutes: nobody calls in the meantime."""
+    monkeypatch.setattr(cohort_progress, "LINE_SECONDS", 0.02)
+    with cohort_progress.cohort_lines() as show:
+        time.sleep(0.2)
+        show(Tally(3))
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "starting"
+    assert lines[-1].startswith("0 done, 0 errors, 3 left")

@@ -1,0 +1,83 @@
+"""One answer to what there is of a subject, by which plans, tables, shards and tasks go."""
+
+import json
+
+import pytest
+
+from tests.cohort.works import Count, make_task, subject
+from vrnet.cohort.state import Survey
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    """A task, and a subject that it has done."""
+    task, one = make_task(tmp_path / "out", report=False), subject(tmp_path)
+    assert task(one).status == "done"
+    return task, one
+
+
+def state(task, one):
+    kind, why, _ = Survey(task.folder, task.recipe).state(one)
+    return kind, why
+
+
+def test_a_result_counts_while_recipe_inputs_and_files_are_as_they_were(cohort, tmp_path):
+    task, one = cohort
+    assert state(task, one) == ("done", "")
+    assert state(make_task(tmp_path / "out", report=False, method="x"), one) == ("changed", "method count → x")
+    subject(tmp_path, text="another image")
+    assert state(task, one) == ("changed", "newer or other inputs")
+    subject(tmp_path)
+    task(one)
+    (task.folder.subjects / "s1" / "count.txt").unlink()
+    assert state(task, one) == ("damaged", "files are missing")
+    (task.folder.subjects / "s1" / "done.json").write_text("{")
+    assert state(task, one) == ("damaged", "done.json cannot be read")
+
+
+def test_a_folder_without_a_record_is_no_result(cohort):
+    task, one = cohort
+    (task.folder.subjects / "s1" / "done.json").unlink()
+    assert state(task, one) == ("to do", "")
+
+
+def test_an_error_counts_for_its_recipe_and_its_inputs_alone(tmp_path):
+    task, one = make_task(tmp_path / "out", Count(failing=frozenset({"s1"}))), subject(tmp_path)
+    task(one)
+    assert state(task, one) == ("error", "ValueError: s1 cannot be counted")
+    assert state(make_task(tmp_path / "out", method="x"), one) == ("to do", "")
+    subject(tmp_path, text="another image")
+    assert state(task, one) == ("to do", "")
+
+
+def test_a_page_that_is_not_asked_for_any_more_is_no_change(cohort, tmp_path):
+    """Whoever leaves out --report when going on does not lose what is done; whoever adds it wants the pages."""
+    task, one = cohort
+    with_page = make_task(tmp_path / "out", report=True)
+    assert state(with_page, one) == ("changed", "report False → True")
+    with_page(one)
+    assert state(with_page, one) == state(task, one) == ("done", "")
+
+
+def test_what_the_images_chose_is_what_is_asked_for_by_its_name(tmp_path):
+    """`default` came to a method; whoever asks for that one has its results, and whoever asks for `default` has not."""
+    one = subject(tmp_path)
+    task = make_task(tmp_path / "out", lambda subject, folder: {"method": "short-axis"}, method="default")
+    task(one)
+    assert state(make_task(tmp_path / "out", method="short-axis"), one) == ("done", "")
+    assert state(make_task(tmp_path / "out", method="TV-L1"), one) == ("changed", "method default → TV-L1")
+    task = make_task(tmp_path / "out2", lambda subject, folder: {"method": "short-axis"}, method="short-axis")
+    task(one)
+    assert state(make_task(tmp_path / "out2", method="default"), one) == ("changed", "method short-axis → default")
+
+
+def test_a_result_with_a_damaged_record_is_made_again_and_a_file_of_others_beside_it_stays(cohort):
+    task, one = cohort
+    place = task.folder.subjects / "s1"
+    (place / "done.json").write_text("")
+    assert task(one).status == "done"
+    assert json.loads((place / "done.json").read_text())["subject"] == "s1"
+    (place / "done.json").write_text("")
+    (place / "mine.txt").write_text("mine")
+    assert task(one).status == "error"
+    assert (place / "mine.txt").read_text() == "mine"
