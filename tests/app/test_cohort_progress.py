@@ -15,4 +15,4 @@ def test_lines_come_while_nothing_ends(monkeypatch, capsys):
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "starting"
-    assert lines[-1].startswith("0 done, 0 errors, 3 left")
+    assert lines[-1].startswith("0 done, 0 failed, 3 left")

@@ -1,7 +1,7 @@
 """What a cohort says adds up, and names what to look at."""
 
 from vrnet.app import cohort_words
-from vrnet.app.cohort_words import ending_lines, error_lines, jobs_line, plan_lines
+from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines
 from vrnet.cohort.plan import Plan
 from vrnet.cohort.table import Subject
 
@@ -10,36 +10,39 @@ def some(count):
     return [Subject(f"s{k}", {}) for k in range(count)]
 
 
-def test_the_numbers_of_a_plan_add_up_with_and_without_errors():
-    plan = Plan(done=some(4), errors=some(2), again=some(3), new=some(1))
+def test_the_numbers_of_a_plan_add_up_with_and_without_failures():
+    plan = Plan(done=some(4), failed=some(2), again=some(3), new=some(1))
     plan.changes.update({"method A → B": 3})
     first, second, third, last = plan_lines(plan, retry=False)
-    assert first == "10 subjects: 4 done already, 2 errors, 4 to do (1 new, 3 again)."
+    assert first == "10 subjects: 4 done already, 2 failed, 4 to do (1 new, 3 again)."
     assert (second, "are replaced" in third, "--retry" in last) == ("Again, 3: method A → B.", True, True)
     first, *_ = plan_lines(plan, retry=True)
-    assert first == "10 subjects: 4 done already, 6 to do (1 new, 3 again, 2 after an error)."
+    assert first == "10 subjects: 4 done already, 6 to do (1 new, 3 again, 2 that failed before)."
 
 
-def test_the_end_names_errors_failed_verdicts_and_what_is_left():
+def test_the_end_names_failures_failed_verdicts_and_what_is_left():
     summary = {"done": 2, "subjects": 4, "verdicts": {"good": 1, "failed": 1}}
     rows = [
         {"subject": "a", "status": "done", "verdict": "good"},
         {"subject": "b", "status": "done", "verdict": "failed"},
-        {"subject": "c", "status": "error", "reason": "no image"},
+        {"subject": "c", "status": "failed", "reason": "no image"},
         {"subject": "d", "status": "to do"},
     ]
     said = list(ending_lines(summary, rows))
     assert said[:3] == [
         "2 of 4 subjects are done; verdicts: 1 failed, 1 good.",
         "Verdict failed: b.",
-        "Error, c: no image",
+        "Could not be done, c: no image",
     ]
     assert "meanwhile: d. " in said[3]
 
 
 def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():
     reasons = {"x": "rare", **{f"s{k}": "frequent" for k in range(8)}}
-    assert list(error_lines(reasons)) == ["Error, s0; s1; s2; s3; s4 and 3 more: frequent", "Error, x: rare"]
+    assert list(failure_lines(reasons)) == [
+        "Could not be done, s0; s1; s2; s3; s4 and 3 more: frequent",
+        "Could not be done, x: rare",
+    ]
 
 
 def test_more_jobs_are_advised_only_where_there_are_cores_and_subjects(monkeypatch):

@@ -232,7 +232,7 @@ def test_evaluate_keeps_the_metrics_of_a_training(vrnet, tmp_path, data):
     assert read_all(tmp_path / "run") == before
     for _ in range(2):
         assert vrnet("evaluate", "identity", *data, "--out", tmp_path / "again")[0] == 0
-    assert file_names(tmp_path / "again") == {"metrics.csv", "summary.json", "subjects", "errors", ".working"}
+    assert file_names(tmp_path / "again") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
 
 
 def test_a_folder_in_use_by_a_training_is_refused_until_that_ends_or_is_killed(vrnet, tmp_path, data):

@@ -26,7 +26,7 @@ def main(out, pairs, seconds, where):
     finally:
         task.folder.tidy()
     print(tally.line(), flush=True)
-    sys.exit(0 if tally.errors + tally.left == 0 else 3)
+    sys.exit(0 if tally.failed + tally.left == 0 else 3)
 
 
 if __name__ == "__main__":

@@ -183,4 +183,4 @@ def check_whole(tmp_path, out, pairs, first):
     task = make_task(out)
     assert len(make_plan(task.folder, subjects, task.recipe).done) == SUBJECTS
     assert [path.name for path in task.folder.working.iterdir()] == []
-    assert [path.name for path in task.folder.errors.iterdir()] == []
+    assert [path.name for path in task.folder.failures.iterdir()] == []

@@ -12,7 +12,7 @@ from vrnet.cohort.table import read_table
 
 @pytest.fixture
 def cohort(tmp_path):
-    """Five subjects: three are done, one is an error, one is left."""
+    """Five subjects: three are done, one has failed, one is left."""
     table = read_table(write_list(tmp_path, 5))
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
     run_tasks(task, table.subjects[:4], Here())
@@ -23,7 +23,7 @@ def test_rows_are_those_of_the_list_with_what_came_of_them(cohort):
     task, table = cohort
     columns, rows = collect_rows(task.folder, table, task.recipe)
     assert [row["subject"] for row in rows] == [f"s{k:05d}" for k in range(5)]
-    assert [row["status"] for row in rows] == ["done", "error", "done", "done", "to do"]
+    assert [row["status"] for row in rows] == ["done", "failed", "done", "done", "to do"]
     assert [row["group"] for row in rows] == ["x", "y", "x", "y", "x"]
     assert [row.get("length") for row in rows] == [10, None, 10, 10, None]
     assert columns[:2] == ["subject", "status"]
@@ -46,7 +46,7 @@ def test_a_subject_whose_image_changed_is_no_result_until_the_image_is_as_it_was
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00001"})))
     run_tasks(task, table.subjects[1:], Here())
     _, rows = collect_rows(task.folder, table, task.recipe)
-    assert [(row["status"], row.get("length")) for row in rows] == [("changed", None), ("error", None)]
+    assert [(row["status"], row.get("length")) for row in rows] == [("changed", None), ("failed", None)]
     (tmp_path / "away").replace(image)
     _, rows = collect_rows(task.folder, table, task.recipe)
     assert [(row["status"], row.get("length")) for row in rows] == [("done", 10), ("done", 10)]
@@ -72,7 +72,7 @@ def test_a_record_without_a_part_is_a_damaged_result(cohort, part):
 def test_the_summary_counts_and_describes(cohort):
     task, table = cohort
     summary = summarise_rows(collect_rows(task.folder, table, task.recipe)[1], task.recipe)
-    assert (summary["subjects"], summary["done"], summary["errors"], summary["left"]) == (5, 3, 1, 1)
+    assert (summary["subjects"], summary["done"], summary["failed"], summary["left"]) == (5, 3, 1, 1)
     assert summary["verdicts"] == {"good": 3}
     assert summary["reasons"] == {"ValueError: s00001 cannot be counted": 1}
     assert summary["metrics"]["length"]["mean"] == 10

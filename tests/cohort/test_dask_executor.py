@@ -31,7 +31,7 @@ def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_i
     run_tasks(serial, table.subjects, Here())
     assert results(tmp_path / "out") == results(tmp_path / "serial")
     task = make_task(tmp_path / "out")
-    assert task.folder.names_of_errors() == {"s00003", "s00009"}
+    assert task.folder.names_of_failures() == {"s00003", "s00009"}
     assert list(task.folder.working.iterdir()) == []
 
 

@@ -23,11 +23,11 @@ def subjects(tmp_path):
 def test_a_run_does_every_subject_and_one_failure_stops_nobody(tmp_path, subjects):
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00007"})))
     shown = []
-    tally = run_tasks(task, subjects, Here(), lambda tally: shown.append((tally.done, tally.errors, tally.left)))
-    assert (tally.done, tally.errors, tally.left) == (19, 1, 0)
+    tally = run_tasks(task, subjects, Here(), lambda tally: shown.append((tally.done, tally.failed, tally.left)))
+    assert (tally.done, tally.failed, tally.left) == (19, 1, 0)
     assert tally.reasons == {"s00007": "ValueError: s00007 cannot be counted"}
     assert shown[-1] == (19, 1, 0)
-    assert "19 done, 1 error, 0 left" in tally.line()
+    assert "19 done, 1 failed, 0 left" in tally.line()
 
 
 def test_two_runs_at_once_share_the_work_and_do_nothing_twice(tmp_path, subjects):
@@ -67,12 +67,12 @@ def test_what_another_run_does_not_end_is_left_to_it(tmp_path, subjects, monkeyp
 def test_a_failure_that_cannot_be_recorded_where_it_happened_is_recorded_here(tmp_path, subjects):
     class Elsewhere(Here):
         def map(self, task, subjects):
-            yield Outcome(subjects[0].name, "error", 1.0, "its process died", is_recorded=False)
+            yield Outcome(subjects[0].name, "failed", 1.0, "its process died", is_recorded=False)
 
     task = make_task(tmp_path / "out")
     tally = run_tasks(task, subjects[:1], Elsewhere())
-    assert tally.errors == 1
-    assert task.folder.error("s00000")["reason"] == "its process died"
+    assert tally.failed == 1
+    assert task.folder.failure("s00000")["reason"] == "its process died"
 
 
 def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects, monkeypatch):

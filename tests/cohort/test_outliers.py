@@ -1,4 +1,4 @@
-"""Suspicion ranks errors, then verdicts, then what is unlike the rest."""
+"""Suspicion ranks failures, then verdicts, then what is unlike the rest."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_values_that_are_missing_or_all_alike_say_nothing():
 def test_errors_come_before_verdicts_and_these_before_outliers():
     rows = [{"status": "done", "verdict": "good", "dice": 0.8 + 0.001 * k} for k in range(40)]
     rows += [
-        {"status": "error"},
+        {"status": "failed"},
         {"status": "done", "verdict": "failed", "dice": 0.81},
         {"status": "done", "verdict": "look", "dice": 0.81},
         {"status": "done", "verdict": "good", "dice": 0.1},

@@ -11,7 +11,7 @@ from vrnet.cohort.plan import check_kept, make_plan
 
 @pytest.fixture
 def cohort(tmp_path):
-    """Four subjects: s0 and s1 are done, s2 is an error, s3 is new."""
+    """Four subjects: s0 and s1 are done, s2 has failed, s3 is new."""
     subjects = [subject(tmp_path, f"s{k}") for k in range(4)]
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s2"})))
     for one in subjects[:3]:
@@ -20,7 +20,7 @@ def cohort(tmp_path):
 
 
 def names(plan):
-    return [[one.name for one in part] for part in (plan.done, plan.errors, plan.again, plan.new)]
+    return [[one.name for one in part] for part in (plan.done, plan.failed, plan.again, plan.new)]
 
 
 def test_a_plan_sorts_subjects_by_what_the_folder_says(cohort):

@@ -44,7 +44,7 @@ def test_a_folder_without_a_record_is_no_result(cohort):
 def test_an_error_counts_for_its_recipe_and_its_inputs_alone(tmp_path):
     task, one = make_task(tmp_path / "out", Count(failing=frozenset({"s1"}))), subject(tmp_path)
     task(one)
-    assert state(task, one) == ("error", "ValueError: s1 cannot be counted")
+    assert state(task, one) == ("failed", "ValueError: s1 cannot be counted")
     assert state(make_task(tmp_path / "out", method="x"), one) == ("to do", "")
     subject(tmp_path, text="another image")
     assert state(task, one) == ("to do", "")
@@ -79,5 +79,5 @@ def test_a_result_with_a_damaged_record_is_made_again_and_a_file_of_others_besid
     assert json.loads((place / "done.json").read_text())["subject"] == "s1"
     (place / "done.json").write_text("")
     (place / "mine.txt").write_text("mine")
-    assert task(one).status == "error"
+    assert task(one).status == "failed"
     assert (place / "mine.txt").read_text() == "mine"

@@ -11,9 +11,9 @@ def test_the_line_of_a_run_under_way(monkeypatch):
     run = Tally(40)
     for k in range(9):
         run.add(Outcome(f"p{k}", "done", 5.0 + k))
-    run.add(Outcome("p9", "error", 1.0, "no image"))
+    run.add(Outcome("p9", "failed", 1.0, "no image"))
     line = run.line()
-    assert line.startswith("9 done, 1 error, 30 left, ")
+    assert line.startswith("9 done, 1 failed, 30 left, ")
     assert "slowest p8 (13 s)" in line
     assert "per minute" in line
     assert "min left" in line

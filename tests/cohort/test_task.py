@@ -74,7 +74,7 @@ def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):
     (out / "subjects" / "s1" / "mine.txt").write_text("mine")
     before, calls = results(out), []
     outcome = make_task(out, lambda *given: calls.append(given), method="other")(one)
-    assert (outcome.status, calls) == ("error", []), "it is refused before the work"
+    assert (outcome.status, calls) == ("failed", []), "it is refused before the work"
     assert "mine.txt is not as this cohort wrote it" in outcome.reason
     assert results(out) == before
 
@@ -82,12 +82,12 @@ def test_files_of_others_in_the_folder_of_a_result_are_never_lost(tmp_path):
 def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_done(tmp_path):
     one, out = subject(tmp_path), tmp_path / "out"
     outcome = make_task(out, Count(failing=frozenset({"s1"})))(one)
-    assert (outcome.status, outcome.reason) == ("error", "ValueError: s1 cannot be counted")
-    assert json.loads((out / "errors" / "s1.json").read_text())["reason"] == outcome.reason
-    assert "in __call__" in (out / "errors" / "s1.txt").read_text()
+    assert (outcome.status, outcome.reason) == ("failed", "ValueError: s1 cannot be counted")
+    assert json.loads((out / "failures" / "s1.json").read_text())["reason"] == outcome.reason
+    assert "in __call__" in (out / "failures" / "s1.txt").read_text()
     assert not (out / "subjects" / "s1").exists()
     assert make_task(out)(one).status == "done"
-    assert list((out / "errors").iterdir()) == []
+    assert list((out / "failures").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -116,14 +116,14 @@ def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path
         return Count()(given, folder)
 
     outcome = make_task(tmp_path / "out", work)(one)
-    assert (outcome.status, "was replaced while" in outcome.reason) == ("error", True)
+    assert (outcome.status, "was replaced while" in outcome.reason) == ("failed", True)
     assert results(tmp_path / "out") == {}
     assert make_task(tmp_path / "out")(one).status == "done"
 
 
 def test_an_input_that_is_not_there_is_a_failure(tmp_path):
     outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "none.nii")}))
-    assert (outcome.status, outcome.is_recorded) == ("error", True)
+    assert (outcome.status, outcome.is_recorded) == ("failed", True)
     assert "there is no" in outcome.reason
 
 
@@ -138,14 +138,14 @@ def test_a_machine_that_does_not_see_the_folder_makes_none(tmp_path):
     task, one = make_task(tmp_path / "out"), subject(tmp_path)
     shutil.rmtree(tmp_path / "out")
     outcome = task(one)
-    assert (outcome.status, outcome.is_recorded) == ("error", False)
+    assert (outcome.status, outcome.is_recorded) == ("failed", False)
     assert "does not see" in outcome.reason
     assert not (tmp_path / "out").exists()
 
 
 def test_another_version_of_vrnet_does_no_work(tmp_path):
     outcome = make_task(tmp_path / "out", vrnet="9.9")(subject(tmp_path))
-    assert (outcome.status, "not 9.9" in outcome.reason) == ("error", True)
+    assert (outcome.status, "not 9.9" in outcome.reason) == ("failed", True)
 
 
 def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
@@ -157,7 +157,7 @@ def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
         task = make_task(out)
         (out / "filler").write_bytes(bytes(56 * 1024))
         outcome = task(one)
-        assert (outcome.status, "No space left" in outcome.reason) == ("error", True), outcome
+        assert (outcome.status, "No space left" in outcome.reason) == ("failed", True), outcome
         assert results(out) == {}
         assert left_behind(out) == []
         (out / "filler").unlink()

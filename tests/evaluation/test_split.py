@@ -192,10 +192,10 @@ def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_
 
     spoilt = replace(hearts, samples=StoredSamples(hearts.names, read, hearts.identity))
     summary = evaluate_split(silent, QUICK, spoilt, tmp_path)
-    assert (summary["subjects"], summary["errors"]) == (3, {broken: "its file is damaged"})
-    assert "Traceback" in (tmp_path / "errors" / f"{broken}.txt").read_text()
-    assert "errors" not in evaluate_split(silent, QUICK, hearts, tmp_path)
-    assert list((tmp_path / "errors").iterdir()) == []
+    assert (summary["subjects"], summary["failed"]) == (3, {broken: "its file is damaged"})
+    assert "Traceback" in (tmp_path / "failures" / f"{broken}.txt").read_text()
+    assert "failed" not in evaluate_split(silent, QUICK, hearts, tmp_path)
+    assert list((tmp_path / "failures").iterdir()) == []
 
 
 def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fails(hearts, tmp_path, monkeypatch):
@@ -208,7 +208,7 @@ def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fai
 
     monkeypatch.setattr(module, "measure_subject", fail)
     summary = evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], other)), tmp_path)
-    assert (summary["subjects"], summary["errors"]) == (2, {other.name: "its file is damaged"})
+    assert (summary["subjects"], summary["failed"]) == (2, {other.name: "its file is damaged"})
 
 
 def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, monkeypatch):

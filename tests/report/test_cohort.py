@@ -18,7 +18,7 @@ def row(k):
     return dict(zip(COLUMNS, (f"s{k:04d}", "done", verdict, suspicion, k / COUNT, "ab"[k % 2], ""), strict=True))
 
 
-ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "error", "suspicion": 300.0, "reason": SCRIPT}]
+ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
 SUMMARY = {
     "subjects": len(ROWS),
     "reasons": {SCRIPT: 1},
@@ -64,7 +64,7 @@ def test_a_click_sorts_and_words_find(page):
 
 def test_a_count_shows_only_its_subjects(page):
     counts = [button.text for button in page.find_elements("css selector", "#counts button")]
-    assert counts == ["1 error", "50 verdict failed", "4,950 good"]
+    assert counts == ["1 could not be done", "50 verdict failed", "4,950 good"]
     page.find_elements("css selector", "#counts button")[1].click()
     assert find_element(page, "#shown").text.startswith("50 of 5,001")
 
@@ -91,7 +91,7 @@ def test_marks_belong_to_the_results_of_a_method_however_these_are_shown():
 
 def test_links_lead_to_the_page_of_a_subject_and_to_the_traceback_of_an_error(page):
     links = page.execute_script("return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))")
-    assert links[:2] == ["errors/broken.txt", "subjects/s0007/report.html"]
+    assert links[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
 
 
 def test_names_and_reasons_are_shown_and_never_run(page):

@@ -47,7 +47,7 @@ def cohort_page(path, heart, volume):
         dict(zip(columns, (text, "done", text, 1.0, 0.5 + k / 10, text, text), strict=True))
         for k, text in enumerate(HOSTILE.values())
     ]
-    rows += [{"subject": ALL, "status": "error", "suspicion": 3.0, "reason": ALL}]
+    rows += [{"subject": ALL, "status": "failed", "suspicion": 3.0, "reason": ALL}]
     summary = {
         "subjects": len(rows),
         "reasons": {ALL: 1},

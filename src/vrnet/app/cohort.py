@@ -48,7 +48,7 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
 
 
 def is_complete(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> bool:
-    """Whether every subject of a list is done, or an error: then the shard that asks is the last to end.
+    """Whether every subject of a list is done, or has failed: then the shard that asks is the last to end.
 
     Shards go through the list from its beginning, so that what is left is found soonest from its end."""
     survey = Survey(folder, recipe)

@@ -26,7 +26,7 @@ def cohort_bar() -> Iterator[Callable[[Tally], None]]:
     columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
     with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
         task = bar.add_task("cohort", total=None, line="starting")
-        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.errors, line=tally.line())
+        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
 
 
 @contextmanager

@@ -12,16 +12,16 @@ from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
 
 MAX_SHOWN = 10
-"""Lines about missing files, about changes, and about reasons of errors."""
+"""Lines about missing files, about changes, and about reasons of failures."""
 
 
 def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     """What a run does, in numbers that add up, and why it replaces results."""
-    tried = plan.errors if retry else []
-    to_do = {"new": plan.new, "again": plan.again, "after an error": tried}
+    tried = plan.failed if retry else []
+    to_do = {"new": plan.new, "again": plan.again, "that failed before": tried}
     parts = ", ".join(f"{len(some_of):,} {word}" for word, some_of in to_do.items() if some_of)
-    left_alone = f", {count(plan.errors, 'error')}" if plan.errors and not retry else ""
-    every = [*plan.done, *plan.errors, *plan.again, *plan.new]
+    left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
+    every = [*plan.done, *plan.failed, *plan.again, *plan.new]
     planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
     yield f"{count(every)}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
@@ -31,7 +31,7 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     if plan.again:
         yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
     if left_alone:
-        yield "Errors are tried again with --retry."
+        yield "Those that failed are tried again with --retry."
 
 
 def renamed_lines(renamed: Mapping[str, str]) -> Iterator[str]:
@@ -58,36 +58,36 @@ def jobs_line(subjects: int) -> Iterator[str]:
 
 def stopped_line(plan: Plan, tally: Tally) -> str:
     """How far a run was that is stopped, and what goes on."""
-    done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.errors) + len(plan.again) + len(plan.new)
+    done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.failed) + len(plan.again) + len(plan.new)
     kept = ", and stay done" if done else ""
     return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
 
 def shard_lines(shard: str, plan: Plan, tally: Tally) -> Iterator[str]:
     """What came of a shard that is not the last to end."""
-    yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {tally.errors:,} errors, {tally.left:,} left."
-    yield from error_lines(tally.reasons)
+    yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {tally.failed:,} failed, {tally.left:,} left."
+    yield from failure_lines(tally.reasons)
     yield "The last shard to end writes the tables."
 
 
 def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[str]:
-    """What came of a cohort; which subjects have errors, and which verdicts are failed."""
+    """What came of a cohort; which subjects failed, and which verdicts are failed."""
     verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
     judged = f"; verdicts: {verdicts}" if verdicts else ""
     yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
     if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
         yield f"Verdict {WORDS['failed']}: {some(bad)}."
-    yield from error_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "error"})
-    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "error")]:
+    yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
+    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]:
         yield f"Left, to another run or since they changed meanwhile: {some(left)}. To see to them: {this_command()}"
 
 
-def error_lines(reasons: Mapping[str, str]) -> Iterator[str]:
+def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:
     """Each reason why subjects could not be done, and which."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
-    yield from (f"Error, {some(found)}: {reason}" for reason, found in first(names.items()))
+    yield from (f"Could not be done, {some(found)}: {reason}" for reason, found in first(names.items()))
     if len(names) > MAX_SHOWN:
         yield f"{len(names) - MAX_SHOWN:,} more reasons are in cohort.csv."
 

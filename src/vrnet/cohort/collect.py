@@ -16,7 +16,7 @@ TABLE, SUMMARY = "cohort.csv", "summary.json"
 FIRST, LAST = ("subject", "status", "verdict", "suspicion", "outlier"), ("seconds", "machine", "reason", "notes")
 """Columns that every table has, at its beginning and at its end."""
 MAX_REASONS = 20
-"""Of errors, the most frequent first, in summary.json."""
+"""Of failures, the most frequent first, in summary.json."""
 
 
 def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[list[str], list[Row]]:
@@ -35,7 +35,7 @@ def status_row(name: str, state: State) -> Row:
     row: Row = {"subject": name, "status": state.kind}
     if state.kind == "done":
         return row | state.record["row"] | {"seconds": state.record["seconds"]}
-    if state.kind == "error":
+    if state.kind == "failed":
         row |= {name: state.record[name] for name in ("seconds", "machine") if name in state.record}
     return row | ({"reason": state.why} if state.why else {})
 
@@ -49,14 +49,14 @@ def ordered(columns: Sequence[str], carried: Sequence[str]) -> list[str]:
 def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
     """What summary.json holds: counts, and of each measured column its mean, spread and percentiles."""
     statuses, verdicts = (Counter(row[name] for row in rows if name in row) for name in ("status", "verdict"))
-    errors = Counter(row.get("reason", "") for row in rows if row["status"] == "error")
+    reasons = Counter(row.get("reason", "") for row in rows if row["status"] == "failed")
     return {
         "subjects": len(rows),
         "done": statuses["done"],
-        "errors": statuses["error"],
-        "left": len(rows) - statuses["done"] - statuses["error"],
+        "failed": statuses["failed"],
+        "left": len(rows) - statuses["done"] - statuses["failed"],
         "verdicts": dict(verdicts),
-        "reasons": dict(errors.most_common(MAX_REASONS)),
+        "failures": dict(reasons.most_common(MAX_REASONS)),
         "metrics": {name: describe(values) for name, values in numbers(rows).items()},
         "recipe": dict(recipe),
     }

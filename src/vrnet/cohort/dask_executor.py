@@ -114,14 +114,14 @@ class Flight:
     def take_apart(self, batch: list[Subject], error: Exception) -> list[Outcome]:
         """Have the subjects of a batch handed out alone, after its workers died several times, or outcomes were lost.
 
-        One that was alone is an error then, unless it is done: its worker may have died after that."""
+        One that was alone is a failure then, unless it is done: its worker may have died after that."""
         from distributed import KilledWorker
 
         if isinstance(error, KilledWorker) and len(batch) == 1:
             if Survey(self.task.folder, self.task.recipe).state(batch[0]).kind == "done":
                 return [Outcome(batch[0].name, "done")]
             reason = "the process that did it died several times: too little memory?"
-            return [Outcome(batch[0].name, "error", 0.0, reason, is_recorded=False)]
+            return [Outcome(batch[0].name, "failed", 0.0, reason, is_recorded=False)]
         self.alone.extend(batch)
         return []
 

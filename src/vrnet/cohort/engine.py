@@ -82,7 +82,7 @@ def run_round(task: Task, subjects: Sequence[Subject], executor: Executor, tally
 
 
 def record_here(task: Task, subject: Subject, outcome: Outcome) -> None:
-    """Record an error that the process where it happened could not; BadInput, the end of the run, if this cannot."""
+    """Record a failure that the process where it happened could not; BadInput, the end of the run, if this cannot."""
     found = task.fail(subject, BadInput(outcome.reason), outcome.seconds)
     if not found.is_recorded:
         raise BadInput(

@@ -1,4 +1,4 @@
-"""Which subjects to look at first: errors, then by verdict, then those unlike the rest of the cohort.
+"""Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
 
 Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure. Of one that has a worse side,
 only what lies on that side counts: nobody need look at the best result first."""
@@ -18,8 +18,8 @@ MIN_SUBJECTS, MIN_NAMED = 4, 20
 MAX_Z = 99.0
 OUTLIER_FROM = 3.5
 """A z-score from which the measure is named (Iglewicz and Hoaglin)."""
-OF_STATUS, OF_VERDICT = {"error": 300.0}, {"failed": 200.0, "look": 100.0}
-"""What errors and verdicts count beside a z-score, which is MAX_Z at most."""
+OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
+"""What failures and verdicts count beside a z-score, which is MAX_Z at most."""
 
 OWN_UNITS = ("mae",)
 """How the measures begin that are in units of the images: those of two scanners, or of two sequences, say nothing of
@@ -30,7 +30,7 @@ WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames
 
 
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
-    """Give each row of a result or an error its suspicion, and outlier: the measure that is most unlike the rest's."""
+    """Give each row of a result or a failure its suspicion, and outlier: the measure that is most unlike the rest's."""
     measures = [name for name in measures if not name.startswith(OWN_UNITS)]
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):
@@ -38,7 +38,7 @@ def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
         which[z > most] = k
         most = np.maximum(most, z)
     for row, score, k in zip(rows, most.tolist(), which.tolist(), strict=True):
-        if row["status"] in ("done", "error"):
+        if row["status"] in ("done", "failed"):
             verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
             row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
         if score >= OUTLIER_FROM and len(rows) >= MIN_NAMED:

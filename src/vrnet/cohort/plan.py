@@ -16,7 +16,7 @@ class Plan:
     """The subjects of a list by what is to happen to them."""
 
     done: list[Subject] = field(default_factory=list)
-    errors: list[Subject] = field(default_factory=list)
+    failed: list[Subject] = field(default_factory=list)
     """Tried again only if asked."""
     again: list[Subject] = field(default_factory=list)
     """Those with results that changed or are damaged."""
@@ -25,14 +25,14 @@ class Plan:
     """Why subjects are done again, and how many."""
 
     def to_do(self, retry: bool) -> list[Subject]:
-        """What a run has to do, errors last."""
-        return [*self.new, *self.again, *(self.errors if retry else [])]
+        """What a run has to do, failures last."""
+        return [*self.new, *self.again, *(self.failed if retry else [])]
 
 
 def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe) -> Plan:
     """Sort the subjects by what the folder says of them."""
     plan, survey = Plan(), Survey(folder, recipe)
-    places = {"done": plan.done, "error": plan.errors, "to do": plan.new}
+    places = {"done": plan.done, "failed": plan.failed, "to do": plan.new}
     for one in subjects:
         kind, why, _ = survey.state(one)
         places.get(kind, plan.again).append(one)

@@ -1,7 +1,7 @@
-"""What a cohort's folder remembers: `done.json` of each result, and of each error its reason and traceback.
+"""What a cohort's folder remembers: `done.json` of each result, and of each failure its reason and traceback.
 
     DIR/subjects/NAME/     the result of a subject, whole, with done.json
-    DIR/errors/NAME.json   why a subject could not be done; NAME.txt has the traceback
+    DIR/failures/NAME.json why a subject could not be done; NAME.txt has the traceback
     DIR/.working/          locks and temporary folders of those that are under way
 
 There is no other memory: whoever can read the folder knows what is done."""
@@ -24,7 +24,7 @@ from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
 
 Recipe = Mapping[str, Any]
 """What is done to every subject, as JSON says it: method, parameters, version. Results of another are done again."""
-DONE, ERRORS = "done.json", "errors"
+DONE, FAILURES = "done.json", "failures"
 READ_BYTES = 1 << 16
 """At a time; most records are shorter."""
 STAGED = "~"
@@ -44,8 +44,8 @@ class CohortFolder:
         return self.path / self.results
 
     @property
-    def errors(self) -> Path:
-        return self.path / ERRORS
+    def failures(self) -> Path:
+        return self.path / FAILURES
 
     @property
     def working(self) -> Path:
@@ -53,13 +53,13 @@ class CohortFolder:
 
     def make(self) -> None:
         """Make the folders, and remove what killed processes left in them."""
-        for folder in (self.subjects, self.errors, self.working):
+        for folder in (self.subjects, self.failures, self.working):
             folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
 
     def tidy(self) -> None:
         """Remove what killed processes left behind; what living ones use stays."""
-        for folder in (self.path, self.errors):
+        for folder in (self.path, self.failures):
             remove_leftovers(folder)
         for name in {name.removesuffix(".lock").partition(STAGED)[0] for name in names_in(self.working)}:
             with suppress(OSError), closing(acquire_lock(lock := self.lock(name), is_needed=True)):
@@ -69,11 +69,11 @@ class CohortFolder:
 
     def remove(self) -> None:
         """Remove the records of a run whose results are elsewhere by now; files of others stay, and their folders."""
-        for name in (*self.names_of_results(), *self.names_of_errors()):
-            self.forget_error(name)
+        for name in (*self.names_of_results(), *self.names_of_failures()):
+            self.forget_failure(name)
             (self.subjects / name / DONE).unlink(missing_ok=True)
             remove_if_empty(self.subjects / name)
-        for folder in (self.subjects, self.errors, self.working):
+        for folder in (self.subjects, self.failures, self.working):
             remove_if_empty(folder)
 
     def lock(self, name: str) -> Path:
@@ -99,29 +99,29 @@ class CohortFolder:
         """The subjects that have a folder."""
         return {name for name in names_in(self.subjects) if not name.startswith(".")}
 
-    def names_of_errors(self) -> set[str]:
+    def names_of_failures(self) -> set[str]:
         """The subjects that could not be done once, and have not been since."""
-        return {name.removesuffix(".json") for name in names_in(self.errors) if name.endswith(".json")}
+        return {name.removesuffix(".json") for name in names_in(self.failures) if name.endswith(".json")}
 
     def done(self, name: str) -> dict[str, Any]:
         """What done.json of a subject says; empty if there is none that can be read."""
         found = read_record(f"{self.path}/{self.results}/{name}/{DONE}", ("recipe", "row", "inputs", "files"))
         return found if isinstance(found.get("seconds"), (int, float)) else {}
 
-    def error(self, name: str) -> dict[str, Any]:
+    def failure(self, name: str) -> dict[str, Any]:
         """Why a subject could not be done, as it is recorded; empty if nothing is."""
-        return read_record(f"{self.path}/{ERRORS}/{name}.json", ("recipe", "inputs"))
+        return read_record(f"{self.path}/{FAILURES}/{name}.json", ("recipe", "inputs"))
 
     def record_error(self, name: str, record: Mapping[str, Any], traceback: str) -> None:
         """Remember why a subject could not be done; BadInput where that cannot be written."""
-        write_bytes(traceback.encode(errors="backslashreplace"), self.errors / f"{name}.txt")
-        write_json(record, self.errors / f"{name}.json")
+        write_bytes(traceback.encode(errors="backslashreplace"), self.failures / f"{name}.txt")
+        write_json(record, self.failures / f"{name}.json")
 
-    def forget_error(self, name: str) -> None:
-        """A subject that is done has no error."""
+    def forget_failure(self, name: str) -> None:
+        """A subject that is done has not failed."""
         for end in ("json", "txt"):
             with suppress(FileNotFoundError):
-                os.unlink(f"{self.errors}/{name}.{end}")
+                os.unlink(f"{self.failures}/{name}.{end}")
 
 
 def identify(recipe: Recipe) -> str:

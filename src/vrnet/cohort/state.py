@@ -4,7 +4,7 @@ to do     nothing counts that is there
 done      a whole result of this recipe, and of these inputs
 changed   a whole result of another recipe, or of other inputs
 damaged   a result that is not whole, or whose record cannot be read
-error     it could not be done, by this recipe and with these inputs"""
+failed    it could not be done, by this recipe and with these inputs"""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_stamps, is_whol
 from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import Subject
 
-Kind = Literal["to do", "done", "changed", "damaged", "error"]
+Kind = Literal["to do", "done", "changed", "damaged", "failed"]
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -26,12 +26,12 @@ class State(NamedTuple):
     why: str = ""
     """What is other than asked for, what is damaged, or why it could not be done."""
     record: Mapping[str, Any] = NOTHING
-    """What is recorded of the result, or of the error."""
+    """What is recorded of the result, or of the failure."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether a run leaves the subject alone, unless it is told to try errors again."""
-        return self.kind in ("done", "error")
+        """Whether a run leaves the subject alone, unless it is told to try failures again."""
+        return self.kind in ("done", "failed")
 
 
 @dataclass(frozen=True)
@@ -41,26 +41,26 @@ class Survey:
     folder: CohortFolder
     recipe: Recipe
     results: frozenset[str] = field(init=False)
-    errors: frozenset[str] = field(init=False)
+    failures: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "results", frozenset(self.folder.names_of_results()))
-        object.__setattr__(self, "errors", frozenset(self.folder.names_of_errors()))
+        object.__setattr__(self, "failures", frozenset(self.folder.names_of_failures()))
 
     def state(self, subject: Subject) -> State:
         """What there is of a subject. A file of the same path, size and time is taken for unchanged."""
         name = subject.name
-        if name not in self.results and name not in self.errors:
+        if name not in self.results and name not in self.failures:
             return State("to do")
         now = stamps(subject)
         found = State("to do")
         if name in self.results:
             record = self.folder.done(name)
             found = judge(self.folder, name, record, self.recipe, has_stamps(record, now))
-        if found.kind != "done" and name in self.errors:
-            error = self.folder.error(name)
-            if is_made_by(self.recipe, error) and has_stamps(error, now):
-                return State("error", str(error.get("reason", "the reason is not recorded")), error)
+        if found.kind != "done" and name in self.failures:
+            failure = self.folder.failure(name)
+            if is_made_by(self.recipe, failure) and has_stamps(failure, now):
+                return State("failed", str(failure.get("reason", "the reason is not recorded")), failure)
         return found
 
 

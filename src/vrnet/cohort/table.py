@@ -90,7 +90,7 @@ class CohortTable:
         if lines:
             raise BadInput(
                 f"{self.path} names files that are not there, for {count(lines)} ({some(lines)}): correct the list, or "
-                "give `skip_broken`, which makes errors of them"
+                "give `skip_broken`, which makes failures of them"
             )
 
 

@@ -17,7 +17,7 @@ class Tally:
     total: int
     workers: int = 1
     done: int = 0
-    errors: int = 0
+    failed: int = 0
     elsewhere: int = 0
     """Those that another run is at, when they were last looked at."""
     slowest: tuple[float, str] = (0.0, "")
@@ -31,8 +31,8 @@ class Tally:
         """Count a subject."""
         if outcome.status == "done":
             self.done += 1
-        elif outcome.status == "error":
-            self.errors += 1
+        elif outcome.status == "failed":
+            self.failed += 1
             self.reasons[outcome.name] = outcome.reason
         if outcome.status != "elsewhere":
             self.ends.append(monotonic())
@@ -40,7 +40,7 @@ class Tally:
 
     @property
     def left(self) -> int:
-        return self.total - self.done - self.errors
+        return self.total - self.done - self.failed
 
     @property
     def rate(self) -> float:
@@ -53,9 +53,8 @@ class Tally:
         return self.left / self.rate if self.rate else None
 
     def line(self) -> str:
-        """12 done, 1 error, 27 left, 3.2 per minute, 9 min left, slowest p07 (45 s)."""
-        errors = f"{self.errors:,} error{'' if self.errors == 1 else 's'}"
-        parts = [f"{self.done:,} done", errors, f"{self.left:,} left"]
+        """12 done, 1 failed, 27 left, 3.2 per minute, 9 min left, slowest p07 (45 s)."""
+        parts = [f"{self.done:,} done", f"{self.failed:,} failed", f"{self.left:,} left"]
         if self.elsewhere:
             parts.append(f"{self.elsewhere:,} by another run")
         if self.rate:

@@ -1,4 +1,4 @@
-"""One subject is one task with one result: done, an error whose reason is kept, or left to who is at it."""
+"""One subject is one task with one result: done, failed with a reason that is kept, or left to who is at it."""
 
 import platform
 import traceback
@@ -19,7 +19,7 @@ from vrnet.files import Row
 from vrnet.locks import hold_lock
 from vrnet.provenance import __version__
 
-Status = Literal["done", "error", "elsewhere"]
+Status = Literal["done", "failed", "elsewhere"]
 """elsewhere: another process is at it."""
 
 
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
     reason: str = ""
     is_recorded: bool = True
-    """Whether the folder remembers it: an error cannot be recorded on a full disk."""
+    """Whether the folder remembers it: a failure cannot be recorded on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Task:
     recipe: Recipe
 
     def __call__(self, subject: Subject) -> Outcome:
-        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its error alone."""
+        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone."""
         start = perf_counter()
         if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
             reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
-            return Outcome(subject.name, "error", 0.0, reason, is_recorded=False)
+            return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
         before = stamps(subject)
         try:
             with hold_lock(self.folder.lock(subject.name)):
@@ -79,7 +79,7 @@ class Task:
                 self.renew_stamps(subject.name, inputs)
             else:
                 self.make(subject, inputs, start)
-            self.folder.forget_error(subject.name)
+            self.folder.forget_failure(subject.name)
         except Exception as error:
             return self.fail(subject, error, perf_counter() - start, before)
         return Outcome(subject.name, "done", perf_counter() - start)
@@ -128,7 +128,7 @@ class Task:
         seconds: float,
         before: Stamps | None = None,
     ) -> Outcome:
-        """The error of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
+        """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
         reason = reason_of(error)
         record = {
             "subject": subject.name,
@@ -142,8 +142,8 @@ class Task:
         try:
             self.folder.record_error(subject.name, record, "".join(traceback.format_exception(error)))
         except BadInput:
-            return Outcome(subject.name, "error", seconds, reason, is_recorded=False)
-        return Outcome(subject.name, "error", seconds, reason)
+            return Outcome(subject.name, "failed", seconds, reason, is_recorded=False)
+        return Outcome(subject.name, "failed", seconds, reason)
 
 
 def describe_inputs(subject: Subject, before: Stamps) -> dict[str, dict[str, Any]]:

@@ -64,7 +64,7 @@ def evaluate_split(
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
     tell(plan, say)
     run_plan(task, plan, jobs, stage(f"{ready} on {len(subjects)} subjects"))
-    rows, before, errors = read_results(task, subjects)
+    rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
         "method": str(ready),
         "weights": ready.weights,
@@ -76,7 +76,7 @@ def evaluate_split(
         "before": summarise(before),
         "provenance": provenance(place),
     }
-    return write_files(rows, summary | ({"errors": errors} if errors else {}), folder)
+    return write_files(rows, summary | ({"failed": failed} if failed else {}), folder)
 
 
 def write_files(rows: list[Row], summary: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -165,14 +165,14 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     survey = Survey(task.folder, task.recipe)
     found = [(one, survey.state(one)) for one in subjects]
     done = [state.record["row"] for _, state in found if state.kind == "done"]
-    errors = {sample_name(one): state.why for one, state in found if state.kind == "error"}
-    if left := len(subjects) - len(done) - len(errors):
+    failed = {sample_name(one): state.why for one, state in found if state.kind == "failed"}
+    if left := len(subjects) - len(done) - len(failed):
         raise BadInput(f"another run is at {left} subjects of {task.folder.path}: start again when it has ended")
     if not done:
-        name, reason = next(iter(errors.items()))
-        raise BadInput(f"none of {len(errors)} subjects could be measured, such as {name}: {reason}")
+        name, reason = next(iter(failed.items()))
+        raise BadInput(f"none of {len(failed)} subjects could be measured, such as {name}: {reason}")
     after, before = ([restore(row[part]) for row in done] for part in ("after", "before"))
-    return after, before, errors
+    return after, before, failed
 
 
 def restore(row: Mapping[str, Any]) -> Row:

@@ -150,8 +150,8 @@ class Study:
         summary = evaluate_split(
             self.stage, self._choose(entry), self.test, folder, device, jobs=self.jobs, say=self.say
         )
-        if "errors" in summary:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["errors"].items())
+        if "failed" in summary:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
             raise BadInput(f"{entry.method} cannot do some subjects ({reasons}): mend that, then start again")
         write_json(self._config(entry, method, device), folder / CONFIG)
         CohortFolder(folder).remove()

@@ -80,7 +80,7 @@ def test_a_cohort_gives_a_folder_per_subject_a_table_and_a_page(vrnet, pairs, tm
     assert float(found[1]["dice_before"]) == metrics["dice"]["before"]["mean"]
     assert float(found[1]["dice_after"]) == metrics["dice"]["after"]["mean"]
     assert found[1]["verdict"] == metrics["verdict"]["level"]
-    assert (summary(out)["done"], summary(out)["errors"]) == (3, 0)
+    assert (summary(out)["done"], summary(out)["failed"]) == (3, 0)
     assert "heart2" in (out / "index.html").read_text()
     assert list((out / ".working").iterdir()) == []
 
@@ -136,17 +136,17 @@ def test_an_error_is_a_row_with_its_reason_is_named_at_the_end_and_tried_again_w
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
     assert (status, "2 of 3 subjects are done" in said, "Error, heart1: " in said) == (3, True, True)
     row = rows(out)[1]
-    assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("error", True)
-    assert "Traceback" in (out / "errors" / "heart1.txt").read_text()
+    assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("failed", True)
+    assert "Traceback" in (out / "failures" / "heart1.txt").read_text()
     stamp = broken.stat()
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
-    assert (status, "3 subjects: 2 done already, 1 error, 0 to do." in said) == (3, True)
-    assert "1 to do (1 after an error)" in vrnet("cohort", pairs, "--out", out, *QUICK, "--retry")[1]
+    assert (status, "3 subjects: 2 done already, 1 failed, 0 to do." in said) == (3, True)
+    assert "1 to do (1 that failed before)" in vrnet("cohort", pairs, "--out", out, *QUICK, "--retry")[1]
     broken.write_bytes(good)
     os.utime(broken, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
     assert (status, "2 done already, 1 to do" in said) == (0, True)
-    assert not list((out / "errors").iterdir())
+    assert not list((out / "failures").iterdir())
 
 
 def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_path):
@@ -159,7 +159,7 @@ def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_pat
     status, _, err = vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK)
     assert (status, "heart2" in err) == (2, True)
     assert vrnet("cohort", pairs, "--out", tmp_path / "out", *QUICK, "--skip-broken")[0] == 3
-    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "error"]
+    assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
 
 
 def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, tmp_path):

@@ -116,7 +116,7 @@ def test_a_frame_beyond_the_end_is_the_failure_of_that_subject(cines, vrnet, tmp
     other = cines.with_name("beyond.csv")
     other.write_text("subject,cine,frame\np,1.nii.gz,9\n")
     status, said, _ = vrnet("cohort", other, "--out", tmp_path, *QUICK)
-    assert (status, "Error, " in said, "9" in rows(tmp_path)[0]["reason"]) == (3, True, True)
+    assert (status, "Could not be done, " in said, "9" in rows(tmp_path)[0]["reason"]) == (3, True, True)
     assert list((tmp_path / ".working").iterdir()) == []
 
 

@@ -102,7 +102,7 @@ def test_evaluate_measures_a_data_set(vrnet, tmp_path, data_root):
     status, out, err = vrnet("evaluate", "identity", *words)
     assert status == 0, err
     assert "identity on 10 subjects (acdc, val)" in out
-    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json", "subjects", "errors", ".working"}
+    assert file_names(tmp_path / "out") == {"metrics.csv", "summary.json", "subjects", "failures", ".working"}
 
 
 @pytest.fixture

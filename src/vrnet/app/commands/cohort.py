@@ -46,13 +46,13 @@ class Cohort:
     labels, and frame, the one that they belong to, counted from 0. Further columns, such as group or scanner, go with
     the subject. Paths are relative to the file.
 
-    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; errors/NAME.json and NAME.txt,
+    Writes in DIR: subjects/NAME, with what `vrnet register` or `vrnet track` writes; failures/NAME.json and NAME.txt,
     with the reason why a subject could not be done, and the traceback; cohort.csv, with one row per subject;
     summary.json; and index.html, a page that ranks the subjects by how much they need a look.
 
     It may be stopped at any moment and started again: what is done is not done twice, and what is half done does not
     count. Results of another method, parameter, version or input are made again. The exit status is 0 when every
-    subject is done, whatever the verdicts; 3 where some have errors or are left to another run; 130 after Ctrl-C.
+    subject is done, whatever the verdicts; 3 where some failed or are left to another run; 130 after Ctrl-C.
     """
 
     list_file: ListFile = None
@@ -72,7 +72,7 @@ class Cohort:
     """Replace no result: where method, parameters, version or inputs are others than those of results that are there,
     end with status 2."""
     skip_broken: bool = False
-    """Go on where files of the list are not there: those subjects are errors. Otherwise all of them are named, and
+    """Go on where files of the list are not there: those subjects fail. Otherwise all of them are named, and
     nothing is done."""
     jobs: Jobs = 1
     """So many subjects at a time, each in a process with one thread (needs vrnet[cluster])."""
@@ -183,14 +183,14 @@ class Cohort:
             tally = self.do_subjects(plan, task)
             if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
                 say(shard_lines(self.shard, plan, tally))
-                end_if_any(tally.errors + tally.left + (0 if self.retry else len(plan.errors)))
+                end_if_any(tally.failed + tally.left + (0 if self.retry else len(plan.failed)))
                 return
             summary, rows = write_tables(task.folder, table, task.recipe)
         say(ending_lines(summary, rows))
-        if summary["errors"]:
-            print_line(f"See {self.out / 'errors'} for tracebacks; --retry tries those again.")
+        if summary["failed"]:
+            print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        end_if_any(summary["errors"] + summary["left"])
+        end_if_any(summary["failed"] + summary["left"])
 
     def do_subjects(self, plan: "Plan", task: "Task") -> "Tally":
         """Do what is to do, here or elsewhere."""

@@ -23,16 +23,17 @@ function element(tag, properties = {}, ...children) {
 }
 
 /* What a subject counts as: its verdict, or why there is none. */
-const levelOf = row => values.status[row] === "done" ? values.verdict[row] || "done" : values.status[row];
-const colourOf = { good: "good", look: "look", failed: "failed", error: "failed", "to do": "left", changed: "left", damaged: "left", done: "" };
+const NOT_DONE = "could not be done";
+const levelOf = row => values.status[row] === "done" ? values.verdict[row] || "done" : values.status[row] === "failed" ? NOT_DONE : values.status[row];
+const colourOf = { good: "good", look: "look", failed: "failed", [NOT_DONE]: "failed", "to do": "left", changed: "left", damaged: "left", done: "" };
 
 const isMeasured = (value, row) => typeof value === "number" && values.status[row] === "done";
 
 function drawCounts() {
   const counts = {};
   for (let row = 0; row < total; row++) counts[levelOf(row)] = (counts[levelOf(row)] || 0) + 1;
-  for (const name of ["error", "failed", "look", "good", "done", "to do", "changed", "damaged"].filter(name => counts[name])) {
-    const words = name === "failed" ? `verdict ${data.words.failed}` : name === "error" && counts.error > 1 ? "errors" : data.words[name] || name;
+  for (const name of [NOT_DONE, "failed", "look", "good", "done", "to do", "changed", "damaged"].filter(name => counts[name])) {
+    const words = name === "failed" ? `verdict ${data.words.failed}` : data.words[name] || name;
     const button = element("button", { type: "button", className: colourOf[name] }, `${counts[name].toLocaleString("en")} ${words}`);
     button.setAttribute("aria-pressed", "false");
     button.onclick = () => { level = level === name ? null : name; pressOnly(button, level !== null); arrange(); };
@@ -135,7 +136,7 @@ function cellOf(name, row) {
   const value = values[name][row], text = textOf(name, value), cell = element("div", { className: classOf(name), role: "cell" });
   cell.title = value === null || value === undefined ? "" : String(value);
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
-  else if (name === "subject" && values.status[row] === "error") cell.append(element("a", { href: `errors/${encodeURIComponent(value)}.txt` }, text));
+  else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
   else if (name === "verdict") cell.append(data.words[levelOf(row)] || levelOf(row));
   else cell.append(name === "outlier" ? headingOf(text) : text);
   if (name === "verdict") cell.classList.add(colourOf[levelOf(row)] || "none");
