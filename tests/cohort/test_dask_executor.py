@@ -3,11 +3,10 @@
 import signal
 from types import SimpleNamespace
 
-import dask
 import pytest
 
 from tests.cohort.works import Count, make_task, results, write_list
-from vrnet.cohort.dask_clusters import import_distributed, local_cluster
+from vrnet.cohort.dask_clusters import local_cluster
 from vrnet.cohort.dask_executor import choose_gpu
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.table import read_table
@@ -16,8 +15,8 @@ from vrnet.cohort.table import read_table
 def test_two_processes_find_what_one_finds_and_a_subject_that_ends_its_process_is_an_error(tmp_path):
     table = read_table(write_list(tmp_path, 60))
     work = Count(failing=frozenset({"s00003"}), deadly=frozenset({"s00009"}))
-    import_distributed()  # which brings the settings that one is changed of
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), local_cluster(2) as executor:
+    with local_cluster(2) as executor:
+        assert executor.workers == 2
         tally = run_tasks(make_task(tmp_path / "out", work), table.subjects, executor)
         blocked = executor.client.run(signal.pthread_sigmask, signal.SIG_BLOCK, ())
     assert blocked

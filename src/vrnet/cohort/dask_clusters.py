@@ -7,18 +7,13 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vrnet.cohort.dask_executor import DaskExecutor
 from vrnet.errors import BadInput
 
-if TYPE_CHECKING:
-    from distributed import Client
-
 CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer, or to come back."""
-START_SECONDS = 120.0
-"""How long the first process may take to start; on a busy machine that is many times what it takes on an idle one."""
 RESTART_SECONDS = 30.0
 """How long a process may take to start again, before another is started in its place."""
 ONE_THREAD = dict.fromkeys(
@@ -48,12 +43,10 @@ def local_cluster(jobs: int) -> Iterator[DaskExecutor]:
         quiet_logs(),
         distributed_settings(settings),
         one_interrupt() as ignore_more,
-        open_cluster(distributed) as cluster,
+        open_cluster(distributed, jobs) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         try:
-            cluster.scale(jobs)
-            wait_for_one(client, jobs)
             yield DaskExecutor(client, f"the {jobs} processes here", lambda: cluster.scale(jobs))
         finally:
             ignore_more()
@@ -77,26 +70,28 @@ def one_interrupt() -> Iterator[Callable[[], None]]:
             signal.signal(signal.SIGINT, before)
 
 
-def open_cluster(distributed: Any) -> Any:
-    """A cluster of this machine, without processes yet. Those that it starts are deaf to Ctrl-C, which a terminal sends
-    to all of them: this process ends them, and they have nothing to say.
+@contextmanager
+def open_cluster(distributed: Any, jobs: int) -> Iterator[Any]:
+    """A cluster of processes that are deaf to Ctrl-C, which a terminal sends to all of them: this process ends them,
+    and they have nothing to say.
 
-    What a thread blocks is blocked in the threads and processes that come of it, and this starts the thread that will
-    start them."""
-    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    What a thread blocks is blocked in the threads and processes that come of it. So Ctrl-C waits until they run."""
     resource_tracker.ensure_running()  # the thread that starts it would hear of Ctrl-C again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return distributed.LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=0, **silent)
+        with start_processes(distributed, jobs) as cluster:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            yield cluster
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def wait_for_one(client: "Client", jobs: int) -> None:
-    """Wait for the first of the processes; BadInput if none comes."""
+def start_processes(distributed: Any, jobs: int) -> Any:
+    """A cluster of processes of this machine; BadInput if they end before they have begun."""
+    silent = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     try:
-        client.wait_for_workers(1, timeout=START_SECONDS)
-    except TimeoutError as error:
+        return distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, memory_limit=0, **silent)
+    except RuntimeError as error:
         raise BadInput(f"{jobs} processes cannot be started here: choose fewer jobs, or start again") from error
 
 
