@@ -21,7 +21,7 @@ def row(k):
 ROWS = [*map(row, range(COUNT)), {"subject": "broken", "status": "failed", "suspicion": 300.0, "reason": SCRIPT}]
 SUMMARY = {
     "subjects": len(ROWS),
-    "reasons": {SCRIPT: 1},
+    "failures": {SCRIPT: 1},
     "recipe": {"method": SCRIPT, "vrnet": "0.2.0"},
 }
 LINKS = Links("subjects", "report.html", "thumbnail.png")
@@ -138,7 +138,7 @@ def wide(browser, tmp_path):
          "reason": "The motion is large. " * 20, **dict.fromkeys(MEASURED, 0.5 + k / 7)}
         for k in range(6)
     ]  # fmt: skip
-    summary = SUMMARY | {"subjects": len(rows), "reasons": {}}
+    summary = SUMMARY | {"subjects": len(rows), "failures": {}}
     write_index(tmp_path / "index.html", WIDE, rows, summary, ["group"], LINKS, method="short-axis (C-L2)")
 
     def open_wide(width, height=900):

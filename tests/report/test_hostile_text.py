@@ -50,7 +50,7 @@ def cohort_page(path, heart, volume):
     rows += [{"subject": ALL, "status": "failed", "suspicion": 3.0, "reason": ALL}]
     summary = {
         "subjects": len(rows),
-        "reasons": {ALL: 1},
+        "failures": {ALL: 1},
         "recipe": {"method": ALL, "vrnet": ALL},
     }
     links = Links("subjects", "report.html", "thumbnail.png")

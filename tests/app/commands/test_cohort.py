@@ -129,12 +129,12 @@ def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, p
     assert "warps=3" in summary(out)["recipe"]["method"]
 
 
-def test_an_error_is_a_row_with_its_reason_is_named_at_the_end_and_tried_again_when_asked(vrnet, pairs, tmp_path):
+def test_a_failure_is_a_row_with_its_reason_is_named_at_the_end_and_tried_again_when_asked(vrnet, pairs, tmp_path):
     out, broken = tmp_path / "out", pairs.parent / "1_moving.nii.gz"
     good = broken.read_bytes()
     broken.write_bytes(b"no image")
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK)
-    assert (status, "2 of 3 subjects are done" in said, "Error, heart1: " in said) == (3, True, True)
+    assert (status, "2 of 3 subjects are done" in said, "Could not be done, heart1: " in said) == (3, True, True)
     row = rows(out)[1]
     assert (row["status"], "1_moving.nii.gz" in row["reason"]) == ("failed", True)
     assert "Traceback" in (out / "failures" / "heart1.txt").read_text()
