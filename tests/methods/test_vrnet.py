@@ -91,9 +91,8 @@ def test_separate_parameters_are_exactly_as_many_times_the_shared_ones(d):
         assert size(separate) == warps * iterations * size(shared)
 
 
-@pytest.mark.parametrize("order", ["paper", "released"])
+@pytest.mark.parametrize(("order", "parameters"), [("paper", "Θ1"), ("released", "Θ2")])
 @pytest.mark.parametrize(("denoiser", "data"), [*product("RUCD", ("L1", "L2"))])
-@pytest.mark.parametrize("parameters", ["Θ1", "Θ2"])
 def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters, smooth_image):
     I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
     torch.manual_seed(0)
