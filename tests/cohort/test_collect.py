@@ -74,6 +74,6 @@ def test_the_summary_counts_and_describes(cohort):
     summary = summarise_rows(collect_rows(task.folder, table, task.recipe)[1], task.recipe)
     assert (summary["subjects"], summary["done"], summary["failed"], summary["left"]) == (5, 3, 1, 1)
     assert summary["verdicts"] == {"good": 3}
-    assert summary["reasons"] == {"ValueError: s00001 cannot be counted": 1}
+    assert summary["failures"] == {"ValueError: s00001 cannot be counted": 1}
     assert summary["metrics"]["length"]["mean"] == 10
     assert "suspicion" not in summary["metrics"]

@@ -137,7 +137,7 @@ def test_subjects_that_cannot_be_measured_are_named_and_the_status_says_so(vrnet
 
     monkeypatch.setattr("vrnet.evaluation.split.measure_subject", measure)
     status, said, _ = vrnet(*three_hearts)
-    assert (status, "Error, left out: heart1: it is damaged" in said) == (3, True)
+    assert (status, "Could not be measured, left out: heart1: it is damaged" in said) == (3, True)
     assert read_json(tmp_path / "out" / "summary.json")["subjects"] == 2
     assert len((tmp_path / "out" / "metrics.csv").read_text().splitlines()) == 3
 

@@ -124,18 +124,18 @@ class Evaluate:
             raise
         screen.print(summary_table(summary))
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
-        self.tell_errors(summary.get("errors", {}), self.out)
+        self.tell_failures(summary.get("failed", {}), self.out)
 
-    def tell_errors(self, errors: dict[str, str], folder: Path) -> None:
+    def tell_failures(self, failed: dict[str, str], folder: Path) -> None:
         """Name the subjects that could not be measured, which are in no number of the summary, and leave with a status
         of its own."""
-        for name, reason in list(errors.items())[:MAX_SHOWN]:
-            print_line(f"Error, left out: {name}: {reason}")
-        if len(errors) > MAX_SHOWN:
-            print_line(f"{len(errors) - MAX_SHOWN:,} more errors: summary.json names them.")
-        if errors:
-            print_line(f"See {folder / 'errors'} for tracebacks; the same command tries those again.")
-        end_if_any(len(errors))
+        for name, reason in list(failed.items())[:MAX_SHOWN]:
+            print_line(f"Could not be measured, left out: {name}: {reason}")
+        if len(failed) > MAX_SHOWN:
+            print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
+        if failed:
+            print_line(f"See {folder / 'failures'} for tracebacks; the same command tries those again.")
+        end_if_any(len(failed))
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
