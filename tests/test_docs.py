@@ -70,7 +70,14 @@ def test_the_names_of_the_document_are_names():
     text = (ROOT / "docs" / "training.md").read_text()
     table = text[text.index("## Names") :].split("\n\n")[0]
     names = re.findall(r"`([^`]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
-    whole = {"U-…": "U-L1-3x2", "C-…": "C-L1-3x2", "D-…": "D-L1-3x2", "…-L2-…": "R-L2-3x2", "-T1": "R-L1-3x2-T1"}
+    whole = {
+        "U-…": "U-L1-3x2",
+        "C-…": "C-L1-3x2",
+        "D-…": "D-L1-3x2",
+        "…-L2-…": "R-L2-3x2",
+        "-T1": "R-L1-3x2-T1",
+        "…-odd": "D-L1-3x2-odd",
+    }
     for name in names:
         assert parse_trainable(whole.get(name, name.replace("…", "R-L1-3x2")))
     assert len(names) > 10
