@@ -25,7 +25,7 @@ IGNORED = """\
 cohort.csv
 summary.json
 index.html
-errors/
+failures/
 **/done.json
 **/*_report.html
 **/*_metrics.json

@@ -63,9 +63,9 @@ def stopped_line(plan: Plan, tally: Tally) -> str:
     return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
 
-def shard_lines(shard: str, plan: Plan, tally: Tally) -> Iterator[str]:
-    """What came of a shard that is not the last to end."""
-    yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {tally.failed:,} failed, {tally.left:,} left."
+def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int) -> Iterator[str]:
+    """What came of a shard that is not the last to end, and in which so many failed, now or before."""
+    yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {failed:,} failed, {tally.left:,} left."
     yield from failure_lines(tally.reasons)
     yield "The last shard to end writes the tables."
 

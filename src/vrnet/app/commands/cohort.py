@@ -182,8 +182,9 @@ class Cohort:
             retire_tables(task.folder, plan, task.recipe)
             tally = self.do_subjects(plan, task)
             if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
-                say(shard_lines(self.shard, plan, tally))
-                end_if_any(tally.failed + tally.left + (0 if self.retry else len(plan.failed)))
+                failed = tally.failed + (0 if self.retry else len(plan.failed))
+                say(shard_lines(self.shard, plan, tally, failed))
+                end_if_any(failed + tally.left)
                 return
             summary, rows = write_tables(task.folder, table, task.recipe)
         say(ending_lines(summary, rows))
