@@ -1,9 +1,10 @@
 """What a cohort says adds up, and names what to look at."""
 
 from vrnet.app import cohort_words
-from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines
+from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines, shard_lines
 from vrnet.cohort.plan import Plan
 from vrnet.cohort.table import Subject
+from vrnet.cohort.tally import Tally
 
 
 def some(count):
@@ -35,6 +36,11 @@ def test_the_end_names_failures_failed_verdicts_and_what_is_left():
         "Could not be done, c: no image",
     ]
     assert "meanwhile: d. " in said[3]
+
+
+def test_a_shard_tells_what_failed_before_too():
+    plan, tally = Plan(done=some(3), failed=some(2)), Tally(total=1, done=1)
+    assert next(shard_lines("2/4", plan, tally, 2)) == "Shard 2/4: 4 done, 2 failed, 0 left."
 
 
 def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():

@@ -13,6 +13,7 @@ from vrnet.app.pair import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
 from vrnet.app.pair import LABELS as WARPED_LABELS
 from vrnet.app.track_files import LABELS, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.app.track_report import CURVES, FILM, PAGE
+from vrnet.cohort.records import FAILURES
 from vrnet.cohort.table import CohortTable, Subject, check_subjects
 from vrnet.images.grid import Grid
 from vrnet.images.transform import Transform
@@ -21,11 +22,11 @@ from vrnet.report.thumbnail import THUMBNAIL
 
 BIDS_VERSION = "1.9.0"
 DESCRIPTION, IGNORE = "dataset_description.json", ".bidsignore"
-IGNORED = """\
+IGNORED = f"""\
 cohort.csv
 summary.json
 index.html
-failures/
+{FAILURES}/
 **/done.json
 **/*_report.html
 **/*_metrics.json

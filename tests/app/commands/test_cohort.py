@@ -270,6 +270,7 @@ def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):
     }
     assert (out / "sub-heart1" / "sub-heart1_from-moving_to-fixed_mode-image_xfm.nii.gz").exists()
     described = json.loads((out / "dataset_description.json").read_text())
+    assert "failures/" in (out / ".bidsignore").read_text().splitlines()
     assert (described["DatasetType"], described["GeneratedBy"][0]["Name"]) == ("derivative", "vrnet")
     assert "3 done already" in vrnet("cohort", pairs, "--out", out, *QUICK, "--bids")[1]
 

@@ -137,7 +137,7 @@ function cellOf(name, row) {
   cell.title = value === null || value === undefined ? "" : String(value);
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
-  else if (name === "verdict") cell.append(data.words[levelOf(row)] || levelOf(row));
+  else if (name === "verdict") cell.append(levelOf(row) === NOT_DONE ? "not done" : data.words[levelOf(row)] || levelOf(row));
   else cell.append(name === "outlier" ? headingOf(text) : text);
   if (name === "verdict") cell.classList.add(colourOf[levelOf(row)] || "none");
   if (name === "status") cell.classList.add(colourOf[value] || "none");
