@@ -36,16 +36,19 @@ def simplices(d: int) -> tuple[Simplex, ...]:
     return tuple(found)
 
 
-def edges(simplex: Simplex) -> Float[Tensor, "d d"]:
-    """The edges from the first corner of a simplex to the others, as columns."""
-    first, *others = torch.tensor(simplex, dtype=torch.float64)
-    return torch.stack([other - first for other in others], dim=1)
+@lru_cache
+def edges(simplex: Simplex, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "d d"]:
+    """The edges from the first corner of a simplex to the others, as columns. Kept: a step of training that is recorded
+    as a CUDA graph may not copy from the processor."""
+    with torch.inference_mode(False):  # what is cached must serve autograd too
+        first, *others = torch.tensor(simplex, dtype=dtype)
+        return torch.stack([other - first for other in others], dim=1).to(device)
 
 
 @lru_cache
 def volume(simplex: Simplex) -> int:
     """The determinant of its edges; negative where they are not in the order of the axes."""
-    return round(torch.linalg.det(edges(simplex)).item())
+    return round(torch.linalg.det(edges(simplex, torch.float64, torch.device("cpu"))).item())
 
 
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
@@ -80,10 +83,10 @@ def determinants(u: Float[Tensor, "b d *s"]) -> Iterator[tuple[Simplex, Float[Te
     """The determinant of each simplex in all cells, one simplex after the other."""
     shape = u.shape[2:]
     for simplex in simplices(u.shape[1]):
-        rest = edges(simplex)
+        rest = edges(simplex, u.dtype, u.device)
         first, *others = (u[(slice(None), slice(None), *_part(corner, shape))] for corner in simplex)
         steps = [other - first for other in others]
-        J = torch.stack(steps, dim=2) + rest.to(u).view(1, *rest.shape, *[1] * len(shape))
+        J = torch.stack(steps, dim=2) + rest.view(1, *rest.shape, *[1] * len(shape))
         yield simplex, determinant(J) / volume(simplex)
 
 

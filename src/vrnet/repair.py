@@ -106,7 +106,7 @@ class Cell(NamedTuple):
         cut = simplices(len(u))
         numbers = {corner: k for k, corner in enumerate(product((0, 1), repeat=len(u)))}
         corners = torch.tensor([[numbers[corner] for corner in simplex] for simplex in cut])
-        at_rest = torch.stack([edges(simplex) for simplex in cut])
+        at_rest = torch.stack([edges(simplex, torch.float64, torch.device("cpu")) for simplex in cut])
         return cls(corners.to(u.device), at_rest.to(u), torch.linalg.det(at_rest).to(u))
 
 
