@@ -3,7 +3,10 @@
 A chain takes the field of the frame before, smoothed, as a start s of the registration of the reference with frame k.
 A solver iterates from s. Any other method registers the reference with what s leaves:
 
-    w = find(I_0, I_k ∘ (id + s)),   id + u_k = (id + s) ∘ (id + w).
+    w = find(I_0, I_k ∘ (id + s)) − find(I_0, I_0),   id + u_k = (id + s) ∘ (id + w).
+
+What a network finds between an image and itself is no motion: a tenth of a voxel, which would add up from frame to
+frame. Of methods that find nothing there, nothing is taken off.
 
 Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
 frame are composed; only what is left of the motion is sought, which is little in fast phases too. Smoothing the start
@@ -102,9 +105,16 @@ def go_round(
     return Cycle(fields, link)
 
 
-def start_by_warping(find: Find) -> FindFrom:
-    """A method that knows of no start, given moving images that are warped by it."""
-    return lambda I0, I1, start: compose(start, find(I0, warp(I1, start)))
+def start_by_warping(find: Find, still: Float[Tensor, "b d *s"] | None = None) -> FindFrom:
+    """A method that knows of no start, given moving images that are warped by it.
+
+    `still` is what it finds between the reference and itself, if that is not zero."""
+
+    def find_from(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
+        u = find(I0, warp(I1, start))
+        return compose(start, u if still is None else u - still.repeat(len(u) // len(still), *[1] * (u.dim() - 1)))
+
+    return find_from
 
 
 def next_link(find: FindFrom, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:

@@ -144,7 +144,10 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
         done = step
         tell(0.0)
 
-    find_from = solve_from(find, plan) if isinstance(find, Solver) else start_by_warping(find_all)
+    if isinstance(find, Solver):
+        find_from = solve_from(find, plan)
+    else:
+        find_from = start_by_warping(find_all, find_all(frames[0], frames[0]) if plan.method.is_network else None)
     return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), store, after)
 
 
