@@ -56,12 +56,12 @@ def test_each_chain_counts_by_how_near_it_is_to_where_it_began():
     assert_close(found.closing.forward, torch.full((1, 2, 9, 9), float(N)))
 
 
-def test_a_start_is_the_field_before_smoothed():
+def test_a_start_is_a_part_of_the_field_before_smoothed():
     """A finder that finds nothing leaves it, smoothed a little more."""
     before = Link(*torch.randn(2, 1, 2, 16, 16, generator=torch.Generator().manual_seed(0)))
     blank = torch.zeros(1, 1, 16, 16)
-    link = next_link(lambda I0, I1, start: start, blank, blank, blank, before, Smoothing((1.5, 0.5), (0.0, 0.7)))
-    assert_close(link.forward, smooth(smooth(before.forward, (1.5, 0.5)), (0.0, 0.7)))
+    link = next_link(lambda I0, I1, start: start, blank, blank, blank, before, Smoothing((1.5, 0.5), (0.0, 0.7), 0.8))
+    assert_close(link.forward, 0.8 * smooth(smooth(before.forward, (1.5, 0.5)), (0.0, 0.7)))
 
 
 class Kept(dict):

@@ -1,6 +1,6 @@
 """Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 
-A chain takes the field of the frame before, smoothed, as a start s of the registration of the reference with frame k.
+A chain takes the field of the frame before, smoothed and a little smaller, as a start s of the registration of the reference with frame k.
 A solver iterates from s. Any other method registers the reference with what s leaves:
 
     w = find(I_0, I_k ∘ (id + s)) − find(I_0, I_0),   id + u_k = (id + s) ∘ (id + w).
@@ -11,7 +11,8 @@ frame. Of methods that find nothing there, nothing is taken off.
 Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
 frame are composed; only what is left of the motion is sought, which is little in fast phases too. Smoothing the start
 forgets what the images do not show of a motion, along edges and within even tissue, and what would otherwise grow from
-frame to frame; what they do show is found again. With forward fields f and backward fields b, the blend is
+frame to frame; making it smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do
+show is found again. With forward fields f and backward fields b, the blend is
 
     u_k = (1 − k/n) f_k + (k/n) b_k,
 
@@ -31,6 +32,9 @@ SMOOTHING_MM = (6.0, 1.5)
 the wall of a ventricle, and a voxel, since two motions that are composed are rougher than either."""
 SOLVER_SMOOTHING_MM = (2.0, 1.0)
 """Likewise for a solver, whose result hardly depends on its start."""
+KEPT_OF_START = 0.8
+"""The part of a start that is kept, by methods other than solvers. On phantoms, chains close within 0.1 mm; with all of
+it 0.4 mm off, and with 0.6 points at end-systole are half as far again from the truth."""
 Find = Callable[[Tensor, Tensor], Tensor]
 """(I0, I1) -> the field of a batch of pairs."""
 FindFrom = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -45,16 +49,19 @@ class Link(NamedTuple):
 
 
 class Smoothing(NamedTuple):
-    """Standard deviations in voxels along each axis."""
+    """What is done to a start and to a result: standard deviations in voxels along each axis."""
 
     start: tuple[float, ...]
     result: tuple[float, ...]
+    kept: float = 1.0
+    """The part of a start that is kept."""
 
     @classmethod
     def on(cls, spacing: tuple[float, ...], is_solver: bool) -> "Smoothing":
         """What starts and results are smoothed by, on voxels of these edges in mm."""
         start, result = SOLVER_SMOOTHING_MM if is_solver else SMOOTHING_MM
-        return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing))
+        kept = 1.0 if is_solver else KEPT_OF_START
+        return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing), kept)
 
 
 @runtime_checkable
@@ -119,6 +126,6 @@ def start_by_warping(find: Find, still: Float[Tensor, "b d *s"] | None = None) -
 
 def next_link(find: FindFrom, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:
     """One step of both chains; their pairs are one batch."""
-    start = smooth(torch.cat(before), sigma.start)
+    start = sigma.kept * smooth(torch.cat(before), sigma.start)
     found = find(torch.cat([reference, reference]), torch.cat([ahead, behind]), start)
     return Link(*smooth(found, sigma.result).chunk(2))
