@@ -1,7 +1,7 @@
 """What `vrnet cohort` says: what it will do, what came of it, and how to go on."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vrnet.app.endings import this_command
@@ -63,6 +63,14 @@ def stopped_line(plan: Plan, tally: Tally) -> str:
     return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
 
+def unable_lines(tally: Tally) -> Iterator[str]:
+    """Which workers were stopped, and which subjects are left that no machine could do."""
+    for reason, workers in most_frequent(by_reason(tally.stopped)):
+        yield f"No more work was given to {some(workers)}: {reason}"
+    for reason, names in most_frequent(by_reason(tally.unable)):
+        yield f"Left, {some(names)}: {reason}"
+
+
 def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int) -> Iterator[str]:
     """What came of a shard that is not the last to end, and in which so many failed, now or before."""
     yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {failed:,} failed, {tally.left:,} left."
@@ -84,14 +92,20 @@ def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[st
 
 def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:
     """Each reason why subjects could not be done, and which."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    yield from (f"Could not be done, {some(found)}: {reason}" for reason, found in first(names.items()))
+    names = by_reason(reasons)
+    yield from (f"Could not be done, {some(found)}: {reason}" for reason, found in most_frequent(names))
     if len(names) > MAX_SHOWN:
         yield f"{len(names) - MAX_SHOWN:,} more reasons are in cohort.csv."
 
 
-def first(items: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def most_frequent(names: Mapping[str, list[str]]) -> list[tuple[str, list[str]]]:
     """The reasons of most subjects."""
-    return sorted(items, key=lambda item: -len(item[1]))[:MAX_SHOWN]
+    return sorted(names.items(), key=lambda item: -len(item[1]))[:MAX_SHOWN]

@@ -1,4 +1,4 @@
-"""One subject is one task with one result: done, failed with a reason that is kept, or left to who is at it."""
+"""One subject is one task with one result: done, failed with a reason that is kept, or left to others."""
 
 import platform
 import traceback
@@ -14,13 +14,13 @@ from vrnet.cohort.results import check_own, publish, seal, write_record
 from vrnet.cohort.stamps import Stamps, digests, stamps
 from vrnet.cohort.state import judge
 from vrnet.cohort.table import Subject
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row
 from vrnet.locks import hold_lock
 from vrnet.provenance import __version__
 
-Status = Literal["done", "failed", "elsewhere"]
-"""elsewhere: another process is at it."""
+Status = Literal["done", "failed", "elsewhere", "unable"]
+"""elsewhere: another process is at it. unable: this machine cannot do it, or any; another may."""
 
 
 Inputs = Mapping[str, Mapping[str, Any]]
@@ -56,11 +56,12 @@ class Task:
     recipe: Recipe
 
     def __call__(self, subject: Subject) -> Outcome:
-        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone."""
+        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone, but
+        what is wrong with this machine is not."""
         start = perf_counter()
         if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
             reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
-            return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
+            return Outcome(subject.name, "unable", 0.0, reason)
         before = stamps(subject)
         try:
             with hold_lock(self.folder.lock(subject.name)):
@@ -80,15 +81,17 @@ class Task:
             else:
                 self.make(subject, inputs, start)
             self.folder.forget_failure(subject.name)
+        except UnfitMachine as error:
+            return Outcome(subject.name, "unable", perf_counter() - start, str(error))
         except Exception as error:
             return self.fail(subject, error, perf_counter() - start, before)
         return Outcome(subject.name, "done", perf_counter() - start)
 
     def check_version(self) -> None:
-        """BadInput where this process has another vrnet than the one that asks."""
+        """UnfitMachine where this process has another vrnet than the one that asks."""
         wanted = self.recipe.get("vrnet", __version__)
         if wanted != __version__:
-            raise BadInput(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
+            raise UnfitMachine(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
 
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""

@@ -174,13 +174,14 @@ class Cohort:
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
         from vrnet.app.cohort import is_complete, retire_tables, write_tables
-        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines
+        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines, unable_lines
         from vrnet.cohort.runs import open_folder
 
         with open_folder(task.folder, task.recipe):
             say(plan_lines(plan, self.retry))
             retire_tables(task.folder, plan, task.recipe)
             tally = self.do_subjects(plan, task)
+            say(unable_lines(tally))
             if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
                 failed = tally.failed + (0 if self.retry else len(plan.failed))
                 say(shard_lines(self.shard, plan, tally, failed))
