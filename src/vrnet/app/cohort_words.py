@@ -30,6 +30,8 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
         yield f"Again, for {len(plan.changes) - MAX_SHOWN:,} more reasons."
     if plan.again:
         yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
+    if deadly := [one.name for one in plan.to_do(retry) if one.name in plan.unended]:
+        yield f"Last, since another run is at them or their process was killed: {some(deadly)}."
     if left_alone:
         yield "Those that failed are tried again with --retry."
 

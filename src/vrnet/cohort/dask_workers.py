@@ -48,11 +48,13 @@ class WorkerWatch:
             if self.strikes[worker] >= MAX_STRIKES:
                 self.stop(worker, reason)
         here = self.addresses()
-        is_hopeless = (here and here <= self.strikes.keys()) or self.lost_nowhere >= MIN_BATCHES_LOST
-        if self.lost >= MIN_BATCHES_LOST and is_hopeless and not self.has_worked:
-            raise BadInput(f"no worker of {self.place} can do anything: {reason}")
-        if self.stopped and not here - self.stopped.keys():
+        all_struck = bool(here) and here <= self.strikes.keys()
+        is_hopeless = self.lost >= MIN_BATCHES_LOST and (all_struck or self.lost_nowhere >= MIN_BATCHES_LOST)
+        is_empty = bool(self.stopped) and not here - self.stopped.keys()
+        if self.has_worked and is_empty:
             raise BadInput(f"all workers of {self.place} had to be stopped: {reason}: what is done stays done")
+        if not self.has_worked and (is_hopeless or is_empty):
+            raise BadInput(f"no worker of {self.place} can do anything: {reason}")
 
     def stop(self, worker: str, reason: str) -> None:
         """Have a worker end, and remember why."""

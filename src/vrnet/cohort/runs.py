@@ -5,7 +5,9 @@ A run holds a lock file that is named by its recipe, together with all runs of t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import time_ns
 
+from vrnet.cohort.attempts import take_back
 from vrnet.cohort.records import CohortFolder, Recipe, identify
 from vrnet.errors import BadInput
 from vrnet.locks import is_locked, share_lock
@@ -30,3 +32,16 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
             yield
     finally:
         folder.tidy()
+
+
+@contextmanager
+def forgiving(folder: CohortFolder) -> Iterator[None]:
+    """A run that may be stopped: the processes that it then ends did not end during their subjects by themselves."""
+    start = time_ns()
+    try:
+        yield
+    except BaseException:
+        for name in folder.unended():
+            if folder.lock(name).stat().st_mtime_ns >= start:
+                take_back(folder.lock(name))
+        raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from vrnet.cohort.attempts import MAX_UNENDED, begin_attempt
 from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, of_input
 from vrnet.cohort.results import check_own, publish, seal, write_record
 from vrnet.cohort.stamps import Stamps, digests, stamps
@@ -16,13 +17,14 @@ from vrnet.cohort.state import judge
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row
-from vrnet.locks import hold_lock
 from vrnet.provenance import __version__
 
 Status = Literal["done", "failed", "elsewhere", "unable"]
 """elsewhere: another process is at it. unable: this machine cannot do it, or any; another may."""
-
-
+DEATHS = (
+    "the process ended {} times during this subject; the memory may not suffice: run fewer jobs at once, or on a "
+    "larger machine"
+)
 Inputs = Mapping[str, Mapping[str, Any]]
 """Of each column the path, the stamp and the SHA-256 of its file; of what is no file, the value."""
 
@@ -64,7 +66,9 @@ class Task:
             return Outcome(subject.name, "unable", 0.0, reason)
         before = stamps(subject)
         try:
-            with hold_lock(self.folder.lock(subject.name)):
+            with begin_attempt(self.folder.lock(subject.name)) as unended:
+                if unended >= MAX_UNENDED:
+                    return self.fail(subject, BadInput(DEATHS.format(unended)), perf_counter() - start, before)
                 return self.attempt(subject, before, start)
         except BlockingIOError:
             return Outcome(subject.name, "elsewhere")

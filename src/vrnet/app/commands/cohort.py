@@ -200,6 +200,7 @@ class Cohort:
         from vrnet.app.cohort_words import jobs_line, stopped_line
         from vrnet.cohort.engine import run_tasks
         from vrnet.cohort.executors import open_executor
+        from vrnet.cohort.runs import forgiving
         from vrnet.cohort.tally import Tally
         from vrnet.devices import CPU, find_device
 
@@ -208,7 +209,11 @@ class Cohort:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
         try:
-            with cohort_progress() as show, open_executor(len(subjects), self.jobs, self.scheduler) as executor:
+            with (
+                cohort_progress() as show,
+                forgiving(task.folder),
+                open_executor(len(subjects), self.jobs, self.scheduler) as executor,
+            ):
                 return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
             print_line(stopped_line(plan, tally))
