@@ -5,15 +5,18 @@ A run holds a lock file that is named by its recipe, together with all runs of t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import time_ns
+from pathlib import Path
+from time import monotonic, sleep, time_ns
 
 from vrnet.cohort.attempts import take_back
 from vrnet.cohort.records import CohortFolder, Recipe, identify
 from vrnet.errors import BadInput
-from vrnet.locks import is_locked, share_lock
+from vrnet.locks import RETRY_SECONDS, is_locked, share_lock
 
 RUN = ".run-"
 """How the names of these lock files begin; those of subjects begin with no dot."""
+LOOKING_SECONDS = 0.5
+"""How long the lock of another run must be held before it is taken for one that is under way."""
 
 
 @contextmanager
@@ -24,14 +27,24 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
     try:
         own = folder.lock(f"{RUN}{identify(recipe)}")
         with share_lock(own):
-            if any(is_locked(other) for other in folder.working.glob(f"{RUN}*.lock") if other != own):
-                raise BadInput(
-                    f"another run is at {folder.path}, with another method or other options: wait for its end, or "
-                    "choose another folder"
-                )
+            check_alone(folder, own)
             yield
     finally:
         folder.tidy()
+
+
+def check_alone(folder: CohortFolder, own: Path) -> None:
+    """BadInput if a run of another recipe is at a folder.
+
+    Whoever tidies the folder holds what killed runs left, for a moment: only what stays held is held by a run."""
+    end = monotonic() + LOOKING_SECONDS
+    while any(is_locked(other) for other in folder.working.glob(f"{RUN}*.lock") if other != own):
+        if monotonic() > end:
+            raise BadInput(
+                f"another run is at {folder.path}, with another method or other options: wait for its end, or choose "
+                "another folder"
+            )
+        sleep(RETRY_SECONDS)
 
 
 @contextmanager
