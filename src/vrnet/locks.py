@@ -51,7 +51,7 @@ def share_lock(path: Path) -> Iterator[None]:
 
 
 def wait_for_lock(path: Path, patience_seconds: float, is_shared: bool = False) -> int:
-    """A descriptor that holds a lock file; BlockingIOError if others hold it for longer than this process is patient."""
+    """A descriptor that holds a lock file; BlockingIOError if others hold it for longer than one is patient."""
     end = monotonic() + patience_seconds
     while True:
         try:

@@ -61,6 +61,16 @@ def test_a_run_of_another_recipe_is_refused_until_the_first_has_ended(tmp_path):
     assert names_in(one) == []
 
 
+def test_runs_by_code_without_a_commit_share_a_folder_and_those_of_two_commits_do_not(tmp_path):
+    """A node without git does not know which commit it runs."""
+    first, unknown, other = (make_task(tmp_path, commit=commit) for commit in ("a" * 40, None, "b" * 40))
+    with open_folder(first.folder, first.recipe):
+        with open_folder(unknown.folder, unknown.recipe):
+            pass
+        with pytest.raises(BadInput, match="another run is at"), open_folder(other.folder, other.recipe):
+            pass
+
+
 def test_a_run_that_was_killed_keeps_nobody_out(tmp_path):
     one = make_task(tmp_path)
     one.folder.lock(".run-0123456789abcdef").touch()

@@ -148,6 +148,15 @@ def test_another_version_of_vrnet_does_no_work(tmp_path):
     assert list((tmp_path / "out" / "failures").iterdir()) == [], "another machine may do it"
 
 
+def test_another_commit_of_vrnet_does_no_work_and_one_that_is_not_known_does(tmp_path, monkeypatch):
+    one = subject(tmp_path)
+    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: "a" * 40)
+    outcome = make_task(tmp_path / "out", commit="b" * 40)(one)
+    assert (outcome.status, f"not {'b' * 40}" in outcome.reason) == ("unable", True)
+    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: None)
+    assert make_task(tmp_path / "out", commit="b" * 40)(one).status == "done"
+
+
 def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
     (out := tmp_path / "out").mkdir()
     one = subject(tmp_path)

@@ -12,6 +12,7 @@ from vrnet.cohort.attempts import take_back
 from vrnet.cohort.records import CohortFolder, Recipe, identify
 from vrnet.errors import BadInput
 from vrnet.locks import RETRY_SECONDS, is_locked, share_lock
+from vrnet.provenance import may_be_same_commit
 
 RUN = ".run-"
 """How the names of these lock files begin; those of subjects begin with no dot."""
@@ -25,7 +26,7 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
     processes left there is removed before and after."""
     folder.make()
     try:
-        own = folder.lock(f"{RUN}{identify(recipe)}")
+        own = folder.lock(name_of_run(recipe))
         with share_lock(own):
             check_alone(folder, own)
             yield
@@ -33,12 +34,25 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
         folder.tidy()
 
 
+def name_of_run(recipe: Recipe) -> str:
+    """The name of the lock file of a run, without its ending: what is asked for, and the commit that it is asked by."""
+    asked = {name: value for name, value in recipe.items() if name != "commit"}
+    return f"{RUN}{identify(asked)}-{recipe.get('commit') or ''}"
+
+
+def is_same_run(one: str, other: str) -> bool:
+    """Whether runs of these names ask for the same, by code that may be the same."""
+    (asked, _, commit), (asked_there, _, commit_there) = (name[len(RUN) :].partition("-") for name in (one, other))
+    return asked == asked_there and may_be_same_commit(commit or None, commit_there or None)
+
+
 def check_alone(folder: CohortFolder, own: Path) -> None:
     """BadInput if a run of another recipe is at a folder.
 
     Whoever tidies the folder holds what killed runs left, for a moment: only what stays held is held by a run."""
     end = monotonic() + LOOKING_SECONDS
-    while any(is_locked(other) for other in folder.working.glob(f"{RUN}*.lock") if other != own):
+    others = [path for path in folder.working.glob(f"{RUN}*.lock") if not is_same_run(path.stem, own.stem)]
+    while any(map(is_locked, others)):
         if monotonic() > end:
             raise BadInput(
                 f"another run is at {folder.path}, with another method or other options: wait for its end, or choose "

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_stamps, is_whole
 from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import Subject
+from vrnet.provenance import may_be_same_commit
 
 Kind = Literal["to do", "done", "changed", "damaged", "failed"]
 NOTHING: Mapping[str, Any] = {}
@@ -80,11 +81,14 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
 def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
     """Whether what a record is of is what a recipe asks for.
 
-    It may have a page beyond that. And where the images choose, as for the method `default`, what they chose counts."""
+    It may have a page beyond that. Where the images choose, as for the method `default`, what they chose counts. And a
+    commit that one of both does not know is no difference."""
     made = record.get("recipe", NOTHING)
     if made == recipe:
         return True
     as_asked = dict(made)
+    if "commit" in made and may_be_same_commit(made["commit"], recipe.get("commit")):
+        as_asked["commit"] = recipe.get("commit")
     if made.get("report"):
         as_asked["report"] = recipe.get("report")
     if record.get("row", NOTHING).get("method") == recipe.get("method"):
@@ -94,5 +98,7 @@ def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
 
 def differences(made: Recipe, recipe: Recipe) -> str:
     """What of a recipe is another than it was, in words."""
-    keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
-    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
+    keys = {key for key in {*made, *recipe} if made.get(key) != recipe.get(key)}
+    if may_be_same_commit(made.get("commit"), recipe.get("commit")):
+        keys -= {"commit"}
+    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in sorted(keys))

@@ -17,7 +17,7 @@ from vrnet.cohort.state import judge
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row
-from vrnet.provenance import __version__
+from vrnet.provenance import __version__, commit, may_be_same_commit
 
 Status = Literal["done", "failed", "elsewhere", "unable"]
 """elsewhere: another process is at it. unable: this machine cannot do it, or any; another may."""
@@ -93,9 +93,13 @@ class Task:
 
     def check_version(self) -> None:
         """UnfitMachine where this process has another vrnet than the one that asks."""
-        wanted = self.recipe.get("vrnet", __version__)
+        wanted, asked = self.recipe.get("vrnet", __version__), self.recipe.get("commit")
         if wanted != __version__:
             raise UnfitMachine(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
+        if asked is not None and not may_be_same_commit(asked, commit()):
+            raise UnfitMachine(
+                f"{platform.node()} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
+            )
 
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""
