@@ -48,7 +48,7 @@ def test_workers_that_were_stopped_and_subjects_that_no_machine_could_do_are_tol
 
 def test_a_shard_tells_what_failed_before_too():
     plan, tally = Plan(done=some(3), failed=some(2)), Tally(total=1, done=1)
-    assert next(shard_lines("2/4", plan, tally, 2)) == "Shard 2/4: 4 done, 2 failed, 0 left."
+    assert next(shard_lines("2/4", plan, tally, 2, has_tables=False)) == "Shard 2/4: 4 done, 2 failed, 0 left."
 
 
 def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():

@@ -21,9 +21,8 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     to_do = {"new": plan.new, "again": plan.again, "that failed before": tried}
     parts = ", ".join(f"{len(some_of):,} {word}" for word, some_of in to_do.items() if some_of)
     left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
-    every = [*plan.done, *plan.failed, *plan.again, *plan.new]
     planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
-    yield f"{count(every)}: {len(plan.done):,} done already{left_alone}, {planned}."
+    yield f"{count(plan.subjects)}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
         yield f"Again, {number:,}: {why}."
     if len(plan.changes) > MAX_SHOWN:
@@ -60,7 +59,7 @@ def jobs_line(subjects: int) -> Iterator[str]:
 
 def stopped_line(plan: Plan, tally: Tally) -> str:
     """How far a run was that is stopped, and what goes on."""
-    done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.failed) + len(plan.again) + len(plan.new)
+    done, total = len(plan.done) + tally.done, len(plan.subjects)
     kept = ", and stay done" if done else ""
     return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
@@ -73,11 +72,12 @@ def unable_lines(tally: Tally) -> Iterator[str]:
         yield f"Left, {some(names)}: {reason}"
 
 
-def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int) -> Iterator[str]:
-    """What came of a shard that is not the last to end, and in which so many failed, now or before."""
+def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int, has_tables: bool) -> Iterator[str]:
+    """What came of a shard that writes no tables, since others are to end or have written them, and in which so many
+    failed, now or before."""
     yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {failed:,} failed, {tally.left:,} left."
     yield from failure_lines(tally.reasons)
-    yield "The last shard to end writes the tables."
+    yield "The tables of all shards are there." if has_tables else "The last shard to end writes the tables."
 
 
 def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[str]:

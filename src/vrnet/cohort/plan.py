@@ -26,6 +26,11 @@ class Plan:
     unended: Mapping[str, int] = field(default_factory=dict)
     """By subject: attempts that were begun and never ended, such as those that killed their process."""
 
+    @property
+    def subjects(self) -> list[Subject]:
+        """All of them."""
+        return [*self.done, *self.failed, *self.again, *self.new]
+
     def to_do(self, retry: bool) -> list[Subject]:
         """What a run has to do: failures after all else, and those last whose process ended during them before."""
         subjects = [*self.new, *self.again, *(self.failed if retry else [])]

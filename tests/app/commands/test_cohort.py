@@ -169,6 +169,10 @@ def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, t
     assert not (out / "cohort.csv").exists()
     assert vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "1/2")[0] == 0
     assert summary(out)["done"] == 3
+    tables = {path: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
+    assert (status, "The tables of all shards are there." in said) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in tables} == tables, "submitted again, they are left as they are"
     vrnet("cohort", pairs, "--out", tmp_path / "whole", *QUICK)
     assert fields(out) == fields(tmp_path / "whole")
 

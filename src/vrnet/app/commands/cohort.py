@@ -173,7 +173,7 @@ class Cohort:
 
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
-        from vrnet.app.cohort import is_complete, retire_tables, write_tables
+        from vrnet.app.cohort import has_current_tables, is_complete, retire_tables, write_tables
         from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines, unable_lines
         from vrnet.cohort.runs import open_folder
 
@@ -182,11 +182,13 @@ class Cohort:
             retire_tables(task.folder, plan, task.recipe)
             tally = self.do_subjects(plan, task)
             say(unable_lines(tally))
-            if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
-                failed = tally.failed + (0 if self.retry else len(plan.failed))
-                say(shard_lines(self.shard, plan, tally, failed))
-                end_if_any(failed + tally.left)
-                return
+            if self.shard != WHOLE:
+                is_current = not tally.total and has_current_tables(task.folder, table, plan.subjects, task.recipe)
+                if is_current or not is_complete(task.folder, table, task.recipe):
+                    failed = tally.failed + (0 if self.retry else len(plan.failed))
+                    say(shard_lines(self.shard, plan, tally, failed, is_current))
+                    end_if_any(failed + tally.left)
+                    return
             summary, rows = write_tables(task.folder, table, task.recipe)
         say(ending_lines(summary, rows))
         if summary["failed"]:
