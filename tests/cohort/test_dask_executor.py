@@ -84,6 +84,23 @@ def test_a_subject_that_no_worker_can_do_is_left_and_no_failure(tmp_path):
     assert len(found) == 6
 
 
+def test_batches_grow_by_what_is_done_quickly_and_not_by_what_fails_quickly(tmp_path):
+    task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 200)).subjects
+    seconds = {"quick": 0.001, "slow": 2.0}
+
+    def sizes(kind, failing):
+        def answer(task, batch):
+            failed = [Outcome(one.name, "failed", 0.001, "no image") for one in batch]
+            return "a", failed if failing else [Outcome(one.name, "done", seconds[kind]) for one in batch]
+
+        client = FakeClient(answer)
+        fly(client, task, subjects)
+        return {len(batch) for batch in client.handed_out}
+
+    assert max(sizes("quick", failing=False)) == 64
+    assert sizes("slow", failing=False) == sizes("slow", failing=True) == {1}
+
+
 @pytest.mark.parametrize(("name", "gpus", "expected"), [("3", 2, [1]), ("3", 1, []), ("tcp://x", 2, [])])
 def test_workers_of_a_machine_take_its_gpus_in_turn(monkeypatch, name, gpus, expected):
     import distributed

@@ -4,14 +4,17 @@ import errno
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from tests.cohort.works import Count, make_task, results, subject
+from tests.cohort.works import RECIPE, Count, make_task, results, subject
 from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort.plan import make_plan
+from vrnet.cohort.records import CohortFolder
+from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.locks import hold_lock
 
@@ -88,6 +91,45 @@ def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_do
     assert not (out / "subjects" / "s1").exists()
     assert make_task(out)(one).status == "done"
     assert list((out / "failures").iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_whenever_a_process_is_killed_there_is_a_result_or_the_failure(tmp_path, monkeypatch, step):
+    """At the n-th call of the system that renames or removes something."""
+    one, out = subject(tmp_path), tmp_path / "out"
+    do, kills = getattr(os, step), 0
+    for calls in range(1, 9):
+        make_task(out, Count(failing=frozenset({"s1"})), method=str(calls))(one)
+        left = [calls]
+
+        def kill_at_last(*arguments, left=left, **options):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            return do(*arguments, **options)
+
+        monkeypatch.setattr(os, step, kill_at_last)
+        with suppress(KeyboardInterrupt):
+            make_task(out, method=str(calls))(one)
+        monkeypatch.undo()
+        kills += left[0] <= 0
+        assert Survey(CohortFolder(out), {**RECIPE, "method": str(calls)}).state(one).kind in ("done", "failed")
+    assert kills
+
+
+def test_an_earlier_result_goes_back_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    one, out, rename = subject(tmp_path), tmp_path / "out", os.rename
+    make_task(out)(one)
+    before = results(out)
+
+    def refuse_new(source, target):
+        if "subjects" in str(target) and not str(source).endswith("old"):
+            raise OSError(errno.EIO, "Input/output error", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse_new)
+    assert make_task(out, method="other")(one).status == "failed"
+    assert results(out) == before != {}
 
 
 @pytest.mark.parametrize(

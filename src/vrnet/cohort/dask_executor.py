@@ -179,8 +179,12 @@ class Flight:
                 self.submit(self.batches.pop(key)[1])
 
     def resize(self, outcomes: Sequence[Outcome]) -> None:
-        """Make the next batches as large as takes about BATCH_SECONDS."""
-        mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        """Make the next batches as large as takes about BATCH_SECONDS. Failures do not count, which may be quicker than
+        what is done."""
+        seconds = [outcome.seconds for outcome in outcomes if outcome.status == "done"]
+        if not seconds:
+            return
+        mean = sum(seconds) / len(seconds)
         self.size = min(max(1, int(BATCH_SECONDS / max(mean, 1e-3))), 2 * self.size, MAX_BATCH)
 
     def cancel(self) -> None:

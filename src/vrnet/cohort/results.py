@@ -35,7 +35,8 @@ def publish(staged: Path, folder: Path, old: Path, earlier: Mapping[str, Any]) -
     """Rename a sealed folder to its place. An earlier result, which has a record, goes to `old`; BadInput if others put
     files there.
 
-    Killed between the two renames, the subject is not done: the earlier result was to be replaced."""
+    If that fails, the earlier one goes back. Killed between the two renames, the subject is not done: the earlier
+    result was to be replaced."""
     try:
         os.rename(staged, folder)  # also over an empty folder
     except OSError:
@@ -43,7 +44,11 @@ def publish(staged: Path, folder: Path, old: Path, earlier: Mapping[str, Any]) -
             raise
         check_own(folder, earlier, staged)
         os.rename(folder, old)
-        os.rename(staged, folder)
+        try:
+            os.rename(staged, folder)
+        except BaseException:
+            os.rename(old, folder)
+            raise
 
 
 def check_own(folder: Path, record: Mapping[str, Any], staged: Path | None = None) -> None:

@@ -84,7 +84,7 @@ class Task:
                 self.renew_stamps(subject.name, inputs)
             else:
                 self.make(subject, inputs, start)
-            self.folder.forget_failure(subject.name)
+            self.folder.forget_failure(subject.name)  # now that the result is in its place: never is neither there
         except UnfitMachine as error:
             return Outcome(subject.name, "unable", perf_counter() - start, str(error))
         except Exception as error:
