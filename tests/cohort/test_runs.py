@@ -8,6 +8,7 @@ import pytest
 
 from tests.cohort.works import make_task
 from vrnet import BadInput
+from vrnet.cohort.records import CohortFolder
 from vrnet.cohort.runs import open_folder
 from vrnet.locks import acquire_lock
 
@@ -69,6 +70,13 @@ def test_runs_by_code_without_a_commit_share_a_folder_and_those_of_two_commits_d
             pass
         with pytest.raises(BadInput, match="another run is at"), open_folder(other.folder, other.recipe):
             pass
+
+
+def test_a_run_that_is_refused_before_anything_is_done_leaves_no_folder(tmp_path):
+    folder = CohortFolder(tmp_path / "out")
+    with pytest.raises(BadInput, match="no scheduler"), open_folder(folder, {}):
+        raise BadInput("no scheduler")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_was_killed_keeps_nobody_out(tmp_path):

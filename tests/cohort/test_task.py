@@ -163,10 +163,26 @@ def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path
     assert make_task(tmp_path / "out")(one).status == "done"
 
 
-def test_an_input_that_is_not_there_is_a_failure(tmp_path):
-    outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "none.nii")}))
-    assert (outcome.status, outcome.is_recorded) == ("failed", True)
-    assert "there is no" in outcome.reason
+def test_an_input_that_was_missing_is_a_failure_and_one_that_is_missing_here_alone_is_none(tmp_path):
+    """A node whose file system is not mounted would make failures of all subjects."""
+    task, one = make_task(tmp_path / "out"), Subject("s1", {"fixed": str(tmp_path / "none.nii")})
+    outcome = task(one)
+    assert (outcome.status, "none.nii, which was there when" in outcome.reason) == ("unable", True)
+    assert list(task.folder.failures.iterdir()) == []
+    outcome = replace(task, known_missing=frozenset({"s1"}))(one)
+    assert (outcome.status, outcome.is_recorded, "there is no" in outcome.reason) == ("failed", True, True)
+
+
+def test_a_result_that_was_cut_short_is_told_so_and_what_to_do(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    task(one)
+    file = task.folder.subjects / "s1" / "count.txt"
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:7])
+    assert make_plan(task.folder, [one], task.recipe).changes == {"files are cut short, or were changed": 1}
+    assert f"it has 7 of {size:,} bytes; remove it if it is damaged" in task(one).reason
+    file.unlink()
+    assert task(one).status == "done"
 
 
 def test_a_subject_that_another_process_is_at_is_left_to_it(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 from vrnet.app.endings import this_command
 from vrnet.cohort.plan import Plan
-from vrnet.cohort.table import CohortTable, count, some
+from vrnet.cohort.table import Missing, count, some
 from vrnet.cohort.tally import Tally
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
@@ -41,11 +41,10 @@ def renamed_lines(renamed: Mapping[str, str]) -> Iterator[str]:
         yield f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own."
 
 
-def missing_lines(table: CohortTable) -> Iterator[str]:
-    """The files of a list that are not there."""
-    missing = table.missing()
-    for subject, file in missing[:MAX_SHOWN]:
-        yield f"Missing, of {subject.name}: {file}"
+def missing_lines(missing: Sequence[Missing]) -> Iterator[str]:
+    """The files of a list that cannot be had."""
+    for one in missing[:MAX_SHOWN]:
+        yield f"{'Cannot be read' if one.why else 'Missing'}, of {one.line()}"
     if len(missing) > MAX_SHOWN:
         yield f"{len(missing) - MAX_SHOWN:,} more subjects lack files."
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vrnet.cohort.records import CohortFolder, Recipe, has_content
 from vrnet.cohort.stamps import digests
-from vrnet.cohort.state import Survey, judge
+from vrnet.cohort.state import Survey, is_made_by, judge
 from vrnet.cohort.table import Subject, count
 from vrnet.errors import BadInput
 
@@ -62,5 +62,7 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
 def is_kept(folder: CohortFolder, subject: Subject, recipe: Recipe) -> bool:
     """Whether a result is not replaced by another: it is of this recipe, and of inputs of this content."""
     record = folder.done(subject.name)
+    if record and not is_made_by(recipe, record):  # which is quick to tell; inputs may be large
+        return False
     found = judge(folder, subject.name, record, recipe, bool(record) and has_content(record, digests(subject)))
     return found.kind in ("done", "damaged")

@@ -92,6 +92,12 @@ class CohortFolder:
         for folder in (self.subjects, self.failures, self.working):
             remove_if_empty(folder)
 
+    def remove_if_unused(self) -> None:
+        """Remove the folders in which nothing is, nor any process at work: a run was refused, or stopped at once."""
+        if not self.names_of_results() - {FAILURES} and not names_in(self.failures) and not names_in(self.working):
+            for folder in (self.working, self.failures, self.subjects, self.path):
+                remove_if_empty(folder)
+
     def lock(self, name: str) -> Path:
         """The file that the process holds that is at a subject."""
         return self.working / f"{name}.lock"
@@ -156,7 +162,7 @@ def names_in(folder: Path) -> list[str]:
     """The names in a folder, but for those of temporary folders; none if there is no such folder."""
     try:
         return [name for name in os.listdir(folder) if not name.startswith(PARTIAL)]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -200,10 +206,12 @@ def of_input(recorded: Any, part: str) -> Any:
     return recorded.get(part, recorded.get("value")) if isinstance(recorded, dict) else None
 
 
-def is_whole(folder: str, record: Mapping[str, Any]) -> bool:
-    """Whether the files that done.json lists are there, in their sizes."""
+def damage(folder: str, record: Mapping[str, Any]) -> str:
+    """What is wrong with the files that done.json lists; nothing if they are there, in their sizes."""
     files = record.get("files", {})
     try:
-        return all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items())
+        if all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items()):
+            return ""
     except OSError:
-        return False
+        return "files are missing"
+    return "files are cut short, or were changed"

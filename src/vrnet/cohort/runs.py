@@ -23,7 +23,8 @@ LOOKING_SECONDS = 0.5
 @contextmanager
 def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
     """A folder, made if it is not there, while a run is at it; BadInput if one of another recipe is. What killed
-    processes left there is removed before and after."""
+    processes left there is removed before and after; a folder in which nothing came to be goes, too."""
+    is_new = not folder.working.exists()
     folder.make()
     try:
         own = folder.lock(name_of_run(recipe))
@@ -32,6 +33,8 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
             yield
     finally:
         folder.tidy()
+        if is_new:
+            folder.remove_if_unused()
 
 
 def name_of_run(recipe: Recipe) -> str:

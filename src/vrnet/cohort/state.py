@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_stamps, is_whole
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, damage, has_stamps
 from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import Subject
 from vrnet.provenance import may_be_same_commit
@@ -75,7 +75,8 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
         return State("changed", differences(record["recipe"], recipe), record)
     if not has_same_inputs:
         return State("changed", "newer or other inputs", record)
-    return State("done", "", record) if is_whole(place, record) else State("damaged", "files are missing", record)
+    why = damage(place, record)
+    return State("damaged", why, record) if why else State("done", "", record)
 
 
 def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:

@@ -56,6 +56,9 @@ class Task:
     folder: CohortFolder
     work: Work
     recipe: Recipe
+    known_missing: frozenset[str] = frozenset()
+    """The subjects that lacked files when the run was planned, and so are failures. Others that lack some now do so on
+    this machine."""
 
     def __call__(self, subject: Subject) -> Outcome:
         """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone, but
@@ -79,6 +82,7 @@ class Task:
         """Do a subject that no other process is at."""
         try:
             self.check_version()
+            self.check_seen(subject, before)
             inputs = describe_inputs(subject, before)
             if self.is_done(subject.name, inputs):
                 self.renew_stamps(subject.name, inputs)
@@ -99,6 +103,15 @@ class Task:
         if asked is not None and not may_be_same_commit(asked, commit()):
             raise UnfitMachine(
                 f"{platform.node()} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
+            )
+
+    def check_seen(self, subject: Subject, now: Stamps) -> None:
+        """UnfitMachine where this machine does not see a file that was there when the run was planned."""
+        if subject.name not in self.known_missing and None in now.values():
+            gone = next(path for column, path in subject.files.items() if now[column] is None)
+            raise UnfitMachine(
+                f"{platform.node()} does not see {gone}, which was there when the run was planned: is its file system "
+                "mounted?"
             )
 
     def is_done(self, name: str, inputs: Inputs) -> bool:

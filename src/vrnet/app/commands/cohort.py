@@ -125,7 +125,7 @@ class Cohort:
         from vrnet.cohort.executors import check_jobs
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
-        from vrnet.cohort.table import read_table, rename_carried, shard
+        from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
         from vrnet.cohort.task import Task
         from vrnet.file_sets import check_set
 
@@ -137,16 +137,15 @@ class Cohort:
         say(renamed_lines(renamed))
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
-        check_set(self.out, planned_tables(recipe))
-        plan = make_plan(folder, subjects, recipe)
+        plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
-            say(chain(plan_lines(plan, self.retry), missing_lines(table)))
+            say(chain(plan_lines(plan, self.retry), missing_lines(missing)))
             return
-        if not self.skip_broken:
-            table.check_files()
+        check_set(self.out, planned_tables(recipe))
+        check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        self.do(plan, Task(folder, work, recipe), table)
+        self.do(plan, Task(folder, work, recipe, frozenset(one.subject.name for one in missing)), table)
 
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
