@@ -7,11 +7,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tests.cohort.clusters import FakeClient, fly
-from tests.cohort.works import Count, make_task, results, write_list
+from tests.cohort.works import RECIPE, Count, make_task, results, write_list
 from vrnet import BadInput
 from vrnet.cohort.dask_clusters import local_cluster
-from vrnet.cohort.dask_executor import DaskExecutor, choose_gpu
+from vrnet.cohort.dask_executor import DaskExecutor, choose_gpu, run_batch
 from vrnet.cohort.engine import Here, run_tasks
+from vrnet.cohort.runs import open_folder
 from vrnet.cohort.table import read_table
 from vrnet.cohort.task import DEATHS, Outcome
 
@@ -82,6 +83,23 @@ def test_a_subject_that_no_worker_can_do_is_left_and_no_failure(tmp_path):
     found = fly(FakeClient(answer, workers=("a", "b", "c")), task, subjects)
     assert sorted((one.name, one.status) for one in found if one.status != "done") == [("s00002", "unable")]
     assert len(found) == 6
+
+
+def test_a_worker_that_outlives_its_run_keeps_runs_of_another_recipe_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("vrnet.cohort.dask_executor.choose_gpu", lambda: None)
+    refused = []
+
+    def work(subject, folder):
+        with pytest.raises(BadInput, match="another run is at"), open_folder(task.folder, RECIPE | {"method": "other"}):
+            pass
+        refused.append(subject.name)
+        return {}
+
+    task = make_task(tmp_path / "out", work)
+    (outcome,) = run_batch(task, read_table(write_list(tmp_path, 1)).subjects)
+    assert (outcome.status, refused) == ("done", ["s00000"])
+    with open_folder(task.folder, RECIPE | {"method": "other"}):
+        pass
 
 
 def test_batches_grow_by_what_is_done_quickly_and_not_by_what_fails_quickly(tmp_path):

@@ -9,7 +9,7 @@ import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import islice
 from math import inf
 from queue import Empty, SimpleQueue
@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, no_type_check
 
 from vrnet.cohort.dask_workers import WorkerWatch
+from vrnet.cohort.runs import share_run
 from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.cohort.task import Outcome, Task, reason_of
@@ -218,9 +219,11 @@ def unpack_and_run() -> Callable[[bytes], tuple[str, list[Outcome] | str]]:
 
 
 def run_batch(task: Task, subjects: Iterable[Subject]) -> list[Outcome]:
-    """Do some subjects, one after the other, in a worker."""
+    """Do some subjects, one after the other, in a worker. Until its end no run of another recipe may begin, also where
+    the one that it is done for has ended."""
     choose_gpu()
-    return [task(one) for one in subjects]
+    with share_run(task.folder, task.recipe) if task.folder.working.is_dir() else nullcontext():
+        return [task(one) for one in subjects]
 
 
 def choose_gpu() -> None:

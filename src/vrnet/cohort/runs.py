@@ -27,14 +27,23 @@ def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
     is_new = not folder.working.exists()
     folder.make()
     try:
-        own = folder.lock(name_of_run(recipe))
-        with share_lock(own):
-            check_alone(folder, own)
+        with share_run(folder, recipe):
             yield
     finally:
         folder.tidy()
         if is_new:
             folder.remove_if_unused()
+
+
+@contextmanager
+def share_run(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
+    """Be one of the processes of a recipe at a folder; BadInput if one of another recipe is there.
+
+    A worker of a cluster does so, too: it may outlive the run that it works for."""
+    own = folder.lock(name_of_run(recipe))
+    with share_lock(own):
+        check_alone(folder, own)
+        yield
 
 
 def name_of_run(recipe: Recipe) -> str:
