@@ -32,13 +32,14 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
     Of several runs that end at once each waits for the one before, so that the last sees the results of all."""
     try:
         with hold_lock(folder.lock(".tables"), COLLECTING_SECONDS):
-            columns, rows = collect_rows(folder, table, recipe)
+            links = links_of(folder, recipe)
+            columns, rows, results = collect_rows(folder, table, recipe, links.page)
             summary = summarise_rows(rows, recipe)
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                links, names, method = links_of(folder, recipe), recipe["label_names"], methods_of(rows)
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names, method)
+                names, method = recipe["label_names"], methods_of(rows)
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names, method, results)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)
                     write_bytes(IGNORED.encode(), staged / IGNORE)
@@ -101,8 +102,6 @@ def links_of(folder: CohortFolder, recipe: Recipe) -> Links:
     """What the page of a cohort leads to."""
     is_tracked = recipe.get("tracked", False)
     numbers = TRACKING if is_tracked else METRICS
-    page, picture = PAGE if recipe["report"] else numbers, THUMBNAIL
-    if recipe["bids"]:
-        page, picture = NAMES[page], NAMES[picture]
+    page, numbers, picture = (NAMES[name] if recipe["bids"] else name for name in (PAGE, numbers, THUMBNAIL))
     still, moved = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
-    return Links(folder.results, page, picture, still, moved)
+    return Links(folder.results, page, picture, still, moved, numbers)
