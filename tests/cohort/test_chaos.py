@@ -129,8 +129,8 @@ class Cluster:
 
 
 def kill_one(process, dice):
-    """Kill one of the workers at a random moment; whether there was one."""
-    time.sleep(dice.uniform(0.2, 1.5))
+    """Kill one of the workers at a random moment, some as they begin and most as they work; whether there was one."""
+    time.sleep(dice.uniform(0.5, 4.0))
     if not (found := workers_of(process)):
         return False
     with suppress(psutil.Error):

@@ -357,7 +357,7 @@ def test_a_folder_that_cannot_be_written_is_told(vrnet, pairs, tmp_path):
 @pytest.mark.slow
 def test_the_memory_of_a_worker_does_not_grow(small_hearts):
     """After what is loaded once, a registration leaves less than 10 kB behind."""
-    command = [sys.executable, many_registrations.__file__, str(small_hearts), "240"]
+    command = [sys.executable, many_registrations.__file__, str(small_hearts), "500"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     sizes = json.loads(done.stdout)[80:]
