@@ -145,7 +145,7 @@ class Flight:
 
     def refuse(self, batch: list[Subject], reason: str, worker: str) -> list[Outcome]:
         """Have a batch done elsewhere that a worker cannot even read."""
-        reason = f"{worker} cannot read what it is to do ({reason}): {SAME_EVERYWHERE}"
+        reason = f"what is to do cannot be read there ({reason}): {SAME_EVERYWHERE}"
         return self.take(batch, [Outcome(one.name, "unable", 0.0, reason) for one in batch], worker)
 
     def is_tried_again(self, subject: Subject) -> bool:
