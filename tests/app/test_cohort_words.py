@@ -35,7 +35,9 @@ def test_the_end_names_failures_failed_verdicts_and_what_is_left():
         "Verdict failed: b.",
         "Could not be done, c: no image",
     ]
-    assert "meanwhile: d. " in said[3]
+    assert said[3].endswith("meanwhile: d.")
+    assert said[4].startswith("To see to what is left: vrnet ")
+    assert [*ending_lines(summary, rows, told={"d"})] == [*said[:3], said[4]]
 
 
 def test_workers_that_were_stopped_and_subjects_that_no_machine_could_do_are_told_with_the_reason():

@@ -75,14 +75,17 @@ def test_a_subject_whose_outcome_never_comes_is_a_failure_after_three_attempts_a
     assert client.handed_out[-1] == ["s00001"], "it is tried again after all others"
 
 
-def test_a_subject_that_no_worker_can_do_is_left_and_no_failure(tmp_path):
+def test_subjects_that_no_worker_can_do_are_left_and_neither_failures_nor_the_fault_of_a_worker(tmp_path):
+    gone = {"s00002", "s00004"}
+
     def answer(task, batch):
-        return "a", [Outcome(one.name, "unable", 0.0, "gone") if one.name == "s00002" else task(one) for one in batch]
+        return "a", [Outcome(one.name, "unable", 0.0, "gone") if one.name in gone else task(one) for one in batch]
 
     task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 6)).subjects
-    found = fly(FakeClient(answer, workers=("a", "b", "c")), task, subjects)
-    assert sorted((one.name, one.status) for one in found if one.status != "done") == [("s00002", "unable")]
-    assert len(found) == 6
+    client = FakeClient(answer)
+    found = fly(client, task, subjects)
+    assert {one.name for one in found if one.status == "unable"} == gone
+    assert (len(found), sum(one.status == "done" for one in found), client.retired) == (6, 4, [])
 
 
 def test_a_worker_that_outlives_its_run_keeps_runs_of_another_recipe_out(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """What `vrnet cohort` says: what it will do, what came of it, and how to go on."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from vrnet.app.endings import this_command
@@ -79,16 +79,20 @@ def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int, has_tables: b
     yield "The tables of all shards are there." if has_tables else "The last shard to end writes the tables."
 
 
-def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[str]:
-    """What came of a cohort; which subjects failed, and which verdicts are failed."""
+def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row], told: Container[str] = ()) -> Iterator[str]:
+    """What came of a cohort; which subjects failed, which verdicts are failed, and what is left. Of subjects in `told`
+    the reader knows why."""
     verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
     judged = f"; verdicts: {verdicts}" if verdicts else ""
     yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
     if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
         yield f"Verdict {WORDS['failed']}: {some(bad)}."
     yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
-    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]:
-        yield f"Left, to another run or since they changed meanwhile: {some(left)}. To see to them: {this_command()}"
+    left = [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]
+    if others := [name for name in left if name not in told]:
+        yield f"Left, to another run or since they changed meanwhile: {some(others)}."
+    if left:
+        yield f"To see to what is left: {this_command()}"
 
 
 def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:

@@ -34,7 +34,7 @@ RESULT_SECONDS = 10.0
 """How long the outcomes of a batch that has ended may take to arrive."""
 MAX_ATTEMPTS = 3
 """At a subject whose outcome does not come, or that its machine cannot do."""
-DEATHS = "the process that did it died several times: too little memory?"
+WORKERS_DIED = "the process that did it died several times: too little memory?"
 SAME_EVERYWHERE = "install the same vrnet and Python for all workers"
 
 
@@ -137,7 +137,7 @@ class Flight:
         from distributed import KilledWorker
 
         is_killed = isinstance(error, KilledWorker)  # Dask has tried it elsewhere, again and again
-        reason = DEATHS if is_killed else reason_of(error)
+        reason = WORKERS_DIED if is_killed else reason_of(error)
         self.watch.strike([], reason)
         if is_killed and len(batch) == 1:
             self.attempts[batch[0].name] = MAX_ATTEMPTS
@@ -164,11 +164,11 @@ class Flight:
 
     def take(self, batch: list[Subject], outcomes: list[Outcome], worker: str) -> list[Outcome]:
         """The outcomes of a batch that came, but for those that another worker may better."""
-        if all(one.status == "unable" for one in outcomes):
-            self.watch.strike([worker], outcomes[-1].reason)
-        else:
+        if any(one.status != "unable" for one in outcomes):
             self.watch.succeed(worker)
             self.resize(outcomes)
+        elif any(one.name not in self.attempts for one in batch):  # what others could not do either blames nobody
+            self.watch.strike([worker], outcomes[-1].reason)
         by_name = {one.name: one for one in batch}
         return [one for one in outcomes if one.status != "unable" or not self.is_tried_again(by_name[one.name])]
 

@@ -189,7 +189,7 @@ class Cohort:
                     end_if_any(failed + tally.left)
                     return
             summary, rows = write_tables(task.folder, table, task.recipe)
-        say(ending_lines(summary, rows))
+        say(ending_lines(summary, rows, tally.unable))
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
