@@ -36,7 +36,7 @@ def test_the_end_names_failures_failed_verdicts_and_what_is_left():
         "Could not be done, c: no image",
     ]
     assert said[3].endswith("meanwhile: d.")
-    assert said[4].startswith("To see to what is left: vrnet ")
+    assert said[4].startswith("To see to what is left: vrnet")
     assert [*ending_lines(summary, rows, told={"d"})] == [*said[:3], said[4]]
 
 

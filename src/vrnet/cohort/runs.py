@@ -4,7 +4,7 @@ results they would take from each other.
 A run holds a lock file that is named by its recipe, together with all runs of that recipe."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep, time_ns
 
@@ -80,7 +80,8 @@ def forgiving(folder: CohortFolder) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for name in folder.unended():
-            if folder.lock(name).stat().st_mtime_ns >= start:
-                take_back(folder.lock(name))
+        for lock in map(folder.lock, folder.unended()):
+            with suppress(FileNotFoundError):  # another run has ended the subject meanwhile
+                if lock.stat().st_mtime_ns >= start:
+                    take_back(lock)
         raise
