@@ -29,6 +29,8 @@ def test_a_result_counts_while_recipe_inputs_and_files_are_as_they_were(cohort, 
     assert state(make_task(tmp_path / "out", report=False, method="x"), one) == ("changed", "method count → x")
     subject(tmp_path, text="another image")
     assert state(task, one) == ("changed", "newer or other inputs")
+    (tmp_path / "s1.nii").unlink()
+    assert state(task, one) == ("changed", "inputs are missing")
     subject(tmp_path)
     task(one)
     (task.folder.subjects / "s1" / "count.txt").unlink()

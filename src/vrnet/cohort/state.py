@@ -18,6 +18,7 @@ from vrnet.provenance import may_be_same_commit
 
 Kind = Literal["to do", "done", "changed", "damaged", "failed"]
 NOTHING: Mapping[str, Any] = {}
+OTHER_INPUTS = "newer or other inputs"
 
 
 class State(NamedTuple):
@@ -58,6 +59,8 @@ class Survey:
         if name in self.results:
             record = self.folder.done(name)
             found = judge(self.folder, name, record, self.recipe, has_stamps(record, now))
+            if found.why == OTHER_INPUTS and None in now.values():
+                found = found._replace(why="inputs are missing")
         if found.kind != "done" and name in self.failures:
             failure = self.folder.failure(name)
             if is_made_by(self.recipe, failure) and has_stamps(failure, now):
@@ -74,7 +77,7 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
     if not is_made_by(recipe, record):
         return State("changed", differences(record["recipe"], recipe), record)
     if not has_same_inputs:
-        return State("changed", "newer or other inputs", record)
+        return State("changed", OTHER_INPUTS, record)
     why = damage(place, record)
     return State("damaged", why, record) if why else State("done", "", record)
 
