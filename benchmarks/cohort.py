@@ -33,7 +33,7 @@ from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.executors import open_executor
 from vrnet.cohort.plan import make_plan
 from vrnet.cohort.records import CohortFolder
-from vrnet.cohort.table import read_table
+from vrnet.cohort.table import find_missing, read_table
 from vrnet.cohort.task import Task
 from vrnet.files import write_rows
 from vrnet.provenance import __version__
@@ -80,7 +80,7 @@ def simulate(place, count, jobs):
     folder, pairs = CohortFolder(place.absolute() / "out"), write_list(place, count)
     with measured("list"):
         table = read_table(pairs)
-        table.check_files()
+        find_missing(table.subjects)
     folder.make()
     for _ in range(2):  # the second time all is done
         with measured("plan"):

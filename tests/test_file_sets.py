@@ -5,6 +5,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import PurePosixPath
+from threading import Thread
 
 import pytest
 
@@ -141,6 +142,24 @@ def test_a_link_of_somebody_else_s_is_not_followed(tmp_path):
     (tmp_path / "out" / "a.txt").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BadInput, match="would be lost"):
         check_set(tmp_path / "out", NAMES)
+
+
+def test_a_set_that_another_run_is_swapping_is_never_taken_for_files_of_others(tmp_path):
+    write_set(tmp_path, OLD)
+
+    def swap_again_and_again():
+        for k in range(40):
+            write_set(tmp_path, (NEW, OLD)[k % 2])
+
+    writer = Thread(target=swap_again_and_again)
+    writer.start()
+    looks = 0
+    while writer.is_alive():
+        check_set(tmp_path, NAMES)
+        looks += 1
+    writer.join()
+    assert looks > 5
+    assert contents(tmp_path) == OLD
 
 
 @pytest.mark.parametrize("record", ["", "[]", '{"files": 3}', '{"files": {"a.txt": 1, "../x": "y"}}', "\x00"])

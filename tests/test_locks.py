@@ -2,11 +2,12 @@ import os
 import signal
 import subprocess
 import sys
+from threading import Timer
 
 import pytest
 
 from vrnet.files import check_folder
-from vrnet.locks import ORDINARY, hold_lock, is_locked, partial_folder, remove_leftovers
+from vrnet.locks import ORDINARY, acquire_lock, hold_lock, is_locked, partial_folder, remove_leftovers, share_lock
 
 HOLDER = """
 import sys, time
@@ -73,6 +74,13 @@ def test_where_there_are_no_locks_work_goes_on_and_nothing_is_taken_for_left_beh
         remove_leftovers(tmp_path)
         assert (folder / ORDINARY).exists()
     assert not list(tmp_path.iterdir())
+
+
+def test_who_shares_a_lock_waits_for_who_holds_it_alone_for_a_moment(tmp_path):
+    descriptor = acquire_lock(tmp_path / "lock")
+    Timer(0.1, os.close, (descriptor,)).start()
+    with share_lock(tmp_path / "lock"), share_lock(tmp_path / "lock"):
+        assert is_locked(tmp_path / "lock")
 
 
 def test_a_lock_that_its_holder_has_just_removed_is_taken_anew(tmp_path, monkeypatch):

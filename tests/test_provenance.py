@@ -7,7 +7,7 @@ import torch
 
 from vrnet import provenance as module
 from vrnet.devices import describe_device
-from vrnet.provenance import __version__, commit, provenance
+from vrnet.provenance import __version__, commit, may_be_same_commit, provenance
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,3 +45,18 @@ def test_without_git_there_is_no_commit(fresh_commit, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "__file__", str(tmp_path / "src" / "vrnet" / "provenance.py"))
     monkeypatch.setenv("PATH", "")
     assert commit() is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("a", "a", True),
+        ("a", "b", False),
+        ("a", None, True),
+        ("a", "a+", False),
+        ("a?", "a+", True),
+        ("a?", "b", False),
+    ],
+)
+def test_commits_differ_only_where_both_are_known(one, other, expected):
+    assert may_be_same_commit(one, other) == may_be_same_commit(other, one) == expected

@@ -8,5 +8,9 @@ class BadInput(ValueError):
     --slices and --slices each."""
 
 
+class UnfitMachine(BadInput):
+    """What is asked for can be done, but not by this process: it has another version, or does not see the files."""
+
+
 class InputWarning(UserWarning):
     """The input is used, and something about it should be known. Commands print the message after "Note:"."""

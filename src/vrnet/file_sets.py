@@ -44,10 +44,10 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
     for place in {folder / parent for name in names for parent in PurePosixPath(name).parents}:
         if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()) and place != folder:
             raise BadInput(f"{place} is no folder, and would have to be one: move it away, or choose another folder")
-    if exists(folder / SWAP):
-        with writing(folder):
+    if names and exists(folder):
+        with writing(folder):  # a set that is half swapped would be taken for one of others
             settle(folder)
-    check_unclaimed(folder, names)
+            check_unclaimed(folder, names)
 
 
 @contextmanager

@@ -17,21 +17,14 @@ PARTIAL = ".partial-"
 ORDINARY = ".ordinary"
 """The lock file of a temporary folder; it also has the permissions of an ordinary file."""
 RETRY_SECONDS = 0.02
+SHARING_SECONDS = 10.0
+"""How long to wait for who looks at a lock that is shared: that takes microseconds, and on a busy file system more."""
 
 
 @contextmanager
 def hold_lock(path: Path, patience_seconds: float = 0.0) -> Iterator[None]:
     """Hold a lock file meanwhile; BlockingIOError if another holds it for longer than this process is patient."""
-    end = monotonic() + patience_seconds
-    while True:
-        try:
-            descriptor = acquire_lock(path)
-            break
-        except BlockingIOError:
-            if monotonic() > end:
-                raise
-            sleep(RETRY_SECONDS)
-    with closing(descriptor):
+    with closing(wait_for_lock(path, patience_seconds)):
         try:
             yield
         finally:
@@ -51,9 +44,22 @@ def closing(descriptor: int) -> Iterator[None]:
 def share_lock(path: Path) -> Iterator[None]:
     """Hold a lock file meanwhile together with others who share it; who wants it alone finds it held.
 
-    It stays where it is, since others may hold it: whoever finds it free removes it."""
-    with closing(acquire_lock(path, is_shared=True)):
+    It stays where it is, since others may hold it: whoever finds it free removes it. He holds it alone for that moment,
+    as does whoever looks whether it is held: this one waits for them."""
+    with closing(wait_for_lock(path, SHARING_SECONDS, is_shared=True)):
         yield
+
+
+def wait_for_lock(path: Path, patience_seconds: float, is_shared: bool = False) -> int:
+    """A descriptor that holds a lock file; BlockingIOError if others hold it for longer than one is patient."""
+    end = monotonic() + patience_seconds
+    while True:
+        try:
+            return acquire_lock(path, is_shared=is_shared)
+        except BlockingIOError:
+            if monotonic() > end:
+                raise
+            sleep(RETRY_SECONDS)
 
 
 def acquire_lock(path: Path, is_needed: bool = False, is_shared: bool = False) -> int:

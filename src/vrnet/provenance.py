@@ -29,6 +29,15 @@ def commit() -> str | None:
         return f"{head}?"
 
 
+def may_be_same_commit(one: str | None, other: str | None) -> bool:
+    """Whether two commits, as `commit` tells them, may be the same code: what is not known is no difference."""
+    if one is None or other is None:
+        return True
+    if one.endswith("?") or other.endswith("?"):
+        return one.rstrip("+?") == other.rstrip("+?")
+    return one == other
+
+
 def git(folder: Path, *words: str) -> str:
     """What a git command prints."""
     command = ["git", "-C", str(folder), *words]

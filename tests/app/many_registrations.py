@@ -14,6 +14,8 @@ from vrnet.cohort.table import read_table
 from vrnet.methods.choice import choose_method
 from vrnet.registration.options import RegistrationOptions
 
+IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""A disk would take most of the time."""
 LOADED = 20
 """Registrations after which all is loaded that ever is."""
 
@@ -23,7 +25,7 @@ def main(folder, count):
     work = RegisterSubject(choose_method("Gaussian-L2", None, ("levels=1", "warps=2")), options)
     subject, process, sizes = read_table(Path(folder) / "pairs.csv").subjects[0], psutil.Process(), []
     for run in range(int(count)):
-        with TemporaryDirectory() as place:
+        with TemporaryDirectory(dir=IN_MEMORY) as place:
             work(subject, Path(place))
         gc.collect()
         if run == LOADED:

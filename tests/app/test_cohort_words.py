@@ -1,7 +1,7 @@
 """What a cohort says adds up, and names what to look at."""
 
 from vrnet.app import cohort_words
-from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines, shard_lines
+from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines, shard_lines, unable_lines
 from vrnet.cohort.plan import Plan
 from vrnet.cohort.table import Subject
 from vrnet.cohort.tally import Tally
@@ -35,12 +35,22 @@ def test_the_end_names_failures_failed_verdicts_and_what_is_left():
         "Verdict failed: b.",
         "Could not be done, c: no image",
     ]
-    assert "meanwhile: d. " in said[3]
+    assert said[3].endswith("meanwhile: d.")
+    assert said[4].startswith("To see to what is left: vrnet")
+    assert [*ending_lines(summary, rows, told={"d"})] == [*said[:3], said[4]]
+
+
+def test_workers_that_were_stopped_and_subjects_that_no_machine_could_do_are_told_with_the_reason():
+    tally = Tally(3, unable={"a": "no disk on node7", "b": "no disk on node7"}, stopped={"tcp://7": "no disk on node7"})
+    assert list(unable_lines(tally)) == [
+        "No more work was given to tcp://7: no disk on node7",
+        "Left, a; b: no disk on node7",
+    ]
 
 
 def test_a_shard_tells_what_failed_before_too():
     plan, tally = Plan(done=some(3), failed=some(2)), Tally(total=1, done=1)
-    assert next(shard_lines("2/4", plan, tally, 2)) == "Shard 2/4: 4 done, 2 failed, 0 left."
+    assert next(shard_lines("2/4", plan, tally, 2, has_tables=False)) == "Shard 2/4: 4 done, 2 failed, 0 left."
 
 
 def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():

@@ -9,7 +9,7 @@ import pytest
 
 from vrnet import BadInput
 from vrnet.app.layouts import scan_folder, write_scanned
-from vrnet.cohort.table import read_table
+from vrnet.cohort.table import find_missing, read_table
 
 
 def touch(folder, *names):
@@ -39,7 +39,7 @@ def test_a_patient_of_acdc_whose_image_is_missing_is_listed_and_missed(acdc, tmp
     gone.unlink()
     table = read_table(write_scanned(scan_folder(tmp_path / "acdc"), tmp_path))
     assert [one.name for one in table.subjects] == ["patient001", "patient002"]
-    assert [(one.name, file) for one, file in table.missing()] == [("patient002", str(gone))]
+    assert [(one.subject.name, one.file) for one in find_missing(table.subjects)] == [("patient002", str(gone))]
 
 
 def test_the_group_of_a_patient_of_acdc_goes_with_the_list(tmp_path):
@@ -103,7 +103,7 @@ def test_a_folder_of_acdc_with_cines_alone_is_a_list_of_cines(tmp_path):
         "frame": "2",
     }
     assert (second["subject"], second["labels"], second["frame"]) == ("patient002", "", "")
-    read_table(path).check_files()
+    assert find_missing(read_table(path).subjects) == []
 
 
 def test_cines_are_listed_before_pairs_only_if_asked_for(acdc, tmp_path):
@@ -133,7 +133,7 @@ def test_the_list_leads_to_the_files_from_where_it_lies(tmp_path):
     with path.open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["fixed"] == "../../data/sub-1/sub-1_phase-ED_x.nii.gz"
-    read_table(path).check_files()
+    assert find_missing(read_table(path).subjects) == []
 
 
 def test_a_folder_in_no_known_layout_is_told(tmp_path):

@@ -1,5 +1,9 @@
-"""Workers, scheduler and client are killed at random moments, and the disk is full for a while: nothing is lost."""
+"""Workers, scheduler and the command itself are killed at random moments, and the disk is full for a while: nothing is
+lost.
 
+All of it through `python -m vrnet cohort`, by processes that register small images."""
+
+import json
 import os
 import random
 import signal
@@ -13,22 +17,41 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.cohort.works import make_task, results, write_list
 from tests.disks import full_disk
-from vrnet.cohort.engine import Here, run_tasks
-from vrnet.cohort.plan import make_plan
-from vrnet.cohort.table import read_table
+from vrnet import Grid, Image, write_image
+from vrnet.phantom import phantom
 
 ROOT = Path(__file__).parents[2]
-SUBJECTS, SECONDS, KILLS = 400, 0.25, 20
+SUBJECTS, PAIRS, KILLS = 400, 3, 20
+"""Subjects share a few pairs of images, so that a serial run of those tells what all should be."""
+METHOD = "--method", "TV-L1", "--set", "levels=1", "--set", "warps=60", "--set", "tolerance=0"
+"""Which takes about 0.2 s."""
 PATIENCE_SECONDS = 300
-DISK_KILOBYTES = 24 * 1024
+DISK_KILOBYTES = 40 * 1024
+
+
+def write_list(folder, count):
+    """A list of so many subjects in a folder, of small hearts."""
+    for seed in range(PAIRS):
+        patient = phantom(seed, (24, 24), 10.0)
+        for part in ("fixed", "moving"):
+            image = Image(getattr(patient, part)[0, 0].numpy(), Grid.plain((24, 24), (10.0, 10.0)))
+            write_image(image, folder / f"{part}{seed}.nii.gz")
+    lines = [f"s{k:05d},fixed{k % PAIRS}.nii.gz,moving{k % PAIRS}.nii.gz" for k in range(count)]
+    path = folder / f"pairs{count}.csv"
+    path.write_text("\n".join(["subject,fixed,moving", *lines]))
+    return path
 
 
 def start(*words):
     """A process that runs Python, with what it says in our output."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([sys.executable, *map(str, words)], env=environment, cwd=ROOT)
+
+
+def start_cohort(pairs, out, *where):
+    """The command, with what it says in our output."""
+    return start("-m", "vrnet", "cohort", pairs, "--out", out, *METHOD, "--retry", *where)
 
 
 def free_port():
@@ -106,8 +129,8 @@ class Cluster:
 
 
 def kill_one(process, dice):
-    """Kill one of the workers at a random moment; whether there was one."""
-    time.sleep(dice.uniform(0.2, 1.5))
+    """Kill one of the workers at a random moment, some as they begin and most as they work; whether there was one."""
+    time.sleep(dice.uniform(0.5, 4.0))
     if not (found := workers_of(process)):
         return False
     with suppress(psutil.Error):
@@ -115,9 +138,10 @@ def kill_one(process, dice):
     return True
 
 
-def wait_for_results(out, more_than=0):
+def wait_for_results(out, client, more_than=0):
     """Until workers have begun: a run whose workers never begin is told so, and ends."""
     while len(seen(out)) <= more_than:
+        assert client.poll() is None, "it ended before it began"
         time.sleep(0.1)
 
 
@@ -134,14 +158,22 @@ def seen(out):
     return {path.parent.name: path.stat().st_ino for path in (out / "subjects").glob("*/done.json")}
 
 
+def images(out):
+    """{subject: the images that came out}, as they are on the disk."""
+    found = {}
+    for path in sorted((out / "subjects").glob("*/*.nii.gz")):
+        found.setdefault(path.parent.name, []).append((path.name, path.read_bytes()))
+    return found
+
+
 @pytest.mark.fuzz
 def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_it(tmp_path):
     dice, kills, out = random.Random(0), 0, tmp_path / "out"
     pairs = write_list(tmp_path, SUBJECTS)
     out.mkdir()
     with full_disk(out, DISK_KILOBYTES) as is_small:
-        client = start("-m", "tests.cohort.chaos", out, pairs, SECONDS, 3)
-        wait_for_results(out)
+        client = start_cohort(pairs, out, "--jobs", 3)
+        wait_for_results(out, client)
         while kills < KILLS / 2:
             kills += kill_one(client, dice)
             assert client.poll() is None, "the run goes on without its workers"
@@ -149,14 +181,14 @@ def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_
         client.send_signal(signal.SIGKILL)  # and the scheduler, which is in it
         client.wait()
         cluster = Cluster()
-        words = "-m", "tests.cohort.chaos", out, pairs, SECONDS, cluster.address
+        where = "--scheduler", cluster.address
         try:
-            client = start(*words)
+            client = start_cohort(pairs, out, *where)
             if is_small:
-                wait_for_results(out, more_than=len(first))
+                wait_for_results(out, client, more_than=len(first))
                 fill_for_a_while(out)
                 assert client.wait(timeout=300) == 2, "not even failures could be recorded"
-                client = start(*words)
+                client = start_cohort(pairs, out, *where)
             while kills < KILLS:
                 kills += cluster.kill_one(dice)
                 if kills == KILLS * 3 // 4:
@@ -164,23 +196,21 @@ def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_
                     kills += 1
             statuses = [cluster.wait_for(client)]
             while statuses[-1] != 0 and len(statuses) < 6:
-                statuses.append(cluster.wait_for(start(*words)))
+                statuses.append(cluster.wait_for(start_cohort(pairs, out, *where)))
         finally:
             stop(client)
             cluster.stop()
         assert statuses[-1] == 0, statuses
-        check_whole(tmp_path, out, pairs, first)
+        check_whole(tmp_path, out, first)
 
 
-def check_whole(tmp_path, out, pairs, first):
+def check_whole(tmp_path, out, first):
     """All is done, once, as a serial run does it, and nothing is left behind."""
-    subjects = read_table(pairs).subjects
-    serial = make_task(tmp_path / "serial")
-    run_tasks(serial, subjects, Here())
     assert len(first) > 0
     assert first.items() <= seen(out).items(), "what was done was done again"
-    assert results(out) == results(tmp_path / "serial")
-    task = make_task(out)
-    assert len(make_plan(task.folder, subjects, task.recipe).done) == SUBJECTS
-    assert [path.name for path in task.folder.working.iterdir()] == []
-    assert [path.name for path in task.folder.failures.iterdir()] == []
+    assert start_cohort(write_list(tmp_path, PAIRS), tmp_path / "serial").wait(timeout=PATIENCE_SECONDS) == 0
+    expected, found = [*images(tmp_path / "serial").values()], images(out)
+    assert found == {f"s{k:05d}": expected[k % PAIRS] for k in range(SUBJECTS)}
+    assert [path.name for path in (out / ".working").iterdir()] == []
+    assert [path.name for path in (out / "failures").iterdir()] == []
+    assert json.loads((out / "summary.json").read_text())["done"] == SUBJECTS

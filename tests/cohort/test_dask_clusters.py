@@ -31,3 +31,13 @@ def test_a_scheduler_that_is_not_there_is_told(address, words, monkeypatch):
     monkeypatch.setattr("vrnet.cohort.dask_clusters.CONNECT_SECONDS", 1.0)
     with pytest.raises(BadInput, match=words), existing_cluster(address):
         pass
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"address": 3}', "no JSON"])
+def test_a_file_that_no_scheduler_wrote_is_told(tmp_path, text):
+    (tmp_path / "file.json").write_text(text)
+    with (
+        pytest.raises(BadInput, match=r"file\.json(: it should be a JSON file| names no address of a scheduler)"),
+        existing_cluster(str(tmp_path / "file.json")),
+    ):
+        pass

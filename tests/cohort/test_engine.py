@@ -12,6 +12,7 @@ from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.plan import make_plan
 from vrnet.cohort.table import read_table
 from vrnet.cohort.task import Outcome
+from vrnet.errors import UnfitMachine
 from vrnet.locks import hold_lock
 
 
@@ -73,6 +74,25 @@ def test_a_failure_that_cannot_be_recorded_where_it_happened_is_recorded_here(tm
     tally = run_tasks(task, subjects[:1], Elsewhere())
     assert tally.failed == 1
     assert task.folder.failure("s00000")["reason"] == "its process died"
+
+
+def test_a_subject_that_this_machine_cannot_do_is_left_and_told_and_three_in_turn_end_the_run(tmp_path, subjects):
+    class Sometimes:
+        def __init__(self, unable):
+            self.unable = unable
+
+        def __call__(self, subject, folder):
+            if subject.name in self.unable:
+                raise UnfitMachine(f"no {subject.name} here")
+            return Count()(subject, folder)
+
+    names = [one.name for one in subjects]
+    tally = run_tasks(make_task(tmp_path / "out", Sometimes(names[:2] + names[5:7])), subjects, Here())
+    assert (tally.done, tally.failed, tally.left) == (16, 0, 4)
+    assert tally.unable[names[1]] == f"no {names[1]} here"
+    assert "4 put off" in tally.line()
+    with pytest.raises(BadInput, match="no s00004 here"):
+        run_tasks(make_task(tmp_path / "out2", Sometimes(names[2:5])), subjects, Here())
 
 
 def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects, monkeypatch):

@@ -40,6 +40,15 @@ def test_another_recipe_asks_for_everything_again_and_says_why(cohort):
         check_kept(plan, task.folder, {**task.recipe, "method": "other"})
 
 
+def test_inputs_are_not_read_where_the_recipe_tells_already_that_results_are_replaced(cohort, monkeypatch):
+    task, subjects = cohort
+    recipe = {**task.recipe, "method": "other"}
+    plan = make_plan(task.folder, subjects, recipe)
+    monkeypatch.setattr("vrnet.cohort.plan.digests", None)
+    with pytest.raises(BadInput, match="2 results"):
+        check_kept(plan, task.folder, recipe)
+
+
 def test_other_inputs_and_results_that_are_not_whole_are_noticed(cohort, tmp_path):
     task, subjects = cohort
     (tmp_path / "s0.nii").write_text("another image")
@@ -47,7 +56,7 @@ def test_other_inputs_and_results_that_are_not_whole_are_noticed(cohort, tmp_pat
     (task.folder.subjects / "s1" / "count.txt").write_text("shorter")
     plan = make_plan(task.folder, subjects, task.recipe)
     assert names(plan) == [[], [], ["s0", "s1"], ["s2", "s3"]]
-    assert plan.changes == {"newer or other inputs": 1, "files are missing": 1}
+    assert plan.changes == {"newer or other inputs": 1, "files are cut short, or were changed": 1}
 
 
 def test_inputs_of_another_time_and_the_same_content_are_kept_and_remembered(cohort, tmp_path):

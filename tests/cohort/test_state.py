@@ -5,7 +5,9 @@ import json
 import pytest
 
 from tests.cohort.works import Count, make_task, subject
+from vrnet.cohort.stamps import stamps
 from vrnet.cohort.state import Survey
+from vrnet.cohort.task import Task, describe_inputs
 
 
 @pytest.fixture
@@ -27,6 +29,8 @@ def test_a_result_counts_while_recipe_inputs_and_files_are_as_they_were(cohort, 
     assert state(make_task(tmp_path / "out", report=False, method="x"), one) == ("changed", "method count → x")
     subject(tmp_path, text="another image")
     assert state(task, one) == ("changed", "newer or other inputs")
+    (tmp_path / "s1.nii").unlink()
+    assert state(task, one) == ("changed", "inputs are missing")
     subject(tmp_path)
     task(one)
     (task.folder.subjects / "s1" / "count.txt").unlink()
@@ -57,6 +61,18 @@ def test_a_page_that_is_not_asked_for_any_more_is_no_change(cohort, tmp_path):
     assert state(with_page, one) == ("changed", "report False → True")
     with_page(one)
     assert state(with_page, one) == state(task, one) == ("done", "")
+
+
+def test_a_commit_that_one_of_both_does_not_know_is_no_change(tmp_path):
+    one = subject(tmp_path)
+    known, unknown, other = (make_task(tmp_path / "out", commit=commit) for commit in ("a" * 40, None, "b" * 40))
+    assert make_task(tmp_path / "out2", commit=None)(one).status == "done"
+    assert state(make_task(tmp_path / "out2", commit="a" * 40), one) == ("done", "")
+    Task(known.folder, known.work, known.recipe).make(one, describe_inputs(one, stamps(one)), 0.0)
+    assert state(known, one) == state(unknown, one) == ("done", "")
+    assert state(other, one) == ("changed", f"commit {'a' * 40} → {'b' * 40}")
+    changed = make_task(tmp_path / "out", method="x", commit=None)
+    assert state(changed, one) == ("changed", "method count → x"), "a commit that is not known is not told"
 
 
 def test_what_the_images_chose_is_what_is_asked_for_by_its_name(tmp_path):

@@ -5,7 +5,16 @@ from itertools import chain
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.table import CINES, Subject, is_folder_name, read_table, rename_carried, shard
+from vrnet.cohort.table import (
+    CINES,
+    Subject,
+    check_files,
+    find_missing,
+    is_folder_name,
+    read_table,
+    rename_carried,
+    shard,
+)
 
 
 def write(folder, text, name="pairs.csv"):
@@ -83,7 +92,7 @@ def test_of_a_long_path_the_end_is_shown_which_names_the_file(tmp_path):
     place = "/".join(["a_folder_with_a_long_name"] * 6)
     table = read_table(write(tmp_path, f"{HEAD}\np,{place}/the_file.nii.gz,{place}/other.nii.gz"))
     with pytest.raises(BadInput, match=r"\(p: \.\.\.[^;]*/the_file\.nii\.gz\)"):
-        table.check_files()
+        check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=False)
 
 
 def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):
@@ -91,7 +100,29 @@ def test_files_that_are_not_there_are_named_with_their_subjects(tmp_path):
     (tmp_path / "a.nii").touch()
     table = read_table(write(tmp_path, "\n".join([HEAD, "p9,a.nii,a.nii", *lines])))
     with pytest.raises(BadInput, match=r"8 subjects \(p0: .*; p1: .* and 3 more\)"):
-        table.check_files()
+        check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=False)
+
+
+def test_a_file_that_is_there_and_cannot_be_had_is_no_missing_file(tmp_path, monkeypatch):
+    table = read_table(write(tmp_path, f"{HEAD}\np,a.nii,a.nii"))
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.stat", refuse)
+    found = find_missing(table.subjects)
+    monkeypatch.undo()
+    with pytest.raises(BadInput, match=r"cannot be read, for 1 subject \(p: .*a\.nii \(Permission denied\)\)"):
+        check_files(table.path, table.subjects, found, skip_broken=False)
+
+
+def test_broken_subjects_can_be_skipped_but_not_all_of_them(tmp_path):
+    """Where no file is there at all, it is the file system that is not, and not each subject that is broken."""
+    table = read_table(write(tmp_path, f"{HEAD}\np,a.nii,a.nii\nq,a.nii,b.nii\nr,a.nii,b.nii"))
+    with pytest.raises(BadInput, match="is the file system of the images mounted"):
+        check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=True)
+    (tmp_path / "a.nii").touch()
+    check_files(table.path, table.subjects, find_missing(table.subjects), skip_broken=True)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".", "-x", "a:b", "a~b", "x" * 201, "a\tb", "a.", "a\x85"])

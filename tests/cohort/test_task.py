@@ -4,14 +4,17 @@ import errno
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from tests.cohort.works import Count, make_task, results, subject
+from tests.cohort.works import RECIPE, Count, make_task, results, subject
 from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort.plan import make_plan
+from vrnet.cohort.records import CohortFolder
+from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.locks import hold_lock
 
@@ -90,6 +93,45 @@ def test_a_failure_is_kept_with_its_reason_and_traceback_until_the_subject_is_do
     assert list((out / "failures").iterdir()) == []
 
 
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_whenever_a_process_is_killed_there_is_a_result_or_the_failure(tmp_path, monkeypatch, step):
+    """At the n-th call of the system that renames or removes something."""
+    one, out = subject(tmp_path), tmp_path / "out"
+    do, kills = getattr(os, step), 0
+    for calls in range(1, 9):
+        make_task(out, Count(failing=frozenset({"s1"})), method=str(calls))(one)
+        left = [calls]
+
+        def kill_at_last(*arguments, left=left, **options):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            return do(*arguments, **options)
+
+        monkeypatch.setattr(os, step, kill_at_last)
+        with suppress(KeyboardInterrupt):
+            make_task(out, method=str(calls))(one)
+        monkeypatch.undo()
+        kills += left[0] <= 0
+        assert Survey(CohortFolder(out), {**RECIPE, "method": str(calls)}).state(one).kind in ("done", "failed")
+    assert kills
+
+
+def test_an_earlier_result_goes_back_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    one, out, rename = subject(tmp_path), tmp_path / "out", os.rename
+    make_task(out)(one)
+    before = results(out)
+
+    def refuse_new(source, target):
+        if "subjects" in str(target) and not str(source).endswith("old"):
+            raise OSError(errno.EIO, "Input/output error", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse_new)
+    assert make_task(out, method="other")(one).status == "failed"
+    assert results(out) == before != {}
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -121,10 +163,26 @@ def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path
     assert make_task(tmp_path / "out")(one).status == "done"
 
 
-def test_an_input_that_is_not_there_is_a_failure(tmp_path):
-    outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "none.nii")}))
-    assert (outcome.status, outcome.is_recorded) == ("failed", True)
-    assert "there is no" in outcome.reason
+def test_an_input_that_was_missing_is_a_failure_and_one_that_is_missing_here_alone_is_none(tmp_path):
+    """A node whose file system is not mounted would make failures of all subjects."""
+    task, one = make_task(tmp_path / "out"), Subject("s1", {"fixed": str(tmp_path / "none.nii")})
+    outcome = task(one)
+    assert (outcome.status, "none.nii, which was there when" in outcome.reason) == ("unable", True)
+    assert list(task.folder.failures.iterdir()) == []
+    outcome = replace(task, known_missing=frozenset({"s1"}))(one)
+    assert (outcome.status, outcome.is_recorded, "there is no" in outcome.reason) == ("failed", True, True)
+
+
+def test_a_result_that_was_cut_short_is_told_so_and_what_to_do(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    task(one)
+    file = task.folder.subjects / "s1" / "count.txt"
+    size = file.stat().st_size
+    file.write_bytes(file.read_bytes()[:7])
+    assert make_plan(task.folder, [one], task.recipe).changes == {"files are cut short, or were changed": 1}
+    assert f"it has 7 of {size:,} bytes; remove it if it is damaged" in task(one).reason
+    file.unlink()
+    assert task(one).status == "done"
 
 
 def test_a_subject_that_another_process_is_at_is_left_to_it(tmp_path):
@@ -138,14 +196,23 @@ def test_a_machine_that_does_not_see_the_folder_makes_none(tmp_path):
     task, one = make_task(tmp_path / "out"), subject(tmp_path)
     shutil.rmtree(tmp_path / "out")
     outcome = task(one)
-    assert (outcome.status, outcome.is_recorded) == ("failed", False)
-    assert "does not see" in outcome.reason
+    assert (outcome.status, "does not see" in outcome.reason) == ("unable", True)
     assert not (tmp_path / "out").exists()
 
 
 def test_another_version_of_vrnet_does_no_work(tmp_path):
     outcome = make_task(tmp_path / "out", vrnet="9.9")(subject(tmp_path))
-    assert (outcome.status, "not 9.9" in outcome.reason) == ("failed", True)
+    assert (outcome.status, "not 9.9" in outcome.reason) == ("unable", True)
+    assert list((tmp_path / "out" / "failures").iterdir()) == [], "another machine may do it"
+
+
+def test_another_commit_of_vrnet_does_no_work_and_one_that_is_not_known_does(tmp_path, monkeypatch):
+    one = subject(tmp_path)
+    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: "a" * 40)
+    outcome = make_task(tmp_path / "out", commit="b" * 40)(one)
+    assert (outcome.status, f"not {'b' * 40}" in outcome.reason) == ("unable", True)
+    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: None)
+    assert make_task(tmp_path / "out", commit="b" * 40)(one).status == "done"
 
 
 def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):

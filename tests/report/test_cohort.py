@@ -1,12 +1,11 @@
 """The page of a cohort: all subjects in its data, few in the page, the most suspicious first."""
 
-import json
-
 import pytest
 
 from tests.report.browser import find_element
 from tests.report.conftest import SCRIPT
-from vrnet.report.cohort import Links, brief, decimals_of, index_data, results_key, write_index
+from vrnet.cohort.collect import Result
+from vrnet.report.cohort import Links, brief, decimals_of, index_data, write_index
 
 COLUMNS = ["subject", "status", "verdict", "suspicion", "dice_after", "group", "reason"]
 COUNT = 5000
@@ -69,29 +68,29 @@ def test_a_count_shows_only_its_subjects(page):
     assert find_element(page, "#shown").text.startswith("50 of 5,001")
 
 
-def test_what_was_looked_at_is_remembered_until_it_is_done_by_another_method(page, tmp_path):
+def test_what_was_looked_at_is_remembered_until_it_is_done_again(page, tmp_path):
+    """And only of the subject that was: marks of the others stay."""
     page.execute_script("localStorage.clear()")
-    page.execute_script("document.querySelectorAll('.row')[1].querySelector('.marks button').click()")
-    kept = page.execute_script("return Object.values(localStorage)")
-    assert [json.loads(value) for value in kept] == [{"s0007": "good"}]
-    other = SUMMARY | {"recipe": SUMMARY["recipe"] | {"method": "x"}}
-    pressed = "return document.querySelectorAll('.row')[1].querySelector('.marks button').getAttribute('aria-pressed')"
+    for place in (1, 2):
+        page.execute_script("document.querySelectorAll('.row')[arguments[0]].querySelector('button').click()", place)
+    pressed = "return [...document.querySelectorAll('.row')].map(row => !!row.querySelector('[aria-pressed=true]'))"
+    results = [Result("", has_page=False) if row["subject"] == "broken" else Result() for row in ROWS]
+    for again, expected in ((None, [False, True, True]), (7, [False, False, True])):
+        if again is not None:
+            results[again] = Result("redone")
+        write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS, results=results)
+        page.refresh()
+        assert page.execute_script(pressed)[:3] == expected
+
+
+def test_links_lead_to_the_page_of_a_subject_or_to_its_numbers_and_to_the_traceback_of_an_error(page, tmp_path):
+    script = "return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))"
+    assert page.execute_script(script)[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
+    results = [Result("", has_page=k != 7) for k in range(len(ROWS))]
+    write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS, results=results)
     page.refresh()
-    assert page.execute_script(pressed) == "true"
-    write_index(tmp_path / "index.html", COLUMNS, ROWS, other, ["group"], LINKS)
-    page.refresh()
-    assert page.execute_script(pressed) == "false", "it is another result that was looked at"
-
-
-def test_marks_belong_to_the_results_of_a_method_however_these_are_shown():
-    recipe = {"method": "TV-L1", "report": False, "label_names": {}}
-    assert results_key(recipe) == results_key(recipe | {"report": True, "label_names": {"1": "RV"}})
-    assert results_key(recipe) != results_key(recipe | {"method": "TV-L2"})
-
-
-def test_links_lead_to_the_page_of_a_subject_and_to_the_traceback_of_an_error(page):
-    links = page.execute_script("return [...document.querySelectorAll('.row a')].map(a => a.getAttribute('href'))")
-    assert links[:2] == ["failures/broken.txt", "subjects/s0007/report.html"]
+    links = page.execute_script(script)
+    assert links[1:3] == ["subjects/s0007/metrics.json", "subjects/s0107/report.html"]
 
 
 def test_names_and_reasons_are_shown_and_never_run(page):

@@ -14,7 +14,7 @@ from vrnet.app.pair import LABELS as WARPED_LABELS
 from vrnet.app.track_files import LABELS, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.app.track_report import CURVES, FILM, PAGE
 from vrnet.cohort.records import FAILURES
-from vrnet.cohort.table import CohortTable, Subject, check_subjects
+from vrnet.cohort.table import CohortTable, Subject, check_subjects, refuse
 from vrnet.images.grid import Grid
 from vrnet.images.transform import Transform
 from vrnet.provenance import __version__
@@ -35,6 +35,8 @@ index.html
 **/*.gif
 """
 """What a validator need not know."""
+LABEL = "sub-"
+"""How the names of subjects begin."""
 PHASE = re.compile("(?<![A-Za-z0-9])(ED|ES)(?![A-Za-z0-9])")
 """A phase of the heart in a file name."""
 XFM = "{subject}_from-{start}_to-{end}_mode-image_xfm.nii.gz"
@@ -58,7 +60,14 @@ NAMES = {
 
 def as_bids(table: CohortTable) -> CohortTable:
     """The list with its subjects named as BIDS has them, sub-X, where X is letters and digits; BadInput if two are then
-    the same."""
+    the same, or one has neither."""
+    refuse(
+        table.subjects,
+        lambda one: label(one.name) == LABEL,
+        table.path,
+        "whose subject has none of the letters A to Z, a to z and digits that names in BIDS are made of",
+        "name them otherwise, or leave out `bids`",
+    )
     subjects = tuple(replace(one, name=label(one.name)) for one in table.subjects)
     check_subjects(subjects, table.path, table.kind)
     return replace(table, subjects=subjects)
@@ -66,7 +75,7 @@ def as_bids(table: CohortTable) -> CohortTable:
 
 def label(name: str) -> str:
     """sub-patient01 of patient_01, and of sub-patient01."""
-    return f"sub-{re.sub('[^A-Za-z0-9]', '', name.removeprefix('sub-'))}"
+    return LABEL + re.sub("[^A-Za-z0-9]", "", name.removeprefix(LABEL))
 
 
 def name_pair(folder: Path, subject: Subject, transform: Transform, moving: Grid) -> None:

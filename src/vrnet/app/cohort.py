@@ -1,7 +1,7 @@
 """A cohort on the disk: what `vrnet cohort` writes of all subjects together."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vrnet.app.bids import DESCRIPTION, IGNORE, IGNORED, NAMES, description
@@ -13,9 +13,9 @@ from vrnet.cohort.collect import SUMMARY, TABLE, collect_rows, summarise_rows
 from vrnet.cohort.plan import Plan
 from vrnet.cohort.records import CohortFolder, Recipe
 from vrnet.cohort.state import Survey, is_made_by
-from vrnet.cohort.table import CohortTable
+from vrnet.cohort.table import CohortTable, Subject
 from vrnet.errors import BadInput
-from vrnet.file_sets import replace_set
+from vrnet.file_sets import own_files, replace_set
 from vrnet.files import Row, exists, read_json, write_bytes, write_json, write_table
 from vrnet.locks import hold_lock
 from vrnet.report.cohort import INDEX, Links, write_index
@@ -32,13 +32,14 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
     Of several runs that end at once each waits for the one before, so that the last sees the results of all."""
     try:
         with hold_lock(folder.lock(".tables"), COLLECTING_SECONDS):
-            columns, rows = collect_rows(folder, table, recipe)
+            links = links_of(folder, recipe)
+            columns, rows, results = collect_rows(folder, table, recipe, links.page)
             summary = summarise_rows(rows, recipe)
             with replace_set(folder.path, planned_tables(recipe)) as staged:
                 write_table(columns, ([row.get(name) for name in columns] for row in rows), staged / TABLE)
                 write_json(summary, staged / SUMMARY)
-                links, names, method = links_of(folder, recipe), recipe["label_names"], methods_of(rows)
-                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names, method)
+                names, method = recipe["label_names"], methods_of(rows)
+                write_index(staged / INDEX, columns, rows, summary, table.carried, links, names, method, results)
                 if recipe["bids"]:
                     write_json(description(), staged / DESCRIPTION)
                     write_bytes(IGNORED.encode(), staged / IGNORE)
@@ -50,26 +51,40 @@ def write_tables(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tu
 def is_complete(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> bool:
     """Whether every subject of a list is done, or has failed: then the shard that asks is the last to end.
 
-    Shards go through the list from its beginning, so that what is left is found soonest from its end."""
+    Names are looked at first, which are listed at once. Shards go through the list from its beginning, so that what is
+    left is found soonest from its end."""
     survey = Survey(folder, recipe)
+    if any(one.name not in survey.results and one.name not in survey.failures for one in table.subjects):
+        return False
     return all(survey.state(one).is_settled for one in reversed(table.subjects))
+
+
+def has_current_tables(folder: CohortFolder, table: CohortTable, subjects: Iterable[Subject], recipe: Recipe) -> bool:
+    """Whether whole tables of this recipe are there that were written after the list, and after all that the folder
+    remembers of these subjects."""
+    if not {*planned_tables(recipe)} <= own_files(folder.path).keys() or not has_tables_of(folder, recipe):
+        return False
+    written = min((folder.path / name).stat().st_mtime_ns for name in TABLES)
+    return table.path.stat().st_mtime_ns <= written and not any(
+        folder.has_ended_since(one.name, written) for one in subjects
+    )
 
 
 def retire_tables(folder: CohortFolder, plan: Plan, recipe: Recipe) -> None:
     """Remove tables of results that are about to be replaced: should the run be stopped, they would tell of some that
     are gone."""
     has_tables = any(exists(folder.path / name) for name in TABLES)
-    if has_tables and (plan.again or not is_made_by(recipe, {"recipe": recipe_of_tables(folder)})):
+    if has_tables and (plan.again or not has_tables_of(folder, recipe)):
         with replace_set(folder.path, planned_tables(recipe)):
             pass
 
 
-def recipe_of_tables(folder: CohortFolder) -> Recipe:
-    """What the subjects of the tables that are there were done by; empty if there are none."""
+def has_tables_of(folder: CohortFolder, recipe: Recipe) -> bool:
+    """Whether the tables that are there tell of results of this recipe."""
     try:
-        return dict(read_json(folder.path / SUMMARY)["recipe"])
+        return is_made_by(recipe, {"recipe": dict(read_json(folder.path / SUMMARY)["recipe"])})
     except (BadInput, LookupError, TypeError, ValueError):
-        return {}
+        return False
 
 
 def planned_tables(recipe: Recipe) -> tuple[str, ...]:
@@ -87,8 +102,6 @@ def links_of(folder: CohortFolder, recipe: Recipe) -> Links:
     """What the page of a cohort leads to."""
     is_tracked = recipe.get("tracked", False)
     numbers = TRACKING if is_tracked else METRICS
-    page, picture = PAGE if recipe["report"] else numbers, THUMBNAIL
-    if recipe["bids"]:
-        page, picture = NAMES[page], NAMES[picture]
+    page, numbers, picture = (NAMES[name] if recipe["bids"] else name for name in (PAGE, numbers, THUMBNAIL))
     still, moved = ("the reference", "the frame farthest from it") if is_tracked else ("fixed", "moving")
-    return Links(folder.results, page, picture, still, moved)
+    return Links(folder.results, page, picture, still, moved, numbers)

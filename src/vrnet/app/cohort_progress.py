@@ -1,4 +1,4 @@
-"""How far a cohort is: a line that changes in a terminal, a line every ten seconds elsewhere."""
+"""How far a cohort is: a line that changes in a terminal, a line every minute elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from vrnet.app.console import bar_screen, hide_on_failure
 from vrnet.cohort.tally import Tally
 
-LINE_SECONDS = 10.0
-"""Between two lines where nothing can be written over."""
+FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
+"""Until the first line, and between two lines, where nothing can be written over."""
 
 
 @contextmanager
@@ -40,7 +40,9 @@ def cohort_lines() -> Iterator[Callable[[Tally], None]]:
         latest = tally
 
     def print_lines() -> None:
-        while not end.wait(LINE_SECONDS):
+        seconds = FIRST_LINE_SECONDS
+        while not end.wait(seconds):
+            seconds = LINE_SECONDS
             line = "starting" if latest is None else latest.line()
             bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -1,12 +1,12 @@
 """What `vrnet cohort` says: what it will do, what came of it, and how to go on."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from vrnet.app.endings import this_command
 from vrnet.cohort.plan import Plan
-from vrnet.cohort.table import CohortTable, count, some
+from vrnet.cohort.table import Missing, count, some
 from vrnet.cohort.tally import Tally
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
@@ -21,15 +21,16 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     to_do = {"new": plan.new, "again": plan.again, "that failed before": tried}
     parts = ", ".join(f"{len(some_of):,} {word}" for word, some_of in to_do.items() if some_of)
     left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
-    every = [*plan.done, *plan.failed, *plan.again, *plan.new]
     planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
-    yield f"{count(every)}: {len(plan.done):,} done already{left_alone}, {planned}."
+    yield f"{count(plan.subjects)}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
         yield f"Again, {number:,}: {why}."
     if len(plan.changes) > MAX_SHOWN:
         yield f"Again, for {len(plan.changes) - MAX_SHOWN:,} more reasons."
     if plan.again:
         yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
+    if deadly := [one.name for one in plan.to_do(retry) if one.name in plan.unended]:
+        yield f"Last, since another run is at them or their process was killed: {some(deadly)}."
     if left_alone:
         yield "Those that failed are tried again with --retry."
 
@@ -40,11 +41,10 @@ def renamed_lines(renamed: Mapping[str, str]) -> Iterator[str]:
         yield f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own."
 
 
-def missing_lines(table: CohortTable) -> Iterator[str]:
-    """The files of a list that are not there."""
-    missing = table.missing()
-    for subject, file in missing[:MAX_SHOWN]:
-        yield f"Missing, of {subject.name}: {file}"
+def missing_lines(missing: Sequence[Missing]) -> Iterator[str]:
+    """The files of a list that cannot be had."""
+    for one in missing[:MAX_SHOWN]:
+        yield f"{'Cannot be read' if one.why else 'Missing'}, of {one.line()}"
     if len(missing) > MAX_SHOWN:
         yield f"{len(missing) - MAX_SHOWN:,} more subjects lack files."
 
@@ -58,40 +58,59 @@ def jobs_line(subjects: int) -> Iterator[str]:
 
 def stopped_line(plan: Plan, tally: Tally) -> str:
     """How far a run was that is stopped, and what goes on."""
-    done, total = len(plan.done) + tally.done, len(plan.done) + len(plan.failed) + len(plan.again) + len(plan.new)
+    done, total = len(plan.done) + tally.done, len(plan.subjects)
     kept = ", and stay done" if done else ""
     return f"Stopped: {done:,} of {total:,} subjects are done{kept}. To go on: {this_command()}"
 
 
-def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int) -> Iterator[str]:
-    """What came of a shard that is not the last to end, and in which so many failed, now or before."""
+def unable_lines(tally: Tally) -> Iterator[str]:
+    """Which workers were stopped, and which subjects are left that no machine could do."""
+    for reason, workers in most_frequent(by_reason(tally.stopped)):
+        yield f"No more work was given to {some(workers)}: {reason}"
+    for reason, names in most_frequent(by_reason(tally.unable)):
+        yield f"Left, {some(names)}: {reason}"
+
+
+def shard_lines(shard: str, plan: Plan, tally: Tally, failed: int, has_tables: bool) -> Iterator[str]:
+    """What came of a shard that writes no tables, since others are to end or have written them, and in which so many
+    failed, now or before."""
     yield f"Shard {shard}: {len(plan.done) + tally.done:,} done, {failed:,} failed, {tally.left:,} left."
     yield from failure_lines(tally.reasons)
-    yield "The last shard to end writes the tables."
+    yield "The tables of all shards are there." if has_tables else "The last shard to end writes the tables."
 
 
-def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row]) -> Iterator[str]:
-    """What came of a cohort; which subjects failed, and which verdicts are failed."""
+def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row], told: Container[str] = ()) -> Iterator[str]:
+    """What came of a cohort; which subjects failed, which verdicts are failed, and what is left. Of subjects in `told`
+    the reader knows why."""
     verdicts = ", ".join(f"{number:,} {WORDS[level]}" for level, number in sorted(summary["verdicts"].items()))
     judged = f"; verdicts: {verdicts}" if verdicts else ""
     yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
     if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
         yield f"Verdict {WORDS['failed']}: {some(bad)}."
     yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
-    if left := [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]:
-        yield f"Left, to another run or since they changed meanwhile: {some(left)}. To see to them: {this_command()}"
+    left = [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]
+    if others := [name for name in left if name not in told]:
+        yield f"Left, to another run or since they changed meanwhile: {some(others)}."
+    if left:
+        yield f"To see to what is left: {this_command()}"
 
 
 def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:
     """Each reason why subjects could not be done, and which."""
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    yield from (f"Could not be done, {some(found)}: {reason}" for reason, found in first(names.items()))
+    names = by_reason(reasons)
+    yield from (f"Could not be done, {some(found)}: {reason}" for reason, found in most_frequent(names))
     if len(names) > MAX_SHOWN:
         yield f"{len(names) - MAX_SHOWN:,} more reasons are in cohort.csv."
 
 
-def first(items: Iterable[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def most_frequent(names: Mapping[str, list[str]]) -> list[tuple[str, list[str]]]:
     """The reasons of most subjects."""
-    return sorted(items, key=lambda item: -len(item[1]))[:MAX_SHOWN]
+    return sorted(names.items(), key=lambda item: -len(item[1]))[:MAX_SHOWN]

@@ -1,8 +1,9 @@
 """What came out of a cohort: one row per subject, in the order of the list, and what they come to."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,19 +16,52 @@ from vrnet.files import Row, columns_of
 TABLE, SUMMARY = "cohort.csv", "summary.json"
 FIRST, LAST = ("subject", "status", "verdict", "suspicion", "outlier"), ("seconds", "machine", "reason", "notes")
 """Columns that every table has, at its beginning and at its end."""
+IMAGES = (".nii.gz", ".tfm")
+"""How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
+VERSION_DIGITS = 8
 MAX_REASONS = 20
 """Of failures, the most frequent first, in summary.json."""
 
 
-def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> tuple[list[str], list[Row]]:
-    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured."""
-    survey, rows = Survey(folder, recipe), []
+class Result(NamedTuple):
+    """What the page of a cohort needs to know of a subject beside its row."""
+
+    version: str = ""
+    """Another text for other images that came out, however they are shown; empty where nothing did."""
+    has_page: bool = True
+    """Whether it comes with a page of its own."""
+
+
+class Collection(NamedTuple):
+    """What came of the subjects of a list, in its order."""
+
+    columns: list[str]
+    rows: list[Row]
+    results: list[Result]
+
+
+def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = "") -> Collection:
+    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured.
+
+    `page` is the name of the page that a subject may have; {subject} stands for its name."""
+    survey, rows, results = Survey(folder, recipe), [], []
     for one in table.subjects:
-        given = zip(table.carried, one.carried, strict=True)
-        rows.append({**dict(given), **status_row(one.name, survey.state(one))})
+        given, state = zip(table.carried, one.carried, strict=True), survey.state(one)
+        rows.append({**dict(given), **status_row(one.name, state)})
+        results.append(result_of(state, page.replace("{subject}", one.name)))
     columns = ordered(columns_of(rows), table.carried)
     add_suspicion(rows, [name for name in columns if name not in (*FIRST, *LAST, *table.carried)])
-    return columns, rows
+    return Collection(columns, rows, results)
+
+
+def result_of(state: State, page: str) -> Result:
+    """What the record of a subject says of its files."""
+    if state.kind != "done":
+        return Result("", has_page=False)
+    files = state.record["files"]
+    digests = [str(file.get("sha256")) for name, file in files.items() if name.endswith(IMAGES)]
+    version = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:VERSION_DIGITS]
+    return Result(version, page in files)
 
 
 def status_row(name: str, state: State) -> Row:

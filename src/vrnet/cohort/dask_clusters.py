@@ -11,6 +11,7 @@ from typing import Any
 
 from vrnet.cohort.dask_executor import DaskExecutor
 from vrnet.errors import BadInput
+from vrnet.files import read_json
 
 CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer, or to come back."""
@@ -101,8 +102,8 @@ def existing_cluster(address: str) -> Iterator[DaskExecutor]:
     distributed = import_distributed()
     is_file = "://" not in address and (address.endswith(".json") or Path(address).exists())
     where = {"scheduler_file": address} if is_file else {"address": address}
-    if is_file and not Path(address).exists():
-        raise BadInput(f"there is no {address}: start the scheduler with that scheduler file first")
+    if is_file:
+        check_scheduler_file(Path(address))
     with quiet_logs():
         try:
             client = distributed.Client(**where, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -110,6 +111,15 @@ def existing_cluster(address: str) -> Iterator[DaskExecutor]:
             raise BadInput(f"no Dask scheduler answers at {address}: check that it runs, and its address") from error
         with client:
             yield DaskExecutor(client, f"the scheduler at {address}")
+
+
+def check_scheduler_file(path: Path) -> None:
+    """BadInput unless a file names the address of a scheduler."""
+    if not path.exists():
+        raise BadInput(f"there is no {path}: start the scheduler with that scheduler file first")
+    found = read_json(path)
+    if not isinstance(found, dict) or not isinstance(found.get("address"), str):
+        raise BadInput(f"{path} names no address of a scheduler: give the file that dask scheduler has written")
 
 
 def import_distributed() -> Any:

@@ -1,21 +1,26 @@
 """Tasks run by Dask, on whatever cluster there is.
 
 Dask only hands out the work. Should a worker, the scheduler or this process end at any moment, the folder of the cohort
-says what is done. A subject whose worker dies is tried elsewhere; one that does so several times is an error."""
+says what is done. A subject whose outcome does not come is tried again, alone and after all others; after three
+attempts it is a failure."""
 
 import os
-from collections import deque
+import pickle
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import CancelledError
+from contextlib import nullcontext, suppress
 from itertools import islice
 from math import inf
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, no_type_check
 
+from vrnet.cohort.dask_workers import WorkerWatch
+from vrnet.cohort.runs import share_run
 from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
-from vrnet.cohort.task import Outcome, Task
+from vrnet.cohort.task import Outcome, Task, reason_of
 from vrnet.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,6 +32,10 @@ BATCH_SECONDS, MAX_BATCH = 1.0, 64
 """Quick subjects are handed out together: about so long, and so many at most, since handing out costs milliseconds."""
 RESULT_SECONDS = 10.0
 """How long the outcomes of a batch that has ended may take to arrive."""
+MAX_ATTEMPTS = 3
+"""At a subject whose outcome does not come, or that its machine cannot do."""
+WORKERS_DIED = "the process that did it died several times: too little memory?"
+SAME_EVERYWHERE = "install the same vrnet and Python for all workers"
 
 
 class DaskExecutor:
@@ -35,6 +44,12 @@ class DaskExecutor:
     def __init__(self, client: "Client", place: str, renew: Callable[[], None] = lambda: None) -> None:
         self.client, self.place, self.renew = client, place, renew
         self._looked, self._workers = -inf, 0
+        self.watch = WorkerWatch(client, place)
+
+    @property
+    def stopped(self) -> dict[str, str]:
+        """Why workers get no more work, by address."""
+        return self.watch.stopped
 
     @property
     def workers(self) -> int:
@@ -53,7 +68,7 @@ class DaskExecutor:
 
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
         """The outcome of each subject, as they come; None about every second."""
-        flight = Flight(self.client, task, iter(subjects))
+        flight = Flight(self.client, task, iter(subjects), self.watch)
         try:
             flight.fill(self.workers)
             while flight.batches or flight.alone:
@@ -75,55 +90,87 @@ class DaskExecutor:
 class Flight:
     """The batches that the cluster has, and the subjects that it does not have yet."""
 
-    def __init__(self, client: "Client", task: Task, waiting: Iterator[Subject]) -> None:
-        self.client, self.task, self.waiting = client, task, waiting
+    def __init__(self, client: "Client", task: Task, waiting: Iterator[Subject], watch: WorkerWatch) -> None:
+        self.client, self.task, self.waiting, self.watch = client, task, waiting, watch
         self.batches: dict[str, tuple[Future, list[Subject]]] = {}
         self.landed: SimpleQueue[Future] = SimpleQueue()
         self.alone: deque[Subject] = deque()
-        """Subjects of batches that were lost, each to be handed out alone."""
+        """Subjects to be tried again, each handed out alone."""
+        self.attempts: Counter[str] = Counter()
+        """By subject: those that came to nothing."""
         self.size = 1
 
     def fill(self, threads: int) -> None:
         """Hand out one batch per thread. One that waits in a worker would be blamed, too, for its death."""
         while len(self.batches) < max(threads, 1):
-            batch = [self.alone.popleft()] if self.alone else list(islice(self.waiting, self.size))
+            batch = list(islice(self.waiting, self.size)) or [self.alone.popleft() for _ in range(len(self.alone) > 0)]
             if not batch:
                 return
             self.submit(batch)
 
     def submit(self, batch: list[Subject]) -> None:
-        future = self.client.submit(run_batch, self.task, batch, pure=False)
+        future = self.client.submit(unpack_and_run(), pickle.dumps((run_batch, self.task, batch)), pure=False)
         self.batches[future.key] = future, batch
         future.add_done_callback(self.landed.put)
 
     def land(self) -> list[Outcome]:
-        """The outcomes of the next batch that ends; none if no batch ends for a while."""
+        """The outcomes of the next batch that ends; none if no batch ends for a while, or all of it is tried again."""
         try:
             future = self.landed.get(timeout=LOOK_SECONDS)
         except Empty:
             self.resubmit_lost()
             return []
-        _, batch = self.batches.pop(future.key, (None, []))
+        if future.key not in self.batches:  # it was handed out again meanwhile
+            return []
+        _, batch = self.batches.pop(future.key)
         try:
-            outcomes: list[Outcome] = future.result(timeout=RESULT_SECONDS)
+            worker, answer = future.result(timeout=RESULT_SECONDS)
+        except CancelledError:  # by a scheduler that was started anew
+            self.alone.extend(batch)
+            return []
         except Exception as error:  # whatever the work raised is in the outcomes: this is of the cluster
-            return self.take_apart(batch, error)
-        self.resize(outcomes)
-        return outcomes
+            return self.lose(batch, error)
+        return self.refuse(batch, answer, worker) if isinstance(answer, str) else self.take(batch, answer, worker)
 
-    def take_apart(self, batch: list[Subject], error: Exception) -> list[Outcome]:
-        """Have the subjects of a batch handed out alone, after its workers died several times, or outcomes were lost.
-
-        One that was alone is a failure then, unless it is done: its worker may have died after that."""
+    def lose(self, batch: list[Subject], error: Exception) -> list[Outcome]:
+        """Have the subjects of a batch tried again whose outcomes do not come. What failed too often has ended."""
         from distributed import KilledWorker
 
-        if isinstance(error, KilledWorker) and len(batch) == 1:
-            if Survey(self.task.folder, self.task.recipe).state(batch[0]).kind == "done":
-                return [Outcome(batch[0].name, "done")]
-            reason = "the process that did it died several times: too little memory?"
-            return [Outcome(batch[0].name, "failed", 0.0, reason, is_recorded=False)]
-        self.alone.extend(batch)
-        return []
+        is_killed = isinstance(error, KilledWorker)  # Dask has tried it elsewhere, again and again
+        reason = WORKERS_DIED if is_killed else reason_of(error)
+        self.watch.strike([], reason)
+        if is_killed and len(batch) == 1:
+            self.attempts[batch[0].name] = MAX_ATTEMPTS
+        return [self.end(one, reason) for one in batch if not self.is_tried_again(one)]
+
+    def refuse(self, batch: list[Subject], reason: str, worker: str) -> list[Outcome]:
+        """Have a batch done elsewhere that a worker cannot even read."""
+        reason = f"what is to do cannot be read there ({reason}): {SAME_EVERYWHERE}"
+        return self.take(batch, [Outcome(one.name, "unable", 0.0, reason) for one in batch], worker)
+
+    def is_tried_again(self, subject: Subject) -> bool:
+        """Count an attempt that came to nothing, and have another made if there were few."""
+        self.attempts[subject.name] += 1
+        if self.attempts[subject.name] >= MAX_ATTEMPTS:
+            return False
+        self.alone.append(subject)
+        return True
+
+    def end(self, subject: Subject, reason: str) -> Outcome:
+        """The failure of a subject, unless it is done: a worker may die after that."""
+        if Survey(self.task.folder, self.task.recipe).state(subject).kind == "done":
+            return Outcome(subject.name, "done")
+        return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
+
+    def take(self, batch: list[Subject], outcomes: list[Outcome], worker: str) -> list[Outcome]:
+        """The outcomes of a batch that came, but for those that another worker may better."""
+        if any(one.status != "unable" for one in outcomes):
+            self.watch.succeed(worker)
+            self.resize(outcomes)
+        elif any(one.name not in self.attempts for one in batch):  # what others could not do either blames nobody
+            self.watch.strike([worker], outcomes[-1].reason)
+        by_name = {one.name: one for one in batch}
+        return [one for one in outcomes if one.status != "unable" or not self.is_tried_again(by_name[one.name])]
 
     def resubmit_lost(self) -> None:
         """Hand out again what a scheduler that was started anew knows nothing of."""
@@ -133,8 +180,12 @@ class Flight:
                 self.submit(self.batches.pop(key)[1])
 
     def resize(self, outcomes: Sequence[Outcome]) -> None:
-        """Make the next batches as large as takes about BATCH_SECONDS."""
-        mean = sum(outcome.seconds for outcome in outcomes) / len(outcomes)
+        """Make the next batches as large as takes about BATCH_SECONDS. Failures do not count, which may be quicker than
+        what is done."""
+        seconds = [outcome.seconds for outcome in outcomes if outcome.status == "done"]
+        if not seconds:
+            return
+        mean = sum(seconds) / len(seconds)
         self.size = min(max(1, int(BATCH_SECONDS / max(mean, 1e-3))), 2 * self.size, MAX_BATCH)
 
     def cancel(self) -> None:
@@ -144,10 +195,35 @@ class Flight:
                 self.client.cancel([future for future, _ in self.batches.values()], force=True)
 
 
+def unpack_and_run() -> Callable[[bytes], tuple[str, list[Outcome] | str]]:
+    """A function that knows nothing of vrnet, for workers that may not have it: these would be lost otherwise, again
+    and again, without a word. It is sent as it is, and not by its name, since it is inside another one.
+
+    It runs a function on arguments, all of them pickled, and returns the address of its worker with what comes of it;
+    or with the reason why they cannot be read."""
+
+    @no_type_check
+    def run(packed):
+        import pickle
+
+        from distributed import get_worker
+
+        address = get_worker().address
+        try:
+            function, *arguments = pickle.loads(packed)
+        except Exception as error:
+            return address, f"{type(error).__name__}: {error}"
+        return address, function(*arguments)
+
+    return run
+
+
 def run_batch(task: Task, subjects: Iterable[Subject]) -> list[Outcome]:
-    """Do some subjects, one after the other, in a worker."""
+    """Do some subjects, one after the other, in a worker. Until its end no run of another recipe may begin, also where
+    the one that it is done for has ended."""
     choose_gpu()
-    return [task(one) for one in subjects]
+    with share_run(task.folder, task.recipe) if task.folder.working.is_dir() else nullcontext():
+        return [task(one) for one in subjects]
 
 
 def choose_gpu() -> None:

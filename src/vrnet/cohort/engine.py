@@ -1,7 +1,8 @@
 """Runs the tasks of a cohort: here or by Dask. What is done is in the folder; a run that ends loses nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic, sleep
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from vrnet.cohort.table import Subject
@@ -12,6 +13,8 @@ from vrnet.errors import BadInput
 Show = Callable[[Tally], None]
 LOOK_AGAIN_SECONDS = 2.0
 """Between two looks at subjects that another run is at."""
+MAX_UNABLE_IN_TURN = 3
+"""Subjects that this machine cannot do, one after the other, before it is taken for one that can do none."""
 PATIENCE_SECONDS = 60.0
 """How long to wait for another run that finishes nothing."""
 
@@ -25,6 +28,11 @@ class Executor(Protocol):
         """How many processes there are to run tasks; 0 while there is none."""
         ...
 
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """Why machines get no more work, by their names."""
+        ...
+
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
         """The outcome of each subject, as they come; None from time to time while nothing comes."""
         ...
@@ -34,9 +42,16 @@ class Here:
     """Tasks run in this process, one after the other."""
 
     workers = 1
+    stopped: Mapping[str, str] = MappingProxyType({})
 
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
-        return map(task, subjects)
+        """BadInput where this machine can do nothing: there is no other."""
+        unable_in_turn = 0
+        for outcome in map(task, subjects):
+            unable_in_turn = unable_in_turn + 1 if outcome.status == "unable" else 0
+            if unable_in_turn == MAX_UNABLE_IN_TURN:
+                raise BadInput(outcome.reason)
+            yield outcome
 
 
 def run_tasks(
@@ -76,7 +91,7 @@ def run_round(task: Task, subjects: Sequence[Subject], executor: Executor, tally
                 elsewhere.append(by_name[outcome.name])
             elif not outcome.is_recorded:
                 record_here(task, by_name[outcome.name], outcome)
-        tally.workers = executor.workers
+        tally.workers, tally.stopped = executor.workers, executor.stopped
         show(tally)
     return elsewhere
 

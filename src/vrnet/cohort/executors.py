@@ -17,9 +17,10 @@ def check_jobs(jobs: int, scheduler: str | None = None) -> None:
 
 
 def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> AbstractContextManager[Executor]:
-    """What does so many subjects. Processes are started only where there is something to do."""
+    """What does so many subjects. No more processes are started than there are subjects to do."""
     from vrnet.cohort.dask_clusters import existing_cluster, local_cluster
 
+    jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):
         return nullcontext(Here())
     return local_cluster(jobs) if scheduler is None else existing_cluster(scheduler)

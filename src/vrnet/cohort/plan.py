@@ -1,12 +1,12 @@
 """What a run has to do, by what the folder says of each subject; no image is looked into."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vrnet.cohort.records import CohortFolder, Recipe, has_content
 from vrnet.cohort.stamps import digests
-from vrnet.cohort.state import Survey, judge
+from vrnet.cohort.state import Survey, is_made_by, judge
 from vrnet.cohort.table import Subject, count
 from vrnet.errors import BadInput
 
@@ -23,15 +23,23 @@ class Plan:
     new: list[Subject] = field(default_factory=list)
     changes: Counter[str] = field(default_factory=Counter)
     """Why subjects are done again, and how many."""
+    unended: Mapping[str, int] = field(default_factory=dict)
+    """By subject: attempts that were begun and never ended, such as those that killed their process."""
+
+    @property
+    def subjects(self) -> list[Subject]:
+        """All of them."""
+        return [*self.done, *self.failed, *self.again, *self.new]
 
     def to_do(self, retry: bool) -> list[Subject]:
-        """What a run has to do, failures last."""
-        return [*self.new, *self.again, *(self.failed if retry else [])]
+        """What a run has to do: failures after all else, and those last whose process ended during them before."""
+        subjects = [*self.new, *self.again, *(self.failed if retry else [])]
+        return sorted(subjects, key=lambda one: self.unended.get(one.name, 0)) if self.unended else subjects
 
 
 def make_plan(folder: CohortFolder, subjects: Iterable[Subject], recipe: Recipe) -> Plan:
     """Sort the subjects by what the folder says of them."""
-    plan, survey = Plan(), Survey(folder, recipe)
+    plan, survey = Plan(unended=folder.unended()), Survey(folder, recipe)
     places = {"done": plan.done, "failed": plan.failed, "to do": plan.new}
     for one in subjects:
         kind, why, _ = survey.state(one)
@@ -54,5 +62,7 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
 def is_kept(folder: CohortFolder, subject: Subject, recipe: Recipe) -> bool:
     """Whether a result is not replaced by another: it is of this recipe, and of inputs of this content."""
     record = folder.done(subject.name)
+    if record and not is_made_by(recipe, record):  # which is quick to tell; inputs may be large
+        return False
     found = judge(folder, subject.name, record, recipe, bool(record) and has_content(record, digests(subject)))
     return found.kind in ("done", "damaged")

@@ -2,7 +2,7 @@
 
     DIR/subjects/NAME/     the result of a subject, whole, with done.json
     DIR/failures/NAME.json why a subject could not be done; NAME.txt has the traceback
-    DIR/.working/          locks and temporary folders of those that are under way
+    DIR/.working/          locks and temporary folders of those that are under way, or whose process was killed
 
 There is no other memory: whoever can read the folder knows what is done."""
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+from vrnet.cohort.attempts import count_unended
 from vrnet.cohort.stamps import Stamps
 from vrnet.files import json_ready, write_bytes, write_json
 from vrnet.locks import PARTIAL, acquire_lock, closing, remove_leftovers
@@ -65,7 +66,22 @@ class CohortFolder:
             with suppress(OSError), closing(acquire_lock(lock := self.lock(name), is_needed=True)):
                 for place in self.working.glob(f"{escape(name)}{STAGED}*"):
                     shutil.rmtree(place, ignore_errors=True)
-                lock.unlink()
+                if not count_unended(str(lock)) or self.has_ended_since(name, os.stat(lock).st_mtime_ns):
+                    lock.unlink()
+
+    def has_ended_since(self, name: str, moment: int) -> bool:
+        """Whether a result or a failure of a subject was written since a moment, in ns since 1970."""
+        for record in (f"{self.subjects}/{name}/{DONE}", f"{self.failures}/{name}.json"):
+            with suppress(OSError):
+                if os.stat(record).st_mtime_ns >= moment:
+                    return True
+        return False
+
+    def unended(self) -> dict[str, int]:
+        """How many attempts were begun at subjects, and never ended or are under way."""
+        names = (name.removesuffix(".lock") for name in names_in(self.working) if name.endswith(".lock"))
+        counts = {name: count_unended(f"{self.working}/{name}.lock") for name in names}
+        return {name: count for name, count in counts.items() if count}
 
     def remove(self) -> None:
         """Remove the records of a run whose results are elsewhere by now; files of others stay, and their folders."""
@@ -75,6 +91,12 @@ class CohortFolder:
             remove_if_empty(self.subjects / name)
         for folder in (self.subjects, self.failures, self.working):
             remove_if_empty(folder)
+
+    def remove_if_unused(self) -> None:
+        """Remove the folders in which nothing is, nor any process at work: a run was refused, or stopped at once."""
+        if not self.names_of_results() - {FAILURES} and not names_in(self.failures) and not names_in(self.working):
+            for folder in (self.working, self.failures, self.subjects, self.path):
+                remove_if_empty(folder)
 
     def lock(self, name: str) -> Path:
         """The file that the process holds that is at a subject."""
@@ -140,7 +162,7 @@ def names_in(folder: Path) -> list[str]:
     """The names in a folder, but for those of temporary folders; none if there is no such folder."""
     try:
         return [name for name in os.listdir(folder) if not name.startswith(PARTIAL)]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -184,10 +206,12 @@ def of_input(recorded: Any, part: str) -> Any:
     return recorded.get(part, recorded.get("value")) if isinstance(recorded, dict) else None
 
 
-def is_whole(folder: str, record: Mapping[str, Any]) -> bool:
-    """Whether the files that done.json lists are there, in their sizes."""
+def damage(folder: str, record: Mapping[str, Any]) -> str:
+    """What is wrong with the files that done.json lists; nothing if they are there, in their sizes."""
     files = record.get("files", {})
     try:
-        return all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items())
+        if all(os.stat(f"{folder}/{name}").st_size == file.get("bytes") for name, file in files.items()):
+            return ""
     except OSError:
-        return False
+        return "files are missing"
+    return "files are cut short, or were changed"

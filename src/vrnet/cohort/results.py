@@ -35,7 +35,8 @@ def publish(staged: Path, folder: Path, old: Path, earlier: Mapping[str, Any]) -
     """Rename a sealed folder to its place. An earlier result, which has a record, goes to `old`; BadInput if others put
     files there.
 
-    Killed between the two renames, the subject is not done: the earlier result was to be replaced."""
+    If that fails, the earlier one goes back. Killed between the two renames, the subject is not done: the earlier
+    result was to be replaced."""
     try:
         os.rename(staged, folder)  # also over an empty folder
     except OSError:
@@ -43,7 +44,11 @@ def publish(staged: Path, folder: Path, old: Path, earlier: Mapping[str, Any]) -
             raise
         check_own(folder, earlier, staged)
         os.rename(folder, old)
-        os.rename(staged, folder)
+        try:
+            os.rename(staged, folder)
+        except BaseException:
+            os.rename(old, folder)
+            raise
 
 
 def check_own(folder: Path, record: Mapping[str, Any], staged: Path | None = None) -> None:
@@ -58,7 +63,18 @@ def check_own(folder: Path, record: Mapping[str, Any], staged: Path | None = Non
         name = os.path.relpath(file, folder)
         is_listed = name in listed and digest_file(file) == listed[name].get("sha256")
         if not is_listed and name not in replaced_names(folder, record, staged):
-            raise BadInput(f"{file} is not as this cohort wrote it, and would be lost: move it away")
+            raise BadInput(
+                f"{file} is not as this cohort wrote it, and would be lost: {advice(file, listed.get(name))}"
+            )
+
+
+def advice(file: str, listed: Any) -> str:
+    """What to do about a file that is in the way: one of ours that is shorter by now may be damaged."""
+    written = listed.get("bytes") if isinstance(listed, dict) else None
+    size = os.stat(file).st_size
+    if isinstance(written, int) and size < written:
+        return f"it has {size:,} of {written:,} bytes; remove it if it is damaged, or move it away, and try it again"
+    return "move it away, and try it again"
 
 
 def replaced_names(folder: Path, record: Mapping[str, Any], staged: Path | None) -> set[str]:

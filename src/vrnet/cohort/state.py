@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_stamps, is_whole
+from vrnet.cohort.records import DONE, CohortFolder, Recipe, damage, has_stamps
 from vrnet.cohort.stamps import stamps
 from vrnet.cohort.table import Subject
+from vrnet.provenance import may_be_same_commit
 
 Kind = Literal["to do", "done", "changed", "damaged", "failed"]
 NOTHING: Mapping[str, Any] = {}
+OTHER_INPUTS = "newer or other inputs"
 
 
 class State(NamedTuple):
@@ -57,6 +59,8 @@ class Survey:
         if name in self.results:
             record = self.folder.done(name)
             found = judge(self.folder, name, record, self.recipe, has_stamps(record, now))
+            if found.why == OTHER_INPUTS and None in now.values():
+                found = found._replace(why="inputs are missing")
         if found.kind != "done" and name in self.failures:
             failure = self.folder.failure(name)
             if is_made_by(self.recipe, failure) and has_stamps(failure, now):
@@ -73,18 +77,22 @@ def judge(folder: CohortFolder, name: str, record: Mapping[str, Any], recipe: Re
     if not is_made_by(recipe, record):
         return State("changed", differences(record["recipe"], recipe), record)
     if not has_same_inputs:
-        return State("changed", "newer or other inputs", record)
-    return State("done", "", record) if is_whole(place, record) else State("damaged", "files are missing", record)
+        return State("changed", OTHER_INPUTS, record)
+    why = damage(place, record)
+    return State("damaged", why, record) if why else State("done", "", record)
 
 
 def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
     """Whether what a record is of is what a recipe asks for.
 
-    It may have a page beyond that. And where the images choose, as for the method `default`, what they chose counts."""
+    It may have a page beyond that. Where the images choose, as for the method `default`, what they chose counts. And a
+    commit that one of both does not know is no difference."""
     made = record.get("recipe", NOTHING)
     if made == recipe:
         return True
     as_asked = dict(made)
+    if "commit" in made and may_be_same_commit(made["commit"], recipe.get("commit")):
+        as_asked["commit"] = recipe.get("commit")
     if made.get("report"):
         as_asked["report"] = recipe.get("report")
     if record.get("row", NOTHING).get("method") == recipe.get("method"):
@@ -94,5 +102,7 @@ def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
 
 def differences(made: Recipe, recipe: Recipe) -> str:
     """What of a recipe is another than it was, in words."""
-    keys = sorted(key for key in {*made, *recipe} if made.get(key) != recipe.get(key))
-    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in keys)
+    keys = {key for key in {*made, *recipe} if made.get(key) != recipe.get(key)}
+    if may_be_same_commit(made.get("commit"), recipe.get("commit")):
+        keys -= {"commit"}
+    return ", ".join(f"{key.replace('_', ' ')} {made.get(key)} → {recipe.get(key)}" for key in sorted(keys))

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
+from typing import NamedTuple
 
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
@@ -23,6 +24,8 @@ NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
 """What some file system does not take in a name, and what marks temporary folders."""
 MAX_DIGITS = 6
 """Of a number in a list."""
+MIN_ALL_MISSING = 3
+"""Subjects whose files are all missing, before it is their file system that is."""
 MAX_ROWS_NAMED = 5
 """In a message; of more, their number."""
 
@@ -79,19 +82,48 @@ class CohortTable:
     subjects: tuple[Subject, ...]
     kind: ListKind = PAIRS
 
-    def missing(self) -> list[tuple[Subject, str]]:
-        """The subjects that name a file that is not there, each with the first such file."""
-        found = ((one, next((f for f in one.files.values() if not os.path.exists(f)), None)) for one in self.subjects)
-        return [(one, file) for one, file in found if file is not None]
 
-    def check_files(self) -> None:
-        """BadInput if a file is not there."""
-        lines = [f"{one.name}: {shown_path(file)}" for one, file in self.missing()]
-        if lines:
-            raise BadInput(
-                f"{self.path} names files that are not there, for {count(lines)} ({some(lines)}): correct the list, or "
-                "give `skip_broken`, which makes failures of them"
-            )
+class Missing(NamedTuple):
+    """A file of a subject that cannot be had."""
+
+    subject: Subject
+    file: str
+    why: str
+    """Nothing where it is not there; otherwise what the system says."""
+
+    def line(self) -> str:
+        """p07: images/p07.nii.gz (Permission denied)."""
+        return f"{self.subject.name}: {shown_path(self.file)}{f' ({self.why})' if self.why else ''}"
+
+
+def find_missing(subjects: Iterable[Subject]) -> list[Missing]:
+    """Of each subject that names files that cannot be had, the first. Of no other subject is a file looked at."""
+    found = (next(filter(None, map(missing, repeat(one), one.files.values())), None) for one in subjects)
+    return [one for one in found if one is not None]
+
+
+def missing(subject: Subject, file: str) -> Missing | None:
+    """Why a file cannot be had; None if it is there."""
+    try:
+        os.stat(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return Missing(subject, file, "")
+    except OSError as error:
+        return Missing(subject, file, error.strerror or "it cannot be read")
+    return None
+
+
+def check_files(path: Path, subjects: Sequence[Subject], found: Sequence[Missing], skip_broken: bool) -> None:
+    """BadInput if files that a list names cannot be had; where such subjects are to be skipped, if that is all."""
+    if not found:
+        return
+    state = "cannot be read" if all(one.why for one in found) else "are not there"
+    lines = [one.line() for one in found]
+    fault = f"{path} names files that {state}, for {count(lines)} ({some(lines)})"
+    if not skip_broken:
+        raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
+    if len(found) == len(subjects) >= MIN_ALL_MISSING:
+        raise BadInput(f"{fault}, which are all: is the file system of the images mounted here?")
 
 
 def read_table(path: Path) -> CohortTable:

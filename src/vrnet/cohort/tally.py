@@ -1,6 +1,7 @@
 """How far a run is: counts, rate, time left, and the slowest subject."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -20,6 +21,10 @@ class Tally:
     failed: int = 0
     elsewhere: int = 0
     """Those that another run is at, when they were last looked at."""
+    unable: dict[str, str] = field(default_factory=dict)
+    """Why subjects are left that no machine could do which tried, by name; the folder does not remember it."""
+    stopped: Mapping[str, str] = field(default_factory=dict)
+    """Why workers get no more work, by machine."""
     slowest: tuple[float, str] = (0.0, "")
     """Seconds, and the name."""
     reasons: dict[str, str] = field(default_factory=dict)
@@ -34,7 +39,9 @@ class Tally:
         elif outcome.status == "failed":
             self.failed += 1
             self.reasons[outcome.name] = outcome.reason
-        if outcome.status != "elsewhere":
+        elif outcome.status == "unable":
+            self.unable[outcome.name] = outcome.reason
+        if outcome.status in ("done", "failed"):
             self.ends.append(monotonic())
             self.slowest = max(self.slowest, (outcome.seconds, outcome.name))
 
@@ -57,6 +64,8 @@ class Tally:
         parts = [f"{self.done:,} done", f"{self.failed:,} failed", f"{self.left:,} left"]
         if self.elsewhere:
             parts.append(f"{self.elsewhere:,} by another run")
+        if self.unable:
+            parts.append(f"{len(self.unable):,} put off")
         if self.rate:
             per = (self.rate, "second") if self.rate >= 1 else (60 * self.rate, "minute")
             parts.append(f"{per[0]:.3g} per {per[1]}")

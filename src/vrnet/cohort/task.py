@@ -1,4 +1,4 @@
-"""One subject is one task with one result: done, failed with a reason that is kept, or left to who is at it."""
+"""One subject is one task with one result: done, failed with a reason that is kept, or left to others."""
 
 import platform
 import traceback
@@ -9,20 +9,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from vrnet.cohort.attempts import MAX_UNENDED, begin_attempt
 from vrnet.cohort.records import DONE, CohortFolder, Recipe, has_content, of_input
 from vrnet.cohort.results import check_own, publish, seal, write_record
 from vrnet.cohort.stamps import Stamps, digests, stamps
 from vrnet.cohort.state import judge
 from vrnet.cohort.table import Subject
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, UnfitMachine
 from vrnet.files import Row
-from vrnet.locks import hold_lock
-from vrnet.provenance import __version__
+from vrnet.provenance import __version__, commit, may_be_same_commit
 
-Status = Literal["done", "failed", "elsewhere"]
-"""elsewhere: another process is at it."""
-
-
+Status = Literal["done", "failed", "elsewhere", "unable"]
+"""elsewhere: another process is at it. unable: this machine cannot do it, or any; another may."""
+DEATHS = (
+    "the process ended {} times during this subject; the memory may not suffice: run fewer jobs at once, or on a "
+    "larger machine"
+)
 Inputs = Mapping[str, Mapping[str, Any]]
 """Of each column the path, the stamp and the SHA-256 of its file; of what is no file, the value."""
 
@@ -54,16 +56,22 @@ class Task:
     folder: CohortFolder
     work: Work
     recipe: Recipe
+    known_missing: frozenset[str] = frozenset()
+    """The subjects that lacked files when the run was planned, and so are failures. Others that lack some now do so on
+    this machine."""
 
     def __call__(self, subject: Subject) -> Outcome:
-        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone."""
+        """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone, but
+        what is wrong with this machine is not."""
         start = perf_counter()
         if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
             reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
-            return Outcome(subject.name, "failed", 0.0, reason, is_recorded=False)
+            return Outcome(subject.name, "unable", 0.0, reason)
         before = stamps(subject)
         try:
-            with hold_lock(self.folder.lock(subject.name)):
+            with begin_attempt(self.folder.lock(subject.name)) as unended:
+                if unended >= MAX_UNENDED:
+                    return self.fail(subject, BadInput(DEATHS.format(unended)), perf_counter() - start, before)
                 return self.attempt(subject, before, start)
         except BlockingIOError:
             return Outcome(subject.name, "elsewhere")
@@ -74,21 +82,37 @@ class Task:
         """Do a subject that no other process is at."""
         try:
             self.check_version()
+            self.check_seen(subject, before)
             inputs = describe_inputs(subject, before)
             if self.is_done(subject.name, inputs):
                 self.renew_stamps(subject.name, inputs)
             else:
                 self.make(subject, inputs, start)
-            self.folder.forget_failure(subject.name)
+            self.folder.forget_failure(subject.name)  # now that the result is in its place: never is neither there
+        except UnfitMachine as error:
+            return Outcome(subject.name, "unable", perf_counter() - start, str(error))
         except Exception as error:
             return self.fail(subject, error, perf_counter() - start, before)
         return Outcome(subject.name, "done", perf_counter() - start)
 
     def check_version(self) -> None:
-        """BadInput where this process has another vrnet than the one that asks."""
-        wanted = self.recipe.get("vrnet", __version__)
+        """UnfitMachine where this process has another vrnet than the one that asks."""
+        wanted, asked = self.recipe.get("vrnet", __version__), self.recipe.get("commit")
         if wanted != __version__:
-            raise BadInput(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
+            raise UnfitMachine(f"{platform.node()} has vrnet {__version__}, not {wanted}: install the same everywhere")
+        if asked is not None and not may_be_same_commit(asked, commit()):
+            raise UnfitMachine(
+                f"{platform.node()} has commit {commit()} of vrnet, not {asked}: use the same everywhere"
+            )
+
+    def check_seen(self, subject: Subject, now: Stamps) -> None:
+        """UnfitMachine where this machine does not see a file that was there when the run was planned."""
+        if subject.name not in self.known_missing and None in now.values():
+            gone = next(path for column, path in subject.files.items() if now[column] is None)
+            raise UnfitMachine(
+                f"{platform.node()} does not see {gone}, which was there when the run was planned: is its file system "
+                "mounted?"
+            )
 
     def is_done(self, name: str, inputs: Inputs) -> bool:
         """Whether there is a whole result of this recipe and of inputs with this content."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from vrnet.cohort.records import identify
+from vrnet.cohort.collect import Result
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row, write_bytes
 from vrnet.report.headings import NO_NAMES, heading
@@ -27,8 +27,6 @@ MAX_MEASURES = 5
 """How many of them are shown before a reader chooses others: with the rest of a row, they fit a small screen."""
 COLUMN_DIGITS, MAX_DECIMALS = 3, 4
 """Significant digits of a column's median; the digits after the point that these come to are those of all its cells."""
-OF_PRESENTATION = ("report", "bids", "label_names")
-"""Parts of a recipe that change how a result is shown, and not what it is."""
 MAX_GROUPS = 12
 """A further column of the list with so many values at most is taken for groups, which are compared."""
 
@@ -39,13 +37,15 @@ class Links(NamedTuple):
     results: str
     """The folder that holds those of the subjects."""
     page: str
-    """In the folder of a subject: what a click opens; {subject} stands for its name, here and below."""
+    """In the folder of a subject: the page that a click opens; {subject} stands for its name, here and below."""
     picture: str
     """In the folder of a subject: the thumbnail, shown while the mouse is over its row."""
     still: str = "fixed"
     """What the first of the thumbnail's three images is called."""
     moved: str = "moving"
     """What the second is called, which the third shows brought to the first."""
+    numbers: str = "metrics.json"
+    """In the folder of a subject: what a click opens where there is no page."""
 
 
 def write_index(
@@ -57,10 +57,12 @@ def write_index(
     links: Links,
     label_names: Mapping[str, str] = NO_NAMES,
     method: str = "",
+    results: Sequence[Result] = (),
 ) -> None:
     """Write the page. Columns, rows and summary are those of cohort.csv and summary.json; `carried` are the columns of
-    the list; `label_names` are what structures are called; `method` is what ran, if not what the recipe asks for."""
-    data = index_data(columns, rows, carried, links, label_names) | {"made_by": results_key(summary["recipe"])}
+    the list; `label_names` are what structures are called; `method` is what ran, if not what the recipe asks for;
+    `results` are those of the rows, which all have pages if nothing is said."""
+    data = index_data(columns, rows, carried, links, label_names, results or [Result()] * len(rows))
     text = render_template("cohort.html", summary=summary, data=data, method=method or summary["recipe"]["method"])
     write_bytes(text.encode(errors="replace"), path)
 
@@ -71,6 +73,7 @@ def index_data(
     carried: Sequence[str],
     links: Links,
     label_names: Mapping[str, str] = NO_NAMES,
+    results: Sequence[Result] = (),
 ) -> dict[str, Any]:
     """What the page's script reads: {column: values}, which is shorter than one record per row; no empty column."""
     found = {name: [brief(row.get(name)) for row in rows] for name in columns}
@@ -85,14 +88,10 @@ def index_data(
         "shown": shown_first(values, groups),
         "groups": groups,
         "words": WORDS,
+        "versions": [one.version for one in results],
+        "has_page": [one.has_page for one in results],
         **links._asdict(),
     }
-
-
-def results_key(recipe: Mapping[str, Any]) -> str:
-    """What marks of looked-at subjects belong to: results of one method are not those of another, however they are
-    shown."""
-    return identify({name: value for name, value in recipe.items() if name not in OF_PRESENTATION})
 
 
 def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> list[str]:

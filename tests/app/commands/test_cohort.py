@@ -162,6 +162,20 @@ def test_a_preview_says_what_is_missing_and_writes_nothing(vrnet, pairs, tmp_pat
     assert [row["status"] for row in rows(tmp_path / "out")] == ["done", "done", "failed"]
 
 
+def test_a_preview_touches_nothing_of_what_is_there(vrnet, pairs, tmp_path):
+    """Not even what a killed run left, which the next one removes."""
+    folder = CohortFolder(tmp_path / "out")
+    folder.make()
+    (folder.path / ".partial-left").mkdir()
+    (folder.path / ".partial-left" / ".ordinary").touch()
+    (folder.working / "heart1~0123").mkdir()
+    (folder.working / "heart1.lock").write_text("1")
+    before = {path: path.stat().st_mtime_ns for path in (folder.path, *folder.path.rglob("*"))}
+    status, said, _ = vrnet("cohort", pairs, "--out", folder.path, "--dry-run", *QUICK)
+    assert (status, "their process was killed: heart1." in said) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in (folder.path, *folder.path.rglob("*"))} == before
+
+
 def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, tmp_path):
     out = tmp_path / "out"
     status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
@@ -169,6 +183,10 @@ def test_shards_do_the_list_together_and_find_what_one_run_finds(vrnet, pairs, t
     assert not (out / "cohort.csv").exists()
     assert vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "1/2")[0] == 0
     assert summary(out)["done"] == 3
+    tables = {path: path.stat().st_mtime_ns for path in out.iterdir() if path.is_file()}
+    status, said, _ = vrnet("cohort", pairs, "--out", out, *QUICK, "--shard", "2/2")
+    assert (status, "The tables of all shards are there." in said) == (0, True)
+    assert {path: path.stat().st_mtime_ns for path in tables} == tables, "submitted again, they are left as they are"
     vrnet("cohort", pairs, "--out", tmp_path / "whole", *QUICK)
     assert fields(out) == fields(tmp_path / "whole")
 
@@ -232,7 +250,7 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
     assert run.returncode == 130
     assert b"Stopped: 0 of 3 subjects are done" in said
     assert shlex.join(["vrnet", *command[3:]]).encode() in said
-    assert list((tmp_path / "out" / ".working").iterdir()) == []
+    assert not (tmp_path / "out").exists(), "nothing was done, and nothing is left behind"
 
 
 def test_the_list_is_never_overwritten_nor_are_files_of_others(vrnet, pairs, tmp_path):
@@ -339,7 +357,7 @@ def test_a_folder_that_cannot_be_written_is_told(vrnet, pairs, tmp_path):
 @pytest.mark.slow
 def test_the_memory_of_a_worker_does_not_grow(small_hearts):
     """After what is loaded once, a registration leaves less than 10 kB behind."""
-    command = [sys.executable, many_registrations.__file__, str(small_hearts), "240"]
+    command = [sys.executable, many_registrations.__file__, str(small_hearts), "500"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     sizes = json.loads(done.stdout)[80:]

@@ -125,7 +125,7 @@ class Cohort:
         from vrnet.cohort.executors import check_jobs
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
-        from vrnet.cohort.table import read_table, rename_carried, shard
+        from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
         from vrnet.cohort.task import Task
         from vrnet.file_sets import check_set
 
@@ -137,16 +137,15 @@ class Cohort:
         say(renamed_lines(renamed))
         folder = CohortFolder(self.out.absolute(), "." if self.bids else "subjects")
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
-        check_set(self.out, planned_tables(recipe))
-        plan = make_plan(folder, subjects, recipe)
+        plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
-            say(chain(plan_lines(plan, self.retry), missing_lines(table)))
+            say(chain(plan_lines(plan, self.retry), missing_lines(missing)))
             return
-        if not self.skip_broken:
-            table.check_files()
+        check_set(self.out, planned_tables(recipe))
+        check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        self.do(plan, Task(folder, work, recipe), table)
+        self.do(plan, Task(folder, work, recipe, frozenset(one.subject.name for one in missing)), table)
 
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
@@ -173,21 +172,24 @@ class Cohort:
 
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
-        from vrnet.app.cohort import is_complete, retire_tables, write_tables
-        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines
+        from vrnet.app.cohort import has_current_tables, is_complete, retire_tables, write_tables
+        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines, unable_lines
         from vrnet.cohort.runs import open_folder
 
         with open_folder(task.folder, task.recipe):
             say(plan_lines(plan, self.retry))
             retire_tables(task.folder, plan, task.recipe)
             tally = self.do_subjects(plan, task)
-            if self.shard != WHOLE and not is_complete(task.folder, table, task.recipe):
-                failed = tally.failed + (0 if self.retry else len(plan.failed))
-                say(shard_lines(self.shard, plan, tally, failed))
-                end_if_any(failed + tally.left)
-                return
+            say(unable_lines(tally))
+            if self.shard != WHOLE:
+                is_current = not tally.total and has_current_tables(task.folder, table, plan.subjects, task.recipe)
+                if is_current or not is_complete(task.folder, table, task.recipe):
+                    failed = tally.failed + (0 if self.retry else len(plan.failed))
+                    say(shard_lines(self.shard, plan, tally, failed, is_current))
+                    end_if_any(failed + tally.left)
+                    return
             summary, rows = write_tables(task.folder, table, task.recipe)
-        say(ending_lines(summary, rows))
+        say(ending_lines(summary, rows, tally.unable))
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
@@ -199,6 +201,7 @@ class Cohort:
         from vrnet.app.cohort_words import jobs_line, stopped_line
         from vrnet.cohort.engine import run_tasks
         from vrnet.cohort.executors import open_executor
+        from vrnet.cohort.runs import forgiving
         from vrnet.cohort.tally import Tally
         from vrnet.devices import CPU, find_device
 
@@ -207,7 +210,11 @@ class Cohort:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
         try:
-            with cohort_progress() as show, open_executor(len(subjects), self.jobs, self.scheduler) as executor:
+            with (
+                cohort_progress() as show,
+                forgiving(task.folder),
+                open_executor(len(subjects), self.jobs, self.scheduler) as executor,
+            ):
                 return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
             print_line(stopped_line(plan, tally))

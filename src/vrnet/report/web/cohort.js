@@ -8,7 +8,7 @@ const widths = { reason: "wide", notes: "wide", outlier: "middling", verdict: "l
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
 const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
-const key = `vrnet cohort ${location.pathname}`, marksKey = `${key} ${data.made_by}`; // marks are of the results of one method
+const key = `vrnet cohort ${location.pathname}`, marksKey = `${key} marks`;
 let chosen = isSmall ? data.shown.slice(0, 3) : data.shown;
 let marks = {}, order = [], sorted = { name: "suspicion", up: false }, level = null, range = null;
 try {
@@ -135,7 +135,7 @@ const fileOf = (row, form) => `${results}/${encodeURIComponent(values.subject[ro
 function cellOf(name, row) {
   const value = values[name][row], text = textOf(name, value), cell = element("div", { className: classOf(name), role: "cell" });
   cell.title = value === null || value === undefined ? "" : String(value);
-  if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.page) }, text));
+  if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.has_page[row] ? data.page : data.numbers) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
   else if (name === "verdict") cell.append(levelOf(row) === NOT_DONE ? "not done" : data.words[levelOf(row)] || levelOf(row));
   else cell.append(name === "outlier" ? headingOf(text) : text);
@@ -144,13 +144,19 @@ function cellOf(name, row) {
   return cell;
 }
 
+/* A mark is of the result that was looked at: {subject: [mark, version]}. One of an earlier result does not count. */
+function markOf(row) {
+  const [mark, version] = marks[values.subject[row]] ?? [];
+  return version === data.versions[row] ? mark : undefined;
+}
+
 function marksOf(row) {
   const name = values.subject[row], cell = element("div", { className: "cell marks", role: "cell" });
   for (const [mark, sign] of [["good", "✓"], ["bad", "✗"]]) {
     const button = element("button", { type: "button", title: `looked at: ${mark}` }, sign);
-    button.setAttribute("aria-pressed", String(marks[name] === mark));
+    button.setAttribute("aria-pressed", String(markOf(row) === mark));
     button.onclick = () => {
-      if (marks[name] === mark) delete marks[name]; else marks[name] = mark;
+      if (markOf(row) === mark) delete marks[name]; else marks[name] = [mark, data.versions[row]];
       try { localStorage.setItem(marksKey, JSON.stringify(marks)); } catch { /* as above */ }
       drawRows();
     };
@@ -182,7 +188,7 @@ setInterval(() => {
 
 function exportMarks() {
   const cell = text => /^[=+\-@\t\r]/.test(text) ? `"'${text.replaceAll('"', '""')}"` : `"${text.replaceAll('"', '""')}"`;
-  const lines = Object.entries(marks).map(([name, mark]) => `${cell(name)},${mark}`);
+  const lines = values.subject.map((name, row) => [name, markOf(row)]).filter(([, mark]) => mark).map(([name, mark]) => `${cell(name)},${mark}`);
   const file = new Blob([["subject,looked_at", ...lines].join("\n") + "\n"], { type: "text/csv" });
   const link = element("a", { href: URL.createObjectURL(file), download: "looked_at.csv" });
   link.click();

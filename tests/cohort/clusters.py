@@ -1,0 +1,52 @@
+"""A cluster of Dask that is none: it runs what is handed out at once, here, as a given worker would."""
+
+import pickle
+
+from vrnet.cohort.dask_executor import Flight
+from vrnet.cohort.dask_workers import WorkerWatch
+
+
+class FakeFuture:
+    """What became of a batch: an answer, or an error."""
+
+    def __init__(self, key, answer):
+        self.key, self.answer, self.status = key, answer, "finished"
+
+    def add_done_callback(self, call):
+        call(self)
+
+    def result(self, timeout):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class FakeClient:
+    """Workers by their addresses; `answer(task, batch)` is what comes of a batch."""
+
+    status = "running"
+
+    def __init__(self, answer=None, workers=("a",)):
+        self.answer, self.workers = answer, list(workers)
+        self.handed_out, self.retired = [], []
+
+    def submit(self, run, packed, pure):
+        _, task, batch = pickle.loads(packed)
+        self.handed_out.append([one.name for one in batch])
+        return FakeFuture(str(len(self.handed_out)), self.answer(task, batch))
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {address: {"nthreads": 1} for address in self.workers if address not in self.retired}}
+
+    def retire_workers(self, addresses):
+        self.retired += addresses
+
+
+def fly(client, task, subjects, threads=1):
+    """All outcomes of a flight."""
+    flight, outcomes = Flight(client, task, iter(subjects), WorkerWatch(client, "the cluster")), []
+    flight.fill(threads)
+    while flight.batches or flight.alone:
+        outcomes += flight.land()
+        flight.fill(threads)
+    return outcomes
