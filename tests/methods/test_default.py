@@ -30,10 +30,11 @@ def test_volumes_are_for_the_solver(spacing):
 def test_the_model_in_the_box_says_what_it_is():
     model = boxed(SHORT_AXIS)
     assert (str(model), model.file) == ("short-axis", "short_axis.safetensors")
-    assert model.card.method == "C-L2-3x1-w12"
+    assert model.card.method == "D-L2-3x1-w16"
     assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
     assert "40 subjects" in model.summary
-    assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(4.37e6, rel=0.01)
+    assert model.card.labels_in_training
+    assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(7.77e6, rel=0.01)
 
 
 def test_the_model_of_hippocampi_says_what_it_is():

@@ -89,7 +89,7 @@ def check_weights(values: Mapping[str, float], above: bool = False) -> None:
 
 IN_SPACE = Augmentation(rotation=15.0, tilt=10.0, scale=0.1, translation=0.05)
 """For volumes, which lie the same way in space more or less."""
-JITTERED = Augmentation(rotation=45.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
+JITTERED = Augmentation(rotation=45.0, swap=0.5, twins=0.1, contrast=0.2, brightness=0.1, noise=0.03, elastic=4.0)
 JITTERED_IN_SPACE = replace(IN_SPACE, flip=False, swap=0.5, contrast=0.2, brightness=0.1, noise=0.03, elastic=2.0)
 """Not mirrored: where a structure begins and ends is not the same in a mirror, and labels tell."""
 STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
@@ -103,11 +103,12 @@ PRESETS = {
     "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "labels": replace(
         STEADY,
-        steps=8_000,
-        alpha=0.5,
+        steps=12_000,
+        alpha=0.05,
         similarity=DETAIL,
-        smoothness="Bending",
-        labels_weight=1.0,
+        smoothness="Bending+100*Folding",
+        consistency=0.03,
+        labels_weight=0.5,
         augmentation=JITTERED,
     ),
     "consistent": replace(
@@ -119,6 +120,7 @@ PRESETS = {
         batch=4,
         alpha=0.05,
         similarity=DETAIL,
+        smoothness="Diffusion+2000*Folding",
         labels_weight=1.0,
         augmentation=JITTERED_IN_SPACE,
     ),
