@@ -16,10 +16,9 @@ locked() {
     return 1
 }
 
-# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes. No line of
-# cpu.txt is for another machine than x86_64, and to install none of them is no failure.
+# A build without CUDA where pip finds one: on Linux an index alone has builds for CUDA, of several gigabytes.
 torch() {
-    if [ "$(uname -m)" = x86_64 ] && locked cpu; then return; fi
+    if locked cpu; then return; fi
     locked cuda
 }
 

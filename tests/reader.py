@@ -22,8 +22,8 @@ OBLIQUE = (-0.8, 0.6, 0.0, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0)
 
 def write_files(folder):
     """ed and es, their segmentations, masks around those, points, ACDC, and a cine."""
-    patient = phantom(7, (48, 48, 6), 4.0)
-    grid = Grid((48, 48, 6), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), OBLIQUE)
+    patient = phantom(7, (48, 48, 4), 4.0)
+    grid = Grid((48, 48, 4), (4.0, 4.0, 14.0), (30.0, -60.0, 200.0), OBLIQUE)
     for name, part in NAMES.items():
         write_image(Image(getattr(patient, part)[0, 0].numpy(), grid), folder / f"{name}.nii.gz")
     for name in ("ed", "es"):

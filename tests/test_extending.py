@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import partial
 
 import numpy as np
 import pytest
@@ -20,15 +19,14 @@ from vrnet.variational.regularizers import Diffusion
 PAGE = "docs/architecture.md"
 MAX_LINES = 30
 SOLVER = "Diffusion-Gradients(lam=0.01,theta=(0.01,0.05))"
-SMALL = partial(phantom, shape=(64, 64), spacing=3.6)
-PATIENT = phantom(7)
+PATIENT = phantom(7, (112, 112), 1.8)
 
 
 @pytest.fixture
 def added(registries, reader, as_users_run):
     """What the page adds: a data term, a regulariser, a network and a data set. It tries them on small hearts."""
     known = {}
-    reader.setattr("vrnet.phantom.phantom", SMALL)
+    reader.setattr("vrnet.phantom.phantom", lambda seed, **_: phantom(seed, (40, 40), 5.8))
     for language, code in snippets(PAGE):
         if language == "python":
             exec(compile(code, PAGE, "exec"), known)

@@ -5,7 +5,7 @@ a third of the time of all tests.
 """
 
 from collections import Counter
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from inspect import isclass
 
 import jaxtyping
@@ -28,16 +28,20 @@ def check_first_calls(fn=None, *, typechecker):
     if fn is None:
         return partial(check_first_calls, typechecker=typechecker)
     if not isclass(fn):
-        return at_first(check_every_call(fn, typechecker=typechecker), fn)
+        return at_first(lambda: check_every_call(fn, typechecker=typechecker), fn)
     plain = fn.__init__
     check_every_call(fn, typechecker=typechecker)
     if fn.__init__ is not plain:  # a dataclass
-        fn.__init__ = at_first(fn.__init__, plain)
+        checked = fn.__init__
+        fn.__init__ = at_first(lambda: checked, plain)
     return fn
 
 
-def at_first(checked, plain):
-    """The checked function, and after some calls the plain one."""
+def at_first(build, plain):
+    """The checked function, and after some calls the plain one.
+
+    It is built when it is called first: most functions are called by no test of a worker."""
+    build = cache(build)
 
     @wraps(plain)
     def call(*args, **kwargs):
@@ -45,6 +49,6 @@ def at_first(checked, plain):
         if calls[plain] >= CHECKED_CALLS:
             return plain(*args, **kwargs)
         calls[plain] += 1
-        return checked(*args, **kwargs)
+        return build()(*args, **kwargs)
 
     return call

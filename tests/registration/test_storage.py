@@ -171,15 +171,12 @@ def test_a_patient_of_acdc_stored_otherwise_gets_the_same_transform_by_default(d
     assert expected.method == "short-axis"
     fixed = vrnet.read_image(files[0])
     x = fixed.grid.points(np.argwhere(np.ones(fixed.grid.shape)).astype(float)[::101])
-    for turns in (
-        [((1, 0, 2), (False,) * 3)] * 2,
-        [((2, 1, 0), (True, False, True)), ((1, 2, 0), (False, True, True))],
-    ):
-        stored = [tmp_path / file.name for file in files]
-        for source, target, turn in zip(files, stored, turns, strict=True):
-            store_otherwise(source, target, *turn)
-        apart = register_images(*stored).transform.points(x) - expected.transform.points(x)
-        assert np.linalg.norm(apart, axis=1).max() < AGREEMENT_MM
+    stored = [tmp_path / file.name for file in files]
+    turns = [((1, 0, 2), (False,) * 3), ((2, 1, 0), (True, False, True))]
+    for source, target, turn in zip(files, stored, turns, strict=True):
+        store_otherwise(source, target, *turn)
+    apart = register_images(*stored).transform.points(x) - expected.transform.points(x)
+    assert np.linalg.norm(apart, axis=1).max() < AGREEMENT_MM
 
 
 def test_an_affine_start_does_not_depend_on_storage():

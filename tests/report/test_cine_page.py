@@ -104,7 +104,7 @@ def test_names_are_text_and_never_run(open_cine):
     assert find_element(page, "h1").text == HOSTILE
     assert page.title.startswith("\"' </script><script>document.title")
     assert SCRIPT in find_element(page, ".run").text
-    assert page.find_elements("css selector", "h1 *, .method *, .run dd *, .run dt *, .definitions b") == []
+    assert page.find_elements("css selector", "h1 *, .method *, .run dd *:not(wbr), .run dt *, .definitions b") == []
     assert page.execute_script("return document.scripts.length") == 3
 
 
@@ -233,6 +233,22 @@ def test_without_an_rv_there_is_no_bullseye_and_the_page_says_why(open_cine):
     page = open_cine("wall")
     assert page.find_elements("css selector", "#bullseye") == []
     assert "Segments are not known" in find_element(page, ".tables").text
+
+
+def test_paper_has_a_row_of_frames_with_the_smallest_ventricle_and_the_screen_stays_where_it_was(open_cine, film):
+    page = open_cine("heart")
+    smallest = int(np.argmin(film.volumes.lv_ml))
+    read = "return [...document.querySelectorAll('#printed-frames figcaption')].map(words => words.textContent)"
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert frame_of(page) == smallest
+    first, *_, last = page.execute_script(read)[:3]
+    assert first == f"frame {film.reference + 1} of {len(film.frames)}, reference"
+    assert last == f"frame {smallest + 1} of {len(film.frames)}, smallest LV"
+    painted = "return [...document.querySelectorAll('#printed-frames canvas')].map(c => c.toDataURL())"
+    pictures = page.execute_script(painted)
+    assert len(set(pictures)) == len(pictures) >= 3
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert frame_of(page) == film.reference
 
 
 def test_another_measure_is_drawn_with_its_definition(open_cine, film):

@@ -93,6 +93,15 @@ def test_links_lead_to_the_page_of_a_subject_or_to_its_numbers_and_to_the_traceb
     assert links[1:3] == ["subjects/s0007/metrics.json", "subjects/s0107/report.html"]
 
 
+def test_the_whole_reason_is_told_of_the_subject_in_focus(page):
+    """Also of one that is not done, and has no picture; one that is good has no reason."""
+    focus = "document.querySelectorAll('.row')[arguments[0]].querySelector('.marks button').focus()"
+    page.execute_script(focus, 0)
+    assert find_element(page, "#preview").text == f"broken\n{SCRIPT}"
+    page.execute_script(focus, 1)
+    assert not find_element(page, "#preview").is_displayed()
+
+
 def test_names_and_reasons_are_shown_and_never_run(page):
     assert SCRIPT in find_element(page, "header").text
     assert page.execute_script("return document.querySelectorAll('script').length") == 1
@@ -110,15 +119,15 @@ def test_headings_are_words_with_units_and_the_name_of_the_column_is_their_toolt
     script = "return [...document.querySelectorAll('#head .cell')].map(cell => [cell.textContent, cell.title])"
     heads = page.execute_script(script)
     assert ["Dice after", "dice_after: click to sort"] in heads
-    assert ["group", "group: click to sort"] in heads
+    assert ["Group", "group: click to sort"] in heads
     titles = page.execute_script("return [...document.querySelectorAll('#plots b')].map(b => [b.textContent, b.title])")
     assert titles == [["Dice after", "dice_after"]]
 
 
-def test_columns_of_the_list_keep_their_names_and_empty_columns_are_left_out():
+def test_columns_of_the_list_keep_their_names_but_for_a_capital_and_empty_columns_are_left_out():
     rows = [{"subject": "a", "status": "done", "seconds": 1.0, "mass_g": 3.0, "notes": ""}]
     data = index_data(["subject", "status", "mass_g", "seconds", "notes"], rows, ["mass_g"], LINKS)
-    assert data["headings"] == {"subject": "Subject", "status": "Status", "mass_g": "mass_g", "seconds": "Time (s)"}
+    assert data["headings"] == {"subject": "Subject", "status": "Status", "mass_g": "Mass_g", "seconds": "Time (s)"}
 
 
 MEASURED = (

@@ -26,7 +26,7 @@ def test_every_column_that_we_make_has_a_heading():
     [
         ("surface_mm_after", "Surface distance after (mm)"),
         ("dice_Myo", "Dice of Myo after"),
-        ("my_scanner", "my_scanner"),
+        ("my_scanner", "My_scanner"),
     ],
 )
 def test_a_heading_is_words_and_a_unit(column, words):

@@ -220,3 +220,18 @@ def test_hostile_names_are_text(page, turned):
     find_element(page, "#peak").click()
     assert HOSTILE.replace("\n", " ") in " ".join(find_element(page, "#position").text.split("\n"))
     assert page.find_elements("css selector", "#volume img, h1 img") == []
+
+
+def test_planes_that_end_below_the_window_are_shown_from_their_top(page):
+    """Whatever is below the window, what is above its end is as it is on a high screen."""
+    whole = {"width": 1200, "height": 1200, "deviceScaleFactor": 1, "mobile": False}
+    left, top, width, height = areas(page)["axial"]
+    seen, rows = [], slice(round(top), round(top + height / 4))
+    try:
+        for end in (1200, round(top + height / 2) + 80):
+            page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", whole | {"height": end})
+            seen.append(screen(page)[round(left) : round(left + width), rows])
+    finally:
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", whole)
+    assert seen[0].max() > 50
+    assert np.abs(seen[0] - seen[1]).mean() < 3

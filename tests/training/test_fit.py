@@ -25,7 +25,7 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-@pytest.mark.parametrize(("denoiser", "data"), [("R", "L1"), ("C", "L2")])
+@pytest.mark.parametrize(("d", "denoiser", "data"), [(2, "R", "L1"), (2, "C", "L2"), (3, "C", "L2")])
 @pytest.mark.slow
 @pytest.mark.usefixtures("as_users_run")
 def test_a_network_learns_one_pair_by_heart(d, data, denoiser, turned, tmp_path):

@@ -73,11 +73,11 @@ class Study:
         self.say(f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; now the others.")
         for entry in wanted:
             if entry.training is None:
-                self._measure(entry, entry.method)
+                self._measure(entry)
         for group, done in self._groups(wanted):
             self._train(group, done)
             for entry in group:
-                self._measure(entry, self._load(entry))
+                self._measure(entry)
 
     def methods(self, entries: Sequence[Entry]) -> list[Method]:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
@@ -142,18 +142,17 @@ class Study:
         """The method with the weights of its training."""
         return load_method(self.results.run_folder(entry) / WEIGHTS)
 
-    def _measure(self, entry: Entry, method: Method) -> None:
+    def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
 
         What was kept of each subject so far goes then."""
         folder, device = self.results.folder(entry), "cpu" if entry.training is None else self.device
-        summary = evaluate_split(
-            self.stage, self._choose(entry), self.test, folder, device, jobs=self.jobs, say=self.say
-        )
+        choice = self._choose(entry)
+        summary = evaluate_split(self.stage, choice, self.test, folder, device, jobs=self.jobs, say=self.say)
         if "failed" in summary:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
             raise BadInput(f"{entry.method} cannot do some subjects ({reasons}): mend that, then start again")
-        write_json(self._config(entry, method, device), folder / CONFIG)
+        write_json(self._config(entry, choice.load(), device), folder / CONFIG)
         CohortFolder(folder).remove()
         means = summary["metrics"]
         dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]

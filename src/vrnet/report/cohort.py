@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from vrnet.cohort.collect import Result
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row, write_bytes
-from vrnet.report.headings import NO_NAMES, heading
+from vrnet.report.headings import NO_NAMES, heading, own_heading
 from vrnet.report.template import render_template
 
 INDEX = "index.html"
@@ -82,7 +82,7 @@ def index_data(
     decimals = {name: decimals_of(column) for name, column in values.items()}
     return {
         "columns": list(values),
-        "headings": {name: name if name in carried else heading(name, label_names) for name in values},
+        "headings": {name: own_heading(name) if name in carried else heading(name, label_names) for name in values},
         "values": values,
         "decimals": {name: count for name, count in decimals.items() if count is not None},
         "shown": shown_first(values, groups),

@@ -47,7 +47,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> 
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
     figure.suptitle(f"{title}{start}{shown}", parse_math=False)  # a file's name may hold dollars
-    axes = figure.subplots(2, 5 if is_labelled else 4)
+    axes = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
     show_images(list(axes[0]), flat, look, names or {})
     show_changes(list(axes[1]), flat, deformation(whole.field, k), look)
     for ax in axes.flat:

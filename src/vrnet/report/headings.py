@@ -48,7 +48,7 @@ ALONE = {
 
 
 def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
-    """A column in words, its unit in brackets: Surface distance after (mm). One of the user's list as it is there."""
+    """A column in words, its unit in brackets: Surface distance after (mm). Any other as `own_heading` has it."""
     if column in ALONE:
         return with_unit(*ALONE[column])
     name, _, when = column.rpartition("_")
@@ -58,7 +58,12 @@ def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
     if column.startswith("dice_"):
         label = column.removeprefix("dice_")
         return f"Dice of {label_names.get(label, label)} after"
-    return column
+    return own_heading(column)
+
+
+def own_heading(column: str) -> str:
+    """A column of the user's list, with a capital as ours have: group is Group, and weight_kg is Weight_kg."""
+    return column[:1].upper() + column[1:]
 
 
 def with_unit(words: str, unit: str) -> str:

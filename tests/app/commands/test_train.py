@@ -23,8 +23,6 @@ EVERYTHING = "--preset", "labels", "--consistency", 0.1, "--warm-up", 2, "--clip
 METHOD = "C-L2-1x1-w4"
 MAX_SECONDS = 300
 """How long a process may take on a busy machine."""
-BETA = 0.9
-"""The decay rate of Adam's mean gradient: after one step, exp_avg is (1 - BETA) times the gradient."""
 
 
 @pytest.fixture
@@ -259,7 +257,7 @@ def is_alone(started, seconds=MAX_SECONDS):
     return False
 
 
-LONG = "--steps", 60, "--batch", 2, "--validate-every", 5, "--device", "cpu"
+LONG = "--steps", 30, "--batch", 2, "--validate-every", 5, "--device", "cpu"
 
 
 @pytest.fixture(scope="module")
@@ -295,10 +293,9 @@ def test_a_run_that_is_interrupted_goes_on_as_if_it_had_not_been(number, vrnet, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "more"), [(1, ()), (4, EVERYTHING)], ids=["plain", "everything"])
-def test_two_processes_train_as_one_does(steps, more, train, data, tmp_path):
-    """Each process takes half of each batch; the gradient of the first step agrees, and so do weights after four."""
-    words = "--steps", steps, "--batch", 4, "--validate-every", 2, "--rate", 1e-3, *more
+def test_two_processes_train_as_one_does(train, data, tmp_path):
+    """Each process takes half of each batch; after four steps the weights agree, and so do the mean gradients."""
+    words = "--steps", 4, "--batch", 4, "--validate-every", 2, "--rate", 1e-3, *EVERYTHING
     one, _ = train("one", *words)
     started = process("train", METHOD, *data, "--out", tmp_path / "two", *QUICK, *words, "--devices", 2)
     out, err = started.communicate(timeout=MAX_SECONDS)
@@ -310,9 +307,8 @@ def test_two_processes_train_as_one_does(steps, more, train, data, tmp_path):
     for name in a:
         if name.startswith("model."):
             torch.testing.assert_close(b[name], a[name], rtol=0, atol=1e-5)
-        if name.endswith("exp_avg") and steps == 1:
-            gradient, ours = a[name] / (1 - BETA), b[name] / (1 - BETA)
-            assert (ours - gradient).norm() <= 1e-5 * gradient.norm()
+        if name.endswith("exp_avg"):
+            assert (b[name] - a[name]).norm() <= 1e-5 * a[name].norm()
     rows = [list(csv.DictReader((folder / "metrics.csv").open())) for folder in (one, tmp_path / "two")]
     for mine, yours in zip(*rows, strict=True):
         assert {key: float(value) for key, value in yours.items()} == pytest.approx(

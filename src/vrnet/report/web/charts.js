@@ -82,11 +82,12 @@ class Chart {
       svgElement("circle", { class: "dot", cx: x, cy: this.y(values[state.t]), r: 4, style: `--colour: ${colour}` }));
     this.cursor.replaceChildren(svgElement("line", { class: "cursor", x1: x, x2: x, y1: MARGIN.top, y2: height - MARGIN.bottom }), ...dots);
     this.list.replaceChildren(...this.shown.map(({ name, values, className, colour }) => {
-      const item = document.createElement("li"), value = document.createElement("b");
+      const item = document.createElement("li"), here = document.createElement("span"), value = document.createElement("b");
       item.className = className;
       item.style.setProperty("--colour", colour);
       value.textContent = toFixed(values[state.t], 1);
-      item.append(`${name} `, value, ` ${this.unit}`);
+      here.append(value, ` ${this.unit}`);
+      item.append(`${name} `, here);
       return item;
     }));
   }

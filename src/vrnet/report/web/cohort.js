@@ -126,6 +126,7 @@ function drawRow(row, place) {
   const made = element("div", { className: "row", role: "row" }, marksOf(row), ...shownColumns().map(name => cellOf(name, row)));
   made.style.top = `${place * height}px`;
   made.onmouseenter = () => preview(row);
+  made.addEventListener("focusin", () => preview(row));
   made.onmouseleave = () => { shownPicture = ""; byId("preview").hidden = true; };
   return made;
 }
@@ -165,17 +166,28 @@ function marksOf(row) {
   return cell;
 }
 
+/* The whole reason of the subject under the pointer, or in focus: a cell has room for its beginning. */
+function tell(row) {
+  const reason = values.reason?.[row];
+  byId("told").replaceChildren(element("b", {}, values.subject[row]), ...(reason ? [element("p", {}, String(reason))] : []));
+  byId("preview").hidden = !reason;
+  byId("preview").classList.add("words");
+}
+
 /* The thumbnail holds fixed, moving and warped side by side: before and after flicker between the first and another. */
 function preview(row) {
+  shownPicture = "";
+  tell(row);
   if (values.status[row] !== "done") return;
   const picture = new Image(), wanted = fileOf(row, data.picture);
   shownPicture = wanted;
   picture.onload = () => {
     if (shownPicture !== wanted) return;
-    for (const panel of byId("preview").querySelectorAll("div")) {
+    for (const panel of byId("preview").querySelectorAll("figure div")) {
       Object.assign(panel.style, { width: `${2 * picture.naturalWidth / 3}px`, height: `${2 * picture.naturalHeight}px`, backgroundImage: `url("${wanted}")` });
     }
     byId("preview").hidden = false;
+    byId("preview").classList.remove("words");
   };
   picture.src = wanted;
 }
@@ -183,7 +195,7 @@ function preview(row) {
 let shownPicture = "", isFixed = false;
 setInterval(() => {
   isFixed = !isFixed;
-  byId("preview").querySelectorAll("div").forEach((panel, k) => { panel.style.backgroundPosition = isFixed ? "0% 0" : `${50 * (k + 1)}% 0`; });
+  byId("preview").querySelectorAll("figure div").forEach((panel, k) => { panel.style.backgroundPosition = isFixed ? "0% 0" : `${50 * (k + 1)}% 0`; });
 }, 450);
 
 function exportMarks() {

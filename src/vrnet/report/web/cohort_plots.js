@@ -29,13 +29,14 @@ function drawGroups() {
   const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
   const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
   const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
-  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => String(kind || "–"))]), ...rows);
+  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => `${kind || "–"} (${values[by].filter(value => value === kind).length})`)]), ...rows);
 }
 
 function spread(name, by, kind) {
   const known = values[name].filter((value, row) => isMeasured(value, row) && values[by][row] === kind).sort((a, b) => a - b);
   const at = part => textOf(name, known[Math.round(part * (known.length - 1))]);
-  return known.length ? `${at(.5)} (${at(.05)} to ${at(.95)})` : "–";
+  if (known.length < 2) return known.length ? at(.5) : "–";
+  return `${at(.5)} (${at(.05)} to ${at(.95)})`;
 }
 
 if (groups.length) byId("group").onchange = drawGroups;

@@ -150,5 +150,14 @@ for (const canvas of canvases.values()) {
   canvas.addEventListener("pointerleave", hideCrosses);
 }
 
+// On paper there are no controls: what the picture shows is told below it.
+function printWords() {
+  const number = volume ? state.z + 1 : report.slices[state.k], percent = Math.round(100 * state.fade);
+  const blend = percent === 0 ? "Fixed" : percent === 100 ? `The ${state.other} image` : `Fixed and ${state.other}, blended (${percent} % ${state.other})`;
+  const shown = state.mode === "checkerboard" ? `Fixed and ${state.other}, in a checkerboard` : blend;
+  element("printed-words").textContent = `${report.depth > 1 ? `Slice ${number} of ${report.depth}. ` : ""}${shown}.`;
+}
+addEventListener("beforeprint", printWords);
+
 markSlice();
 new ResizeObserver(drawAll).observe(document.querySelector("main"));

@@ -44,11 +44,12 @@ function outlinePath(p, place, isDrawn) {
 
 // The voxels of the wall where they have moved to, within its contours. They are painted without gaps, and laid over
 // the frame as a whole.
-function paintWall(context, p, t, place, pen) {
+function paintWall(canvas, p, t, place, pen) {
   const bytes = p.strain[state.wall], limit = report.limits[state.wall], n = p.corners.length / 4;
   if (!bytes) return;
-  overlay.width = film.width;
-  overlay.height = film.height;
+  const context = canvas.getContext("2d");
+  overlay.width = canvas.width;
+  overlay.height = canvas.height;
   const layer = overlay.getContext("2d");
   layer.clip(outlinePath(p, place, (label) => label === report.wall), "evenodd");
   layer.lineWidth = 2 * pen;
@@ -84,14 +85,18 @@ function strokeContours(context, p, place, pen) {
 }
 
 function drawFilm() {
-  const density = fitCanvas(film), context = film.getContext("2d"), { k, t } = state, p = points(k);
-  const pen = 2 * density, left = (t % columns) * width, top = Math.floor(t / columns) * height;
-  const place = placing(p, t, [film.width / report.size[0], film.height / report.size[1]]);
+  drawFrame(film, state.t, 2 * fitCanvas(film));
+}
+
+function drawFrame(canvas, t, pen) {
+  const context = canvas.getContext("2d"), { k } = state, p = points(k);
+  const left = (t % columns) * width, top = Math.floor(t / columns) * height;
+  const place = placing(p, t, [canvas.width / report.size[0], canvas.height / report.size[1]]);
   context.imageSmoothingQuality = "high";
   // The last block of a side may hang over it: as much of the sheet is drawn as there are voxels.
   const [w, h] = report.size.map((size) => size / report.block);
-  context.drawImage(sheets[k], left, top, w, h, 0, 0, film.width, film.height);
-  if (state.wall !== "off") paintWall(context, p, t, place, pen);
+  context.drawImage(sheets[k], left, top, w, h, 0, 0, canvas.width, canvas.height);
+  if (state.wall !== "off") paintWall(canvas, p, t, place, pen);
   if (state.grid) strokeGrid(context, p, place, pen);
   if (state.contours) strokeContours(context, p, place, pen);
 }

@@ -1,0 +1,39 @@
+// On paper the film is a row of frames: the reference, the one where the ventricle is smallest, and those half-way.
+// Curves and segments are told where it is smallest: in the reference, which is shown at first, all strain is 0.
+const PRINTED_WIDTH = 480;
+let onScreen = null;
+
+function smallestFrame() {
+  const curve = report.volumes?.LV ?? report.volumes?.RV;
+  return curve ? curve.indexOf(Math.min(...curve)) : (report.reference + Math.floor(report.frames / 2)) % report.frames;
+}
+
+// [[frame, what it is]], each frame once; without volumes, quarters of the cycle.
+function printedFrames() {
+  const n = report.frames, r = report.reference, last = smallestFrame(), ahead = (last - r + n) % n;
+  const smallest = report.volumes ? `, smallest ${report.volumes.LV ? "LV" : "RV"}` : "";
+  const row = [[r, ", reference"], [(r + Math.round(ahead / 2)) % n, ""], [last, smallest], [(last + Math.round((n - ahead) / 2)) % n, ""]];
+  return row.filter(([t], i) => row.findIndex(([other]) => other === t) === i);
+}
+
+function printFrames() {
+  element("printed-frames").replaceChildren(...printedFrames().map(([t, what]) => {
+    const figure = document.createElement("figure"), canvas = document.createElement("canvas"), caption = document.createElement("figcaption");
+    Object.assign(canvas, { width: PRINTED_WIDTH, height: Math.round((PRINTED_WIDTH * report.size[1] * report.spacing[1]) / (report.size[0] * report.spacing[0])) });
+    drawFrame(canvas, t, 4);
+    caption.textContent = `frame ${t + 1} of ${report.frames}${what}`;
+    figure.append(canvas, caption);
+    return figure;
+  }));
+  const slice = report.depth > 1 ? `Slice ${report.slices[state.k]} of ${report.depth}. ` : "", limit = report.limits?.[state.wall];
+  const wall = limit ? `Wall: ${state.wall} strain, from −${limit} % (blue, shortens) to ${limit} % (red, lengthens). ` : "";
+  element("printed-words").textContent = `${slice}${wall}Values beside the curves${report.segments.length ? ", and in the segments," : ""} are those of frame ${state.t + 1}.`;
+}
+
+addEventListener("beforeprint", () => {
+  onScreen = state.t;
+  stop();
+  showFrame(smallestFrame());
+  printFrames();
+});
+addEventListener("afterprint", () => onScreen !== null && showFrame(onScreen));
