@@ -1,7 +1,7 @@
 """Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 
-A chain takes the field of the frame before, smoothed and a little smaller, as a start s of the registration of the reference with frame k.
-A solver iterates from s. Any other method registers the reference with what s leaves:
+A chain takes the field of the frame before, smoothed and a little smaller, as a start s of the registration of the
+reference with frame k. A solver iterates from s. Any other method registers the reference with what s leaves:
 
     w = find(I_0, I_k ∘ (id + s)) − find(I_0, I_0),   id + u_k = (id + s) ∘ (id + w).
 
