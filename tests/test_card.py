@@ -36,7 +36,7 @@ def test_the_card_has_the_figures_that_were_measured(name):
 
 def test_the_card_tells_of_folding_and_seconds():
     folding, strictly = (METRICS[f"folding{kind}_percent"]["mean"] for kind in ("", "_strict"))
-    assert f"Folding: {folding:.2f} % of the voxels by central differences, {strictly:.2f} %" in CARD
+    assert f"Folding: {folding:.2f} % of the voxels by central differences, {strictly:.3f} %" in CARD
     assert f"{METRICS['seconds']['mean']:.2f} s on one core" in CARD
 
 
@@ -64,9 +64,9 @@ def test_the_table_of_whole_stacks_is_what_the_rows_say(method, name):
 
 
 def test_the_figures_are_those_of_the_model():
-    assert (SUMMARY["method"], SUMMARY["weights"]) == (boxed(SHORT_AXIS).card.method, boxed(SHORT_AXIS).file)
+    assert (SUMMARY["method"], SUMMARY["weights"]) == (SHORT_AXIS, boxed(SHORT_AXIS).file)
     assert (SUMMARY["data"], SUMMARY["split"], SUMMARY["subjects"]) == ("acdc", "test", 20)
-    assert f"{SUMMARY['method']}: VR-Net" in CARD
+    assert f"{boxed(SHORT_AXIS).card.method}: VR-Net" in CARD
 
 
 def test_what_is_named_in_the_card_is_there():
