@@ -34,5 +34,13 @@ def without_rv(film):
                    times_ms=None)  # fmt: skip
 
 
+def wall_alone(film):
+    """The same with the wall as the only label: volumes, but of no ventricle."""
+    labels, heart = np.where(film.labels == 2, 2, 0), HeartLabels(rv=None, lv=None)
+    measured = volumes(labels[None].repeat(len(film), 0), SPACING, heart=heart)
+    return replace(film, labels=labels, heart=heart, strain=strain(film.fields, labels, SPACING, across=2, heart=heart),
+                   volumes=measured)  # fmt: skip
+
+
 def without_labels(film):
     return replace(film, labels=None, heart=None, strain=None, volumes=None)

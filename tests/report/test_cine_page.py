@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tests.report.browser import find_element, open_file, press, set_range
-from tests.report.cines import SHAPE, TRACKED, beating_film, without_labels, without_rv
+from tests.report.cines import SHAPE, TRACKED, beating_film, wall_alone, without_labels, without_rv
 from tests.report.conftest import HOSTILE, SCRIPT
 from vrnet.images.grid import Grid
 from vrnet.report.cine_page import write_cine_page
 from vrnet.report.film import Film
 
 PAGES = ["heart", "wall", "bare"]
+READ_CAPTIONS = "return [...document.querySelectorAll('#printed-frames figcaption')].map(words => words.textContent)"
 QUOTES = "\"'\n</script><script>document.title = 'run'</script>`${alert(1)}"
 
 
@@ -29,6 +30,7 @@ def pages(tmp_path_factory, film):
     write_cine_page(
         folder / "wall.html", without_rv(film), TRACKED, {"cine": HOSTILE, "method": QUOTES, QUOTES: SCRIPT}
     )
+    write_cine_page(folder / "ring.html", wall_alone(film), TRACKED, {})
     flat = without_labels(film)
     flat = replace(
         flat, frames=flat.frames[..., 1], fields=flat.fields[:, :2, ..., 1], grid=Grid.plain(SHAPE[:2], (2.4, 2.4))
@@ -238,10 +240,9 @@ def test_without_an_rv_there_is_no_bullseye_and_the_page_says_why(open_cine):
 def test_paper_has_a_row_of_frames_with_the_smallest_ventricle_and_the_screen_stays_where_it_was(open_cine, film):
     page = open_cine("heart")
     smallest = int(np.argmin(film.volumes.lv_ml))
-    read = "return [...document.querySelectorAll('#printed-frames figcaption')].map(words => words.textContent)"
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert frame_of(page) == smallest
-    first, *_, last = page.execute_script(read)[:3]
+    first, *_, last = page.execute_script(READ_CAPTIONS)[:3]
     assert first == f"frame {film.reference + 1} of {len(film.frames)}, reference"
     assert last == f"frame {smallest + 1} of {len(film.frames)}, smallest LV"
     painted = "return [...document.querySelectorAll('#printed-frames canvas')].map(c => c.toDataURL())"
@@ -249,6 +250,24 @@ def test_paper_has_a_row_of_frames_with_the_smallest_ventricle_and_the_screen_st
     assert len(set(pictures)) == len(pictures) >= 3
     page.execute_script("dispatchEvent(new Event('afterprint'))")
     assert frame_of(page) == film.reference
+
+
+@pytest.mark.parametrize(("name", "has_curves"), [("ring", True), ("bare", False)])
+def test_paper_tells_no_ventricle_that_is_not_labelled_and_no_curves_that_are_not_there(open_cine, name, has_curves):
+    page = open_cine(name)
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert all(re.fullmatch(r"frame \d+ of 6", words) for words in page.execute_script(READ_CAPTIONS)[1:])
+    words = page.execute_script("return document.getElementById('printed-words').textContent")
+    assert ("Values beside the curves" in words) == has_curves
+
+
+@pytest.mark.parametrize(("reduced_motion", "words"), [("no-preference", "Stop"), ("reduce", "Play")])
+def test_a_film_that_was_playing_plays_on_after_it_was_printed(open_cine, reduced_motion, words):
+    page = open_cine("heart", reduced_motion=reduced_motion)
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert find_element(page, "#play").text == "Play"
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert find_element(page, "#play").text == words
 
 
 def test_another_measure_is_drawn_with_its_definition(open_cine, film):

@@ -136,8 +136,8 @@ PRESETS = {
     ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }
-"""The first three are the paper's; the others are ours, for less than half of the steps. Those called labels need the
-labels of those who are trained on; those called consistent register every pair in both directions."""
+"""The first three are the paper's; the others are ours, for fewer steps. Those called labels need the labels of those
+who are trained on; those called consistent register every pair in both directions."""
 PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
 PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 

@@ -1,17 +1,19 @@
 // On paper the film is a row of frames: the reference, the one where the ventricle is smallest, and those half-way.
 // Curves and segments are told where it is smallest: in the reference, which is shown at first, all strain is 0.
 const PRINTED_WIDTH = 480;
-let onScreen = null;
+let onScreen = null, wasPlaying = false;
+
+const ventricle = ["LV", "RV"].find((name) => report.volumes?.[name]);
 
 function smallestFrame() {
-  const curve = report.volumes?.LV ?? report.volumes?.RV;
+  const curve = report.volumes?.[ventricle];
   return curve ? curve.indexOf(Math.min(...curve)) : (report.reference + Math.floor(report.frames / 2)) % report.frames;
 }
 
-// [[frame, what it is]], each frame once; without volumes, quarters of the cycle.
+// [[frame, what it is]], each frame once; without a ventricle, quarters of the cycle.
 function printedFrames() {
   const n = report.frames, r = report.reference, last = smallestFrame(), ahead = (last - r + n) % n;
-  const smallest = report.volumes ? `, smallest ${report.volumes.LV ? "LV" : "RV"}` : "";
+  const smallest = ventricle ? `, smallest ${ventricle}` : "";
   const row = [[r, ", reference"], [(r + Math.round(ahead / 2)) % n, ""], [last, smallest], [(last + Math.round((n - ahead) / 2)) % n, ""]];
   return row.filter(([t], i) => row.findIndex(([other]) => other === t) === i);
 }
@@ -27,13 +29,19 @@ function printFrames() {
   }));
   const slice = report.depth > 1 ? `Slice ${report.slices[state.k]} of ${report.depth}. ` : "", limit = report.limits?.[state.wall];
   const wall = limit ? `Wall: ${state.wall} strain, from −${limit} % (blue, shortens) to ${limit} % (red, lengthens). ` : "";
-  element("printed-words").textContent = `${slice}${wall}Values beside the curves${report.segments.length ? ", and in the segments," : ""} are those of frame ${state.t + 1}.`;
+  const values = `Values beside the curves${report.segments.length ? ", and in the segments," : ""} are those of frame ${state.t + 1}.`;
+  element("printed-words").textContent = `${slice}${wall}${charts.length ? values : ""}`;
 }
 
 addEventListener("beforeprint", () => {
-  onScreen = state.t;
+  [onScreen, wasPlaying] = [state.t, started !== null];
   stop();
   showFrame(smallestFrame());
   printFrames();
 });
-addEventListener("afterprint", () => onScreen !== null && showFrame(onScreen));
+addEventListener("afterprint", () => {
+  if (onScreen === null) return;
+  showFrame(onScreen);
+  if (wasPlaying) play();
+  onScreen = null;
+});
