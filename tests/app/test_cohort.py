@@ -1,6 +1,7 @@
 """What is written of all subjects together, by whom and when; and that the page names what ran."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,14 @@ def test_tables_are_current_until_a_subject_is_done_again_or_a_table_or_the_list
     os.utime(table.path, (1, 1))
     (task.folder.path / "cohort.csv").write_text("cut")
     assert not is_current()
+
+
+def test_tables_of_other_subjects_are_not_current_however_old_the_list_is(cohort, tmp_path):
+    task, table = cohort
+    write_tables(task.folder, table, task.recipe)
+    shorter = replace(table, subjects=table.subjects[:3])
+    assert has_current_tables(task.folder, table, table.subjects, task.recipe)
+    assert not has_current_tables(task.folder, shorter, shorter.subjects, task.recipe)
 
 
 def test_whether_a_list_is_complete_is_told_by_names_where_that_suffices(cohort, tmp_path, monkeypatch):

@@ -42,9 +42,9 @@ class FakeClient:
         self.retired += addresses
 
 
-def fly(client, task, subjects, threads=1):
+def fly(client, task, subjects, threads=1, watch=None):
     """All outcomes of a flight."""
-    flight, outcomes = Flight(client, task, iter(subjects), WorkerWatch(client, "the cluster")), []
+    flight, outcomes = Flight(client, task, iter(subjects), watch or WorkerWatch(client, "the cluster")), []
     flight.fill(threads)
     while flight.batches or flight.alone:
         outcomes += flight.land()

@@ -11,7 +11,7 @@ from tests.cohort.works import Count, make_task, subject, write_list
 from vrnet.cohort.attempts import begin_attempt, count_unended
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.plan import make_plan
-from vrnet.cohort.runs import forgiving
+from vrnet.cohort.runs import forgiving, open_folder
 from vrnet.cohort.table import read_table
 
 
@@ -64,10 +64,11 @@ def stop_at(lock, unended, count):
 
 
 def test_an_attempt_that_a_person_stops_does_not_count_and_those_before_it_still_do(tmp_path):
-    lock = tmp_path / "s1.lock"
-    for count in (0, 2):
+    folder = make_task(tmp_path / "out").folder
+    lock = folder.lock("s1")
+    for count in (0, 1, 2):
         lock.write_text(str(count))
-        with pytest.raises(KeyboardInterrupt), begin_attempt(lock) as unended:
+        with pytest.raises(KeyboardInterrupt), open_folder(folder, {}), begin_attempt(lock) as unended:
             stop_at(lock, unended, count)
         assert count_unended(str(lock)) == count
     with pytest.raises(ValueError, match="wrong"), begin_attempt(lock):

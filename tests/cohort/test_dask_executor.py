@@ -1,5 +1,6 @@
 """Dask hands out the work; whatever ends meanwhile, each subject is done or has failed for a reason."""
 
+import errno
 import signal
 import sys
 from types import ModuleType, SimpleNamespace
@@ -11,6 +12,7 @@ from tests.cohort.works import RECIPE, Count, make_task, results, write_list
 from vrnet import BadInput
 from vrnet.cohort.dask_clusters import local_cluster
 from vrnet.cohort.dask_executor import DaskExecutor, choose_gpu, run_batch
+from vrnet.cohort.dask_workers import WorkerWatch
 from vrnet.cohort.engine import Here, run_tasks
 from vrnet.cohort.runs import open_folder
 from vrnet.cohort.table import read_table
@@ -103,6 +105,31 @@ def test_a_worker_that_outlives_its_run_keeps_runs_of_another_recipe_out(tmp_pat
     assert (outcome.status, refused) == ("done", ["s00000"])
     with open_folder(task.folder, RECIPE | {"method": "other"}):
         pass
+
+
+@pytest.mark.parametrize("part", ["share_run", "choose_gpu"])
+def test_what_goes_wrong_before_the_first_subject_is_the_fault_of_the_machine(tmp_path, monkeypatch, part):
+    """Such as a folder that is mounted to be read there alone; a worker elsewhere does the subjects."""
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, "Read-only file system", "out")
+
+    task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 6)).subjects
+
+    def answer(task, batch):
+        with monkeypatch.context() as patch:
+            patch.setattr("vrnet.cohort.dask_executor.choose_gpu", lambda: None)
+            is_bad = len(client.handed_out) % 2 == 1 and "bad" not in client.retired
+            if is_bad:
+                patch.setattr(f"vrnet.cohort.dask_executor.{part}", refuse)
+            return "bad" if is_bad else "good", run_batch(task, batch)
+
+    client = FakeClient(answer, workers=("bad", "good"))
+    watched = WorkerWatch(client, "the cluster")
+    outcomes = fly(client, task, subjects, watch=watched)
+    assert {one.name for one in outcomes if one.status == "done"} == {one.name for one in subjects}
+    assert watched.lost > 0, "a worker is blamed"
+    assert task.folder.names_of_failures() == set()
 
 
 def test_batches_grow_by_what_is_done_quickly_and_not_by_what_fails_quickly(tmp_path):

@@ -36,6 +36,20 @@ def test_a_scheduler_that_fails_all_batches_is_given_up_though_no_worker_is_to_b
         watch.strike([], "cannot be unpacked")
 
 
+@pytest.mark.parametrize("away", [{"status": "connecting"}, {"scheduler_info": lambda n_workers: {}}])
+def test_nobody_is_judged_while_the_scheduler_is_away(away):
+    client = FakeClient(workers=("a",))
+    watch = WorkerWatch(client, "the cluster")
+    watch.succeed("a")
+    vars(client).update(away)
+    for _ in range(4):
+        watch.strike(["a"], "unmounted")
+    for name in away:
+        del vars(client)[name]
+    with pytest.raises(BadInput, match="had to be stopped"):
+        watch.strike(["a"], "unmounted")
+
+
 def test_a_run_ends_when_the_last_worker_had_to_be_stopped():
     watch = WorkerWatch(FakeClient(workers=("a",)), "the cluster")
     watch.succeed("a")

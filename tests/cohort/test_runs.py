@@ -79,6 +79,14 @@ def test_a_run_that_is_refused_before_anything_is_done_leaves_no_folder(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_is_refused_leaves_the_empty_folder_that_was_there(tmp_path):
+    folder = CohortFolder(tmp_path / "out")
+    folder.path.mkdir()
+    with pytest.raises(BadInput, match="no scheduler"), open_folder(folder, {}):
+        raise BadInput("no scheduler")
+    assert [*tmp_path.rglob("*")] == [folder.path]
+
+
 def test_a_run_that_was_killed_keeps_nobody_out(tmp_path):
     one = make_task(tmp_path)
     one.folder.lock(".run-0123456789abcdef").touch()

@@ -87,6 +87,17 @@ def test_what_the_images_chose_is_what_is_asked_for_by_its_name(tmp_path):
     assert state(make_task(tmp_path / "out2", method="default"), one) == ("changed", "method short-axis → default")
 
 
+def test_weights_that_the_images_did_not_choose_do_not_count_and_those_of_another_model_do(tmp_path):
+    one = subject(tmp_path)
+    for name, asked in (("Gaussian-LNCC", None), ("short-axis", "aa")):
+        out = tmp_path / name
+        work = lambda subject, folder, name=name: {"method": name}  # noqa: E731
+        make_task(out, work, method="default", weights="aa")(one)
+        assert state(make_task(out, method=name, weights=asked), one) == ("done", "")
+    newer = make_task(tmp_path / "short-axis", method="default", weights="bb")
+    assert state(newer, one) == ("changed", "weights aa → bb")
+
+
 def test_a_result_with_a_damaged_record_is_made_again_and_a_file_of_others_beside_it_stays(cohort):
     task, one = cohort
     place = task.folder.subjects / "s1"

@@ -14,6 +14,7 @@ from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort.plan import make_plan
 from vrnet.cohort.records import CohortFolder
+from vrnet.cohort.stamps import find_unseen
 from vrnet.cohort.state import Survey
 from vrnet.cohort.table import Subject
 from vrnet.locks import hold_lock
@@ -171,6 +172,15 @@ def test_an_input_that_was_missing_is_a_failure_and_one_that_is_missing_here_alo
     assert list(task.folder.failures.iterdir()) == []
     outcome = replace(task, known_missing=frozenset({"s1"}))(one)
     assert (outcome.status, outcome.is_recorded, "there is no" in outcome.reason) == ("failed", True, True)
+
+
+def test_a_folder_with_a_link_to_nowhere_is_a_failure_that_names_the_link(tmp_path):
+    (tmp_path / "dicom").mkdir()
+    (tmp_path / "dicom" / "1.dcm").symlink_to(tmp_path / "gone.dcm")
+    one, task = Subject("s1", {"fixed": str(tmp_path / "dicom")}), make_task(tmp_path / "out")
+    outcome = replace(task, known_missing=find_unseen([one, subject(tmp_path, "s2")]))(one)
+    assert (outcome.status, "dicom/1.dcm" in outcome.reason) == ("failed", True)
+    assert find_unseen([subject(tmp_path, "s2")]) == set()
 
 
 def test_a_result_that_was_cut_short_is_told_so_and_what_to_do(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 
 from vrnet.errors import UnfitMachine
-from vrnet.methods import choice
+from vrnet.file_sets import sha256
+from vrnet.methods import boxed, choice
 from vrnet.methods.choice import choose_method, load_once
 from vrnet.methods.names import parse
 
@@ -31,3 +32,38 @@ def test_a_process_that_has_loaded_the_weights_goes_on_with_them(chosen):
     before = chosen.load()
     chosen.weights.unlink()
     assert chosen.load() is before
+
+
+@pytest.fixture
+def short_axis(tmp_path, monkeypatch):
+    """A file that stands for the weights of short-axis, which need not be those of a network here."""
+    file = tmp_path / "short_axis.safetensors"
+    file.write_text("weights")
+    monkeypatch.setattr(choice, "choose", lambda name, weights, settings, average: parse("TV-L1"))
+    monkeypatch.setitem(boxed.BOXED, "short-axis", boxed.Boxed(file, ""))
+    forget()
+    yield file
+    forget()
+
+
+def forget():
+    """Be as a process that begins."""
+    load_once.cache_clear()
+    boxed.digest_of_boxed.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["short-axis", "Short-Axis+average", "default"])
+def test_a_model_in_the_box_is_chosen_by_its_content_and_one_of_another_vrnet_is_not_loaded(short_axis, name):
+    chosen = choose_method(name)
+    assert (chosen.weights, chosen.weights_sha256) == (None, sha256(short_axis))
+    forget()
+    assert str(chosen.load()) == "TV-L1", "another process that has the same"
+    short_axis.write_text("others")
+    forget()
+    assert choose_method(name) != chosen
+    with pytest.raises(UnfitMachine, match="has another model in the box"):
+        chosen.load()
+
+
+def test_methods_without_weights_have_none_to_compare(short_axis):
+    assert choose_method("TV-L1(lam=0.2)").weights_sha256 is None

@@ -94,3 +94,11 @@ def test_a_chain_that_was_stopped_goes_on_to_the_same_end():
     assert len(calls) == N
     assert torch.equal(found.fields, whole.fields)
     assert torch.equal(found.closing.backward, whole.closing.backward)
+
+
+def test_links_that_were_kept_come_to_the_device_of_the_frames():
+    kept = Kept()
+    kept.stop_after = 99
+    go_round(start_by_warping(find_shift), ramps(), SMOOTHING, kept)
+    found = go_round(start_by_warping(find_shift), ramps().to("meta"), SMOOTHING, kept)
+    assert {u.device.type for u in (found.fields, *found.closing)} == {"meta"}

@@ -16,7 +16,7 @@ from vrnet.cohort.state import Survey, is_made_by
 from vrnet.cohort.table import CohortTable, Subject
 from vrnet.errors import BadInput
 from vrnet.file_sets import own_files, replace_set
-from vrnet.files import Row, exists, read_json, write_bytes, write_json, write_table
+from vrnet.files import Row, exists, read_json, read_rows, write_bytes, write_json, write_table
 from vrnet.locks import hold_lock
 from vrnet.report.cohort import INDEX, Links, write_index
 from vrnet.report.thumbnail import THUMBNAIL
@@ -60,14 +60,23 @@ def is_complete(folder: CohortFolder, table: CohortTable, recipe: Recipe) -> boo
 
 
 def has_current_tables(folder: CohortFolder, table: CohortTable, subjects: Iterable[Subject], recipe: Recipe) -> bool:
-    """Whether whole tables of this recipe are there that were written after the list, and after all that the folder
-    remembers of these subjects."""
+    """Whether whole tables of this recipe, and of the subjects of the list, are there that were written after the list,
+    and after all that the folder remembers of these subjects."""
     if not {*planned_tables(recipe)} <= own_files(folder.path).keys() or not has_tables_of(folder, recipe):
         return False
     written = min((folder.path / name).stat().st_mtime_ns for name in TABLES)
-    return table.path.stat().st_mtime_ns <= written and not any(
-        folder.has_ended_since(one.name, written) for one in subjects
-    )
+    if table.path.stat().st_mtime_ns > written or any(folder.has_ended_since(one.name, written) for one in subjects):
+        return False
+    return has_rows_of(folder, table)
+
+
+def has_rows_of(folder: CohortFolder, table: CohortTable) -> bool:
+    """Whether cohort.csv has a row of each subject of a list, and no other."""
+    try:
+        names = [row["subject"] for row in read_rows(folder.path / TABLE, "one row per subject")]
+    except (BadInput, LookupError):
+        return False
+    return names == [one.name for one in table.subjects]
 
 
 def retire_tables(folder: CohortFolder, plan: Plan, recipe: Recipe) -> None:

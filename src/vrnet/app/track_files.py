@@ -29,8 +29,8 @@ from vrnet.files import Row, check_not_input, exists, write_json, write_rows
 from vrnet.images.exchange import to_sitk
 from vrnet.images.io import write_sitk
 from vrnet.progress import Stage
-from vrnet.provenance import __version__, versions
-from vrnet.registration.chains import SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
+from vrnet.provenance import __version__, commit, versions
+from vrnet.registration.chains import KEPT_OF_START, SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
 from vrnet.tensor_files import checksum, open_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -125,10 +125,11 @@ def fingerprint(request: TrackingRequest) -> str:
     plan, frames = request.plan, np.ascontiguousarray(request.cine.frames)
     model = plan.method.model
     settings = {
-        "version": __version__, "method": str(plan.method), "parameters": plan.method.details,
+        "version": __version__, "commit": commit(), "method": str(plan.method), "parameters": plan.method.details,
         "weights": None if model is None else checksum(model.state_dict(), {}), "device": plan.device.type,
         "order": plan.order, "slice_axis": plan.slice_axis, "grid": repr(plan.grid), "frame": request.frame,
         "shape": frames.shape, "type": frames.dtype.str, "smoothing_mm": (SMOOTHING_MM, SOLVER_SMOOTHING_MM),
+        "kept_of_start": KEPT_OF_START,
     }  # fmt: skip
     digest = sha256(json.dumps(settings, sort_keys=True).encode())
     digest.update(frames.data)

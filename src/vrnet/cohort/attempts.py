@@ -22,22 +22,17 @@ def begin_attempt(lock: Path) -> Iterator[int]:
     """Hold the lock of a subject meanwhile, and yield how many attempts before never ended; BlockingIOError if another
     process is at it.
 
-    An attempt that a person stops does not count, and those before it still do."""
+    One that is stopped has not ended: the run that is stopped takes it back."""
     descriptor = acquire_lock(lock)
     with closing(descriptor):
-        unended, is_stopped = read_count(descriptor), True
+        unended = read_count(descriptor)
         write_count(descriptor, unended + 1)
         try:
             yield unended
-            is_stopped = False
         except Exception:
-            is_stopped = False
+            lock.unlink(missing_ok=True)
             raise
-        finally:
-            if is_stopped and unended:
-                write_count(descriptor, unended)
-            else:
-                lock.unlink(missing_ok=True)
+        lock.unlink(missing_ok=True)
 
 
 def take_back(lock: Path) -> None:

@@ -6,10 +6,11 @@ attempts it is a failure."""
 
 import os
 import pickle
+import platform
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from itertools import islice
 from math import inf
 from queue import Empty, SimpleQueue
@@ -218,11 +219,17 @@ def unpack_and_run() -> Callable[[bytes], tuple[str, list[Outcome] | str]]:
     return run
 
 
-def run_batch(task: Task, subjects: Iterable[Subject]) -> list[Outcome]:
+def run_batch(task: Task, subjects: Sequence[Subject]) -> list[Outcome]:
     """Do some subjects, one after the other, in a worker. Until its end no run of another recipe may begin, also where
-    the one that it is done for has ended."""
-    choose_gpu()
-    with share_run(task.folder, task.recipe) if task.folder.working.is_dir() else nullcontext():
+    the one that it is done for has ended. What goes wrong before the first subject is the fault of the machine."""
+    with ExitStack() as stack:
+        try:
+            choose_gpu()
+            if task.folder.working.is_dir():
+                stack.enter_context(share_run(task.folder, task.recipe))
+        except Exception as error:
+            reason = f"{platform.node()} cannot begin: {reason_of(error)}"
+            return [Outcome(one.name, "unable", 0.0, reason) for one in subjects]
         return [task(one) for one in subjects]
 
 

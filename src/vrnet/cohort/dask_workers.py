@@ -39,7 +39,7 @@ class WorkerWatch:
         self.strikes.pop(worker, None)
 
     def strike(self, workers: Iterable[str], reason: str) -> None:
-        """Workers could not do a batch. BadInput if there is none that can."""
+        """Workers could not do a batch. BadInput if there is none that can, as far as can be known."""
         workers = tuple(workers)
         self.lost += 1
         self.lost_nowhere += not workers
@@ -48,6 +48,8 @@ class WorkerWatch:
             if self.strikes[worker] >= MAX_STRIKES:
                 self.stop(worker, reason)
         here = self.addresses()
+        if here is None:
+            return
         all_struck = bool(here) and here <= self.strikes.keys()
         is_hopeless = self.lost >= MIN_BATCHES_LOST and (all_struck or self.lost_nowhere >= MIN_BATCHES_LOST)
         is_empty = bool(self.stopped) and not here - self.stopped.keys()
@@ -63,8 +65,9 @@ class WorkerWatch:
             with suppress(Exception):  # it may have ended by itself
                 self.client.retire_workers([worker])
 
-    def addresses(self) -> set[str]:
-        """The workers that there are."""
-        with suppress(Exception):  # a scheduler that is away
-            return set(self.client.scheduler_info(n_workers=-1)["workers"])
-        return set()
+    def addresses(self) -> set[str] | None:
+        """The workers that there are; None while the scheduler is away, and nobody knows."""
+        with suppress(Exception):
+            found = set(self.client.scheduler_info(n_workers=-1)["workers"])
+            return found if self.client.status == "running" else None
+        return None

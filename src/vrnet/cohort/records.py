@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from glob import escape
@@ -52,9 +52,14 @@ class CohortFolder:
     def working(self) -> Path:
         return self.path / ".working"
 
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """All folders, the outer one first."""
+        return (self.path, self.subjects, self.failures, self.working)
+
     def make(self) -> None:
         """Make the folders, and remove what killed processes left in them."""
-        for folder in (self.subjects, self.failures, self.working):
+        for folder in self.places:
             folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
 
@@ -92,11 +97,13 @@ class CohortFolder:
         for folder in (self.subjects, self.failures, self.working):
             remove_if_empty(folder)
 
-    def remove_if_unused(self) -> None:
-        """Remove the folders in which nothing is, nor any process at work: a run was refused, or stopped at once."""
+    def remove_if_unused(self, made: Collection[Path]) -> None:
+        """Remove the folders that a run made, if nothing is in any, nor a process at work: it was refused, or stopped
+        at once."""
         if not self.names_of_results() - {FAILURES} and not names_in(self.failures) and not names_in(self.working):
-            for folder in (self.working, self.failures, self.subjects, self.path):
-                remove_if_empty(folder)
+            for folder in reversed(self.places):
+                if folder in made:
+                    remove_if_empty(folder)
 
     def lock(self, name: str) -> Path:
         """The file that the process holds that is at a subject."""

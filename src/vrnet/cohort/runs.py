@@ -4,9 +4,9 @@ results they would take from each other.
 A run holds a lock file that is named by its recipe, together with all runs of that recipe."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep, time_ns
+from time import monotonic, sleep
 
 from vrnet.cohort.attempts import take_back
 from vrnet.cohort.records import CohortFolder, Recipe, identify
@@ -23,16 +23,15 @@ LOOKING_SECONDS = 0.5
 @contextmanager
 def open_folder(folder: CohortFolder, recipe: Recipe) -> Iterator[None]:
     """A folder, made if it is not there, while a run is at it; BadInput if one of another recipe is. What killed
-    processes left there is removed before and after; a folder in which nothing came to be goes, too."""
-    is_new = not folder.working.exists()
+    processes left there is removed before and after; folders that were made for nothing go, too."""
+    made = [place for place in folder.places if not place.exists()]
     folder.make()
     try:
-        with share_run(folder, recipe):
+        with share_run(folder, recipe), forgiving(folder):
             yield
     finally:
         folder.tidy()
-        if is_new:
-            folder.remove_if_unused()
+        folder.remove_if_unused(made)
 
 
 @contextmanager
@@ -75,13 +74,13 @@ def check_alone(folder: CohortFolder, own: Path) -> None:
 
 @contextmanager
 def forgiving(folder: CohortFolder) -> Iterator[None]:
-    """A run that may be stopped: the processes that it then ends did not end during their subjects by themselves."""
-    start = time_ns()
+    """A run that may be stopped: the attempts that it then ends, here or in its processes, do not count, and those
+    before them still do."""
+    before = folder.unended()
     try:
         yield
     except BaseException:
-        for lock in map(folder.lock, folder.unended()):
-            with suppress(FileNotFoundError):  # another run has ended the subject meanwhile
-                if lock.stat().st_mtime_ns >= start:
-                    take_back(lock)
+        for name, count in folder.unended().items():
+            if count > before.get(name, 0):
+                take_back(folder.lock(name))
         raise

@@ -50,6 +50,11 @@ def stamps(subject: Subject) -> Stamps:
     return {column: stamp(path) for column, path in subject.files.items()} | subject.values
 
 
+def find_unseen(subjects: Iterable[Subject]) -> frozenset[str]:
+    """The names of subjects of which a file is not there: also one inside a folder, as where a link leads nowhere."""
+    return frozenset(one.name for one in subjects if None in stamps(one).values())
+
+
 def digests(subject: Subject) -> dict[str, str]:
     """By column, the SHA-256 of each file of a subject; and what it depends on beside files, as it is."""
     return {column: digest(path) for column, path in subject.files.items()} | subject.values
@@ -66,7 +71,7 @@ def digest(path: str) -> str:
             total.update(f"{name}\0{digest_file(file)}\n".encode(errors="surrogateescape"))
         return total.hexdigest()
     except FileNotFoundError as error:
-        raise BadInput(f"there is no {path}: check its name") from error
+        raise BadInput(f"there is no {error.filename or path}: check its name") from error
     except OSError as error:
         raise BadInput(f"cannot read {path} ({error.strerror}): check your permission") from error
 

@@ -97,6 +97,8 @@ def is_made_by(recipe: Recipe, record: Mapping[str, Any]) -> bool:
         as_asked["report"] = recipe.get("report")
     if record.get("row", NOTHING).get("method") == recipe.get("method"):
         as_asked["method"] = recipe.get("method")
+        if recipe.get("weights") is None and "weights" in made:  # those that `default` may have used, and did not
+            as_asked["weights"] = None
     return as_asked == recipe
 
 

@@ -119,7 +119,8 @@ def build_once(
 
 def recipe_of(work: MeasureSubject, ready: Method, data: str) -> Recipe:
     """What scores depend on beside the images; the device is part of it, since seconds are among them."""
-    asked = {"method": str(ready), "weights": work.method.weights_sha256, "folds": work.folds, "device": work.device}
+    weights = None if ready.weights is None else work.method.weights_sha256  # `default` may come to a solver
+    asked = {"method": str(ready), "weights": weights, "folds": work.folds, "device": work.device}
     return json_ready({**asked, "data": data, "structures": work.structures, "vrnet": __version__, "commit": commit()})
 
 

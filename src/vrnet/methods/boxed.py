@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from vrnet.file_sets import sha256
 from vrnet.methods.trained import Trained, load_method
 
 FOLDER = Path(__file__).parents[1] / "weights"
@@ -40,6 +41,12 @@ def is_boxed(name: str) -> bool:
 def read_boxed(name: str) -> Trained:
     """The model of a name, read when it is first asked for; all who ask share it."""
     return load_method(BOXED[name].file, name=name)
+
+
+@cache
+def digest_of_boxed(name: str) -> str:
+    """The SHA-256 of the weights of a model, as this process found them first."""
+    return sha256(BOXED[name].file)
 
 
 def boxed(name: str) -> Trained:

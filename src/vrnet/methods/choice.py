@@ -8,8 +8,10 @@ from pathlib import Path
 
 from vrnet.errors import UnfitMachine
 from vrnet.file_sets import sha256
+from vrnet.methods.boxed import BOXED, SHORT_AXIS, digest_of_boxed
 from vrnet.methods.method import Method
-from vrnet.methods.names import choose
+from vrnet.methods.names import choose, without_average
+from vrnet.methods.parameters import split_name
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class MethodChoice:
     settings: tuple[str, ...] = ()
     average: bool = False
     weights_sha256: str | None = None
-    """Of the file of weights: one that was replaced is another choice."""
+    """Of the file of weights, also where that is in the box: one that was replaced is another choice."""
 
     def load(self) -> Method:
         """The method, whose model is read once per process, as long as no other is asked for."""
@@ -34,8 +36,15 @@ def choose_method(
     """The choice of a method that is ready to register; BadInput as `choose` has it."""
     choose(name, weights, settings, average)
     if weights is None:
-        return MethodChoice(name, None, settings, average)
+        return MethodChoice(name, None, settings, average, digest_in_the_box(name))
     return MethodChoice(name, weights.absolute(), settings, average, sha256(weights))
+
+
+def digest_in_the_box(name: str) -> str | None:
+    """The SHA-256 of the weights in the box that a method uses, or may use as `default` does; None if it uses none."""
+    base = split_name(without_average(name))[0].casefold()
+    model = SHORT_AXIS if base == "default" else base
+    return digest_of_boxed(model) if model in BOXED else None
 
 
 def digest_or_none(path: Path) -> str | None:
@@ -51,6 +60,11 @@ def load_once(choice: MethodChoice) -> Method:
     """The method of a choice; UnfitMachine if its file of weights is not the one that was chosen.
 
     A process that starts late, or on another machine, may find one that was replaced meanwhile."""
+    if choice.weights is None and choice.weights_sha256 not in (None, digest_in_the_box(choice.name)):
+        raise UnfitMachine(
+            f"{platform.node()} has another model in the box for {choice.name} than this run began with: install the "
+            "same vrnet everywhere"
+        )
     if choice.weights is not None and choice.weights_sha256 != digest_or_none(choice.weights):
         raise UnfitMachine(
             f"{choice.weights} is not the file of weights that this run began with, as {platform.node()} sees it: put "

@@ -101,7 +101,10 @@ def go_round(
     link = Link(fields[0], fields[0])
     for step in range(1, n + 1):
         known = None if store is None else store.load(step)
-        link = known or next_link(find, reference, frames[step % n], frames[n - step], link, sigma)
+        if known is None:
+            link = next_link(find, reference, frames[step % n], frames[n - step], link, sigma)
+        else:
+            link = Link(*(u.to(frames.device) for u in known))
         if store is not None and known is None:
             store.save(step, link)
         if step < n:

@@ -120,7 +120,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_files(track, files, monkeypa
     assert not (files / "out" / UNFINISHED).exists()
 
 
-@pytest.mark.parametrize("change", [["--frame", "1"], ["--set", "lam=0.2"], "cine"])
+@pytest.mark.parametrize("change", [["--frame", "1"], ["--set", "lam=0.2"], "cine", "commit", "KEPT_OF_START"])
 def test_what_was_begun_otherwise_is_begun_anew(track, files, beat, monkeypatch, change):
     save, saved = LinkFiles.save, []
 
@@ -134,7 +134,11 @@ def test_what_was_begun_otherwise_is_begun_anew(track, files, beat, monkeypatch,
     assert track()[0] == 130
     if change == "cine":
         write_cine(files / "cine.nii.gz", beat.frames.numpy() + 0.001 * beat.frames.numpy()[::-1])
-    status, out, err = track(*([] if change == "cine" else change))
+    elif change == "commit":
+        monkeypatch.setattr("vrnet.app.track_files.commit", lambda: "another")
+    elif change == "KEPT_OF_START":
+        monkeypatch.setattr("vrnet.app.track_files.KEPT_OF_START", 0.5)
+    status, out, err = track(*(change if isinstance(change, list) else []))
     assert status == 0, err
     assert "begun anew" in out
     assert saved == [1, 2, 1, 2, 3, 4, 5]

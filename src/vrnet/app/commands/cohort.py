@@ -125,6 +125,7 @@ class Cohort:
         from vrnet.cohort.executors import check_jobs
         from vrnet.cohort.plan import check_kept, make_plan
         from vrnet.cohort.records import CohortFolder
+        from vrnet.cohort.stamps import find_unseen
         from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
         from vrnet.cohort.task import Task
         from vrnet.file_sets import check_set
@@ -145,7 +146,7 @@ class Cohort:
         check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        self.do(plan, Task(folder, work, recipe, frozenset(one.subject.name for one in missing)), table)
+        self.do(plan, Task(folder, work, recipe, find_unseen(plan.to_do(self.retry))), table)
 
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
@@ -172,28 +173,33 @@ class Cohort:
 
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""
-        from vrnet.app.cohort import has_current_tables, is_complete, retire_tables, write_tables
-        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines, unable_lines
         from vrnet.cohort.runs import open_folder
 
         with open_folder(task.folder, task.recipe):
-            say(plan_lines(plan, self.retry))
-            retire_tables(task.folder, plan, task.recipe)
-            tally = self.do_subjects(plan, task)
-            say(unable_lines(tally))
-            if self.shard != WHOLE:
-                is_current = not tally.total and has_current_tables(task.folder, table, plan.subjects, task.recipe)
-                if is_current or not is_complete(task.folder, table, task.recipe):
-                    failed = tally.failed + (0 if self.retry else len(plan.failed))
-                    say(shard_lines(self.shard, plan, tally, failed, is_current))
-                    end_if_any(failed + tally.left)
-                    return
-            summary, rows = write_tables(task.folder, table, task.recipe)
+            not_done = self.do_and_collect(plan, task, table)
+        end_if_any(not_done)  # which is an end, and no stop that the folder would have to forgive
+
+    def do_and_collect(self, plan: "Plan", task: "Task", table: "CohortTable") -> int:
+        """Do what is to do, write the tables, and return how many subjects are not done."""
+        from vrnet.app.cohort import has_current_tables, is_complete, retire_tables, write_tables
+        from vrnet.app.cohort_words import ending_lines, plan_lines, shard_lines, unable_lines
+
+        say(plan_lines(plan, self.retry))
+        retire_tables(task.folder, plan, task.recipe)
+        tally = self.do_subjects(plan, task)
+        say(unable_lines(tally))
+        if self.shard != WHOLE:
+            is_current = not tally.total and has_current_tables(task.folder, table, plan.subjects, task.recipe)
+            if is_current or not is_complete(task.folder, table, task.recipe):
+                failed = tally.failed + (0 if self.retry else len(plan.failed))
+                say(shard_lines(self.shard, plan, tally, failed, is_current))
+                return failed + tally.left
+        summary, rows = write_tables(task.folder, table, task.recipe)
         say(ending_lines(summary, rows, tally.unable))
         if summary["failed"]:
             print_line(f"See {self.out / 'failures'} for tracebacks; --retry tries those again.")
         print_line(f"Wrote cohort.csv, summary.json and index.html in {self.out}.")
-        end_if_any(summary["failed"] + summary["left"])
+        return summary["failed"] + summary["left"]
 
     def do_subjects(self, plan: "Plan", task: "Task") -> "Tally":
         """Do what is to do, here or elsewhere."""
@@ -201,7 +207,6 @@ class Cohort:
         from vrnet.app.cohort_words import jobs_line, stopped_line
         from vrnet.cohort.engine import run_tasks
         from vrnet.cohort.executors import open_executor
-        from vrnet.cohort.runs import forgiving
         from vrnet.cohort.tally import Tally
         from vrnet.devices import CPU, find_device
 
@@ -210,11 +215,7 @@ class Cohort:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
         try:
-            with (
-                cohort_progress() as show,
-                forgiving(task.folder),
-                open_executor(len(subjects), self.jobs, self.scheduler) as executor,
-            ):
+            with cohort_progress() as show, open_executor(len(subjects), self.jobs, self.scheduler) as executor:
                 return run_tasks(task, subjects, executor, show, tally)
         except KeyboardInterrupt:
             print_line(stopped_line(plan, tally))
