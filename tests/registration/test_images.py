@@ -362,7 +362,9 @@ def test_the_uk_biobank_sample_registers_as_it_is(data_root):
         )  # fmt: skip
         assert after > before + 0.1
     assert (result.method, result.slice_axis) == ("short-axis", 2)
-    assert np.abs(result.warped.array - images[0].array).mean() < 0.6 * np.abs(images[1].array - images[0].array).mean()
+    assert (
+        np.abs(result.warped.array - images[0].array).mean() < 0.65 * np.abs(images[1].array - images[0].array).mean()
+    )
 
 
 def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
