@@ -56,6 +56,17 @@ def test_each_chain_counts_by_how_near_it_is_to_where_it_began():
     assert_close(found.closing.forward, torch.full((1, 2, 9, 9), float(N)))
 
 
+def test_a_turn_that_no_image_shows_is_forgotten_but_by_solvers():
+    """A finder that adds a tenth of a voxel at each step: of 0.8 of each start, ½ is left in the end, and not 3."""
+    frames = torch.zeros(30, 1, 1, 9, 9)
+    network, solver = (
+        go_round(lambda I0, I1, start: start + 0.1, frames, Smoothing.on((1.4, 1.4), is_solver)).closing.forward
+        for is_solver in (False, True)
+    )
+    assert_close(network, torch.full_like(network, 0.5), atol=1e-2, rtol=0)
+    assert_close(solver, torch.full_like(solver, 3.0), atol=1e-4, rtol=0)
+
+
 def test_a_start_is_a_part_of_the_field_before_smoothed():
     """A finder that finds nothing leaves it, smoothed a little more."""
     before = Link(*torch.randn(2, 1, 2, 16, 16, generator=torch.Generator().manual_seed(0)))
