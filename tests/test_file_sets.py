@@ -5,7 +5,7 @@ import json
 import os
 from contextlib import suppress
 from pathlib import PurePosixPath
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -147,18 +147,26 @@ def test_a_link_of_somebody_else_s_is_not_followed(tmp_path):
 def test_a_set_that_another_run_is_swapping_is_never_taken_for_files_of_others(tmp_path):
     write_set(tmp_path, OLD)
 
+    swaps, enough = [], Event()
+
     def swap_again_and_again():
-        for k in range(40):
-            write_set(tmp_path, (NEW, OLD)[k % 2])
+        while not enough.wait(0.02):  # a pause in which the other gets the lock
+            for files in (NEW, OLD):
+                write_set(tmp_path, files)
+                swaps.append(files)
 
     writer = Thread(target=swap_again_and_again)
     writer.start()
     looks = 0
-    while writer.is_alive():
-        check_set(tmp_path, NAMES)
-        looks += 1
-    writer.join()
-    assert looks > 5
+    try:
+        while writer.is_alive() and (len(swaps) < 40 or looks < 6):
+            check_set(tmp_path, NAMES)
+            looks += 1
+    finally:
+        enough.set()
+        writer.join()
+    assert len(swaps) >= 40
+    assert looks >= 6
     assert contents(tmp_path) == OLD
 
 
