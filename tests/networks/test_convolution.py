@@ -2,7 +2,19 @@ import pytest
 import torch
 from torch import nn
 
-from vrnet.networks.convolution import Conv3d, ConvTranspose3d, convolve_slices, expand_blocks, slices_at_once
+from vrnet.methods.boxed import boxed
+from vrnet.networks import convolution
+from vrnet.networks.convolution import (
+    Conv2d,
+    Conv3d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    convolve_slices,
+    expand_blocks,
+    has_half_precision,
+    slices_at_once,
+)
+from vrnet.phantom.pair import phantom
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1)])
@@ -19,10 +31,11 @@ def test_a_3d_convolution_is_a_2d_one_of_stacked_slices(kernel, stride, outputs,
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_transposed_convolution_makes_a_block_of_each_voxel(bias, random):
-    conv = ConvTranspose3d(3, 4, 2, stride=2, bias=bias).double()
-    x = random(2, 3, 4, 5, 6)
-    expected = nn.ConvTranspose3d.forward(conv, x)
+@pytest.mark.parametrize("kind", [ConvTranspose2d, ConvTranspose3d])
+def test_a_transposed_convolution_makes_a_block_of_each_voxel(kind, bias, random):
+    conv = kind(3, 4, 2, stride=2, bias=bias).double()
+    x = random(2, 3, 4, 5, 6)[..., 0] if kind is ConvTranspose2d else random(2, 3, 4, 5, 6)
+    expected = kind.__base__.forward(conv, x)
     torch.testing.assert_close(expand_blocks(conv, x), expected)
     torch.testing.assert_close(conv(x), expected)
 
@@ -33,3 +46,49 @@ def test_a_transposed_convolution_makes_a_block_of_each_voxel(bias, random):
 def test_narrow_convolutions_make_several_slices_at_once(outputs, kernel, stride, together):
     """Eight channels of two slices fill the processor, and see 4 slices instead of twice 3."""
     assert slices_at_once(Conv3d(5, outputs, kernel, stride=stride)) == together
+
+
+@pytest.fixture
+def half_precision(monkeypatch):
+    """As on a processor that is quicker with 16 bits, whichever this one is."""
+    monkeypatch.setattr(convolution, "HAS_HALF_PRECISION", True)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_in_use_a_wide_convolution_rounds_to_half_precision(half_precision, random, bias):
+    conv, x = Conv2d(32, 32, 3, padding=1, bias=bias), random(1, 32, 8, 8).float()
+    expected = nn.Conv2d.forward(conv, x)
+    with torch.no_grad():
+        found = conv(x)
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, atol=0.01, rtol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "is_trained"),
+    [(16, torch.float32, False), (32, torch.float64, False), (32, torch.float32, True)],
+)
+def test_what_is_narrow_trained_or_precise_is_not_rounded(half_precision, random, channels, dtype, is_trained):
+    conv, x = Conv2d(channels, channels, 3).to(dtype), random(1, channels, 8, 8).to(dtype)
+    with torch.set_grad_enabled(is_trained):
+        assert torch.equal(conv(x), nn.Conv2d.forward(conv, x))
+
+
+def test_a_model_finds_the_same_to_a_hundredth_of_a_voxel_in_half_precision(monkeypatch):
+    heart, found = phantom(0, (128, 128), 1.8), []
+    for has_half in (True, False):
+        monkeypatch.setattr(convolution, "HAS_HALF_PRECISION", has_half)
+        with torch.no_grad():
+            found.append(boxed("short-axis").model(heart.fixed, heart.moving))
+    assert 0 < (found[0] - found[1]).abs().max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"), [("Features : fp asimd asimdhp", True), ("Features : fp asimd", False), (None, False)]
+)
+def test_half_precision_is_for_processors_that_say_they_have_it(tmp_path, monkeypatch, text, is_there):
+    monkeypatch.setattr(convolution, "IS_ARM", True)
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    assert has_half_precision(tmp_path / "cpuinfo") == is_there

@@ -1,10 +1,11 @@
-"""3D convolutions that are quick on every processor: PyTorch has no good kernels for them on ARM, but has for 2D ones.
+"""Convolutions that are quick on ARM: in 3D, and for transposed ones, PyTorch has no good kernels there.
 
 Other processors and GPUs are faster by the plain way. `benchmarks/convolution.py` measures both.
 """
 
 import platform
 from math import ceil
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,36 @@ from torch.nn import functional
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
+HALF_FROM_CHANNELS = 32
+"""Convolutions of fewer channels are not quicker in half precision."""
+
+
+def has_half_precision(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor is an ARM that computes with 16 bits, on Linux: nowhere else was it measured."""
+    return IS_ARM and cpuinfo.exists() and "asimdhp" in cpuinfo.read_text().split()
+
+
+HAS_HALF_PRECISION = has_half_precision()
+
+
+class Conv2d(nn.Conv2d):
+    """torch's Conv2d, with the same parameters.
+
+    In use, not in training, wide ones multiply in half precision where the processor does so twice as fast; a field
+    changes by less than .01 voxel."""
+
+    def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
+        if not (HAS_HALF_PRECISION and is_in_use(x) and min(self.in_channels, self.out_channels) >= HALF_FROM_CHANNELS):
+            return super().forward(x)
+        bias = None if self.bias is None else self.bias.half()
+        return self._conv_forward(x.half(), self.weight.half(), bias).float()
+
+
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """torch's ConvTranspose2d, with the same parameters, for a kernel as long as its stride."""
+
+    def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:  # type: ignore[override]
+        return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
 
 
 class Conv3d(nn.Conv3d):
@@ -28,6 +59,11 @@ class ConvTranspose3d(nn.ConvTranspose3d):
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:  # type: ignore[override]
         return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
+
+
+def is_in_use(x: Tensor) -> bool:
+    """Whether a network that sees this is used in single precision on the CPU, and not trained."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
 
 
 def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
@@ -64,9 +100,10 @@ def weight_of_slices(weight: Float[Tensor, "k c a b d"], together: int, stride: 
     return torch.cat(moved).transpose(1, 2).flatten(1, 2).contiguous(memory_format=torch.channels_last)
 
 
-def expand_blocks(conv: nn.ConvTranspose3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
+def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
     """A voxel's block is a product of a matrix with its channels."""
-    y = x.movedim(1, -1).flatten(0, 3) @ conv.weight.movedim(1, -1).flatten(1)
-    y = y.view(len(x), *x.shape[2:], *conv.kernel_size, conv.out_channels).permute(0, 1, 4, 2, 5, 3, 6, 7)
-    y = y.flatten(5, 6).flatten(3, 4).flatten(1, 2)
+    d, sizes = x.ndim - 2, (n * k for n, k in zip(x.shape[2:], conv.kernel_size, strict=True))
+    y = x.movedim(1, -1).flatten(0, -2) @ conv.weight.movedim(1, -1).flatten(1)
+    y = y.view(len(x), *x.shape[2:], *conv.kernel_size, conv.out_channels)
+    y = y.permute(0, *(axis for i in range(1, d + 1) for axis in (i, i + d)), -1).reshape(len(x), *sizes, -1)
     return (y if conv.bias is None else y + conv.bias).movedim(-1, 1)

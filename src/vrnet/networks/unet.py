@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.networks.convolution import Conv3d, ConvTranspose3d
+from vrnet.networks.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
 HEAD_STD = 1e-5
 
@@ -40,13 +40,13 @@ def unet_2d(inputs: int, outputs: int, width: int = 64) -> UNet:
     c = [width * 2**level for level in range(5)]
     encoder = [convolutions_2d(inputs, c[0])]
     encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
-    ups = [nn.ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
+    ups = [ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
     decoder = [convolutions_2d(2 * k, k) for k in c[-2::-1]]
     return UNet(encoder, ups, decoder, near_zero(nn.Conv2d(c[0], outputs, 1)))
 
 
 def convolutions_2d(inputs: int, outputs: int) -> nn.Sequential:
-    first, second = nn.Conv2d(inputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
+    first, second = Conv2d(inputs, outputs, 3, padding=1), Conv2d(outputs, outputs, 3, padding=1)
     return nn.Sequential(first, nn.ReLU(inplace=True), second, nn.ReLU(inplace=True))
 
 
