@@ -93,6 +93,8 @@ def test_the_tip_of_a_structure_is_not_the_worst_slice(moved):
     table = table_of(replace(moved, fixed_labels=fixed, moving_labels=warped, warped_labels=warped))
     assert values(table, "Dice, mean")[4] == 0
     assert table.worst != 4
+    assert table.why.endswith("slices that show a tip of the structures are not ranked")
+    assert "ranked" not in table_of(moved).why
 
 
 def test_without_labels_the_worst_is_the_most_folded_and_else_the_least_alike(volume):

@@ -176,7 +176,8 @@ def find_worst(
     ranked = means if overlap is None else np.where(overlap.is_ranked, means, np.nan)
     if not np.isnan(means).all():
         k = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
-        return k, f"lowest mean Dice, {number(means[k])}"
+        left_out = "; slices that show a tip of the structures are not ranked" if np.nanmin(means) < means[k] else ""
+        return k, f"lowest mean Dice, {number(means[k])}{left_out}"
     if folded.any():
         return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"
     if np.isnan(alike).all():
