@@ -31,7 +31,7 @@ from vrnet.devices import (
 from vrnet.errors import BadInput
 from vrnet.evaluation.cohort import build_for_shape
 from vrnet.methods.names import parse_trainable
-from vrnet.threads import in_main_thread, use_threads
+from vrnet.threads import in_main_thread, thread_library, use_threads
 
 META = torch.device("meta")
 """Stands for a second device where there is no GPU: tensors there have shapes, and no numbers."""
@@ -213,6 +213,17 @@ def test_a_small_image_has_one_thread_and_a_large_one_or_a_network_all(two_threa
             seen[is_network, voxels] = torch.get_num_threads()
     assert seen == {(False, 64 * 64): 1, (False, 2000 * 2000): 2, (True, 64 * 64): 2}
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.skipif(thread_library() is None, reason="PyTorch without OpenMP")
+@pytest.mark.parametrize(("is_network", "voxels"), [(True, 64 * 64), (False, 2000 * 2000)])
+def test_where_several_threads_are_asked_for_openmp_may_not_give_fewer(two_threads, is_network, voxels):
+    """Whatever the host program has set: a product of matrices would wait for ever for those that it does not get."""
+    library = thread_library()
+    library.omp_set_dynamic(True)
+    with threads_for(is_network, voxels):
+        assert not library.omp_get_dynamic()
+    assert library.omp_get_dynamic()
 
 
 def test_a_small_image_has_one_thread_in_any_thread_of_the_host_program(two_threads):

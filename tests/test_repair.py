@@ -9,6 +9,7 @@ from tests.tetrahedra import relative_volumes
 from vrnet import BadInput, Grid, Transform
 from vrnet.folds import smallest_determinant
 from vrnet.repair import MARGIN, unfold
+from vrnet.threads import use_threads
 
 
 def folds(u):
@@ -88,9 +89,8 @@ def test_the_repair_is_the_same_by_any_number_of_threads(d):
     u = 3 * smooth_noise((60, 64) if d == 2 else (24, 22, 20), 1.5)
     found = []
     for threads in (1, 3):
-        torch.set_num_threads(threads)
-        found.append(unfold(u).field)
-    torch.set_num_threads(1)
+        with use_threads(threads):
+            found.append(unfold(u).field)
     assert torch.equal(*found)
 
 

@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from itertools import chain
 from threading import Lock
@@ -181,9 +181,9 @@ def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[
 
 def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
     """All threads for a network, whose convolutions are worth sharing; otherwise few where there are few voxels."""
-    return nullcontext() if is_network else few_threads(voxels)
+    return use_threads(torch.get_num_threads()) if is_network else few_threads(voxels)
 
 
 def few_threads(voxels: int) -> AbstractContextManager[None]:
     """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
-    return use_threads(1) if voxels <= ONE_THREAD_UP_TO_VOXELS else nullcontext()
+    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS else torch.get_num_threads())

@@ -36,8 +36,9 @@ def set_threads(count: int, of_mkl: int | None = None, may_be_fewer: bool | None
     """Let PyTorch compute with so many threads, in this thread of Python, and MKL too, if not with others.
 
     A library below it may ask for a number of its own: ARM's convolutions ask for all cores. If OpenMP may give fewer,
-    it gives no more than this number; it may where that is 1, if not told otherwise. Returns MKL's number from before,
-    where 0 stands for that of the process, and whether OpenMP might give fewer."""
+    it gives no more than this number. It may where that is 1, and nowhere else, if not told otherwise: OpenBLAS waits
+    for ever for the threads that it asked for and did not get. Returns MKL's number from before, where 0 stands for
+    that of the process, and whether OpenMP might give fewer."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
     library = thread_library()
     if library is None:
