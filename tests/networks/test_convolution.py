@@ -14,6 +14,7 @@ from vrnet.networks.convolution import (
     has_half_precision,
     slices_at_once,
 )
+from vrnet.networks.unet import unet_2d
 from vrnet.phantom.pair import phantom
 
 
@@ -51,32 +52,48 @@ def test_narrow_convolutions_make_several_slices_at_once(outputs, kernel, stride
 @pytest.fixture
 def half_precision(monkeypatch):
     """As on a processor that is quicker with 16 bits, whichever this one is."""
+    monkeypatch.setattr(convolution, "IS_ARM", True)
     monkeypatch.setattr(convolution, "HAS_HALF_PRECISION", True)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_in_use_a_wide_convolution_rounds_to_half_precision(half_precision, random, bias):
-    conv, x = Conv2d(32, 32, 3, padding=1, bias=bias), random(1, 32, 8, 8).float()
-    expected = nn.Conv2d.forward(conv, x)
+def test_in_use_a_wide_convolution_computes_in_half_precision_and_a_narrow_one_returns(half_precision, random, bias):
+    wide, narrow = Conv2d(16, 32, 3, bias=bias), Conv2d(32, 16, 3, bias=bias)
+    x = random(1, 16, 8, 8).float()
     with torch.no_grad():
-        found = conv(x)
-    assert found.dtype == torch.float32
-    assert not torch.equal(found, expected)
-    torch.testing.assert_close(found, expected, atol=0.01, rtol=0.0)
+        between = wide(x)
+        found, expected = narrow(between), nn.Conv2d.forward(narrow, nn.Conv2d.forward(wide, x))
+    assert (between.dtype, found.dtype) == (torch.float16, torch.float32)
+    assert 0 < (found - expected).abs().max() < 0.01
 
 
 @pytest.mark.parametrize(
-    ("channels", "dtype", "is_trained"),
-    [(16, torch.float32, False), (32, torch.float64, False), (32, torch.float32, True)],
+    ("inputs", "outputs", "dtype", "is_trained"),
+    [
+        (16, 16, torch.float32, False),
+        (2, 64, torch.float32, False),
+        (32, 32, torch.float64, False),
+        (32, 32, torch.float32, True),
+    ],
 )
-def test_what_is_narrow_trained_or_precise_is_not_rounded(half_precision, random, channels, dtype, is_trained):
-    conv, x = Conv2d(channels, channels, 3).to(dtype), random(1, channels, 8, 8).to(dtype)
+def test_what_is_narrow_trained_or_precise_is_not_rounded(half_precision, random, inputs, outputs, dtype, is_trained):
+    conv, x = Conv2d(inputs, outputs, 3).to(dtype), random(1, inputs, 8, 8).to(dtype)
     with torch.set_grad_enabled(is_trained):
-        assert torch.equal(conv(x), nn.Conv2d.forward(conv, x))
+        found = conv(x)
+    assert found.dtype == dtype
+    assert torch.equal(found, nn.Conv2d.forward(conv, x))
+
+
+@pytest.mark.parametrize("width", [1, 8, 16, 32])
+def test_a_network_of_any_width_gives_its_field_in_single_precision(half_precision, width):
+    pair = torch.rand(1, 2, 16, 16, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert unet_2d(2, 2, width)(pair).dtype == torch.float32
 
 
 def test_a_model_finds_the_same_to_a_hundredth_of_a_voxel_in_half_precision(monkeypatch):
     heart, found = phantom(0, (128, 128), 1.8), []
+    monkeypatch.setattr(convolution, "IS_ARM", True)
     for has_half in (True, False):
         monkeypatch.setattr(convolution, "HAS_HALF_PRECISION", has_half)
         with torch.no_grad():

@@ -15,8 +15,8 @@ from torch.nn import functional
 IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 FULL_CHANNELS = 16
 """A 2D convolution on ARM takes as long for fewer channels of its result."""
-HALF_FROM_CHANNELS = 32
-"""Convolutions of fewer channels are not quicker in half precision."""
+HALF_INPUTS, HALF_OUTPUTS = 16, 32
+"""Convolutions of fewer channels are not quicker in half precision, or see images, which are more precise."""
 
 
 def has_half_precision(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
@@ -30,18 +30,22 @@ HAS_HALF_PRECISION = has_half_precision()
 class Conv2d(nn.Conv2d):
     """torch's Conv2d, with the same parameters.
 
-    In use, not in training, wide ones multiply in half precision where the processor does so twice as fast; a field
-    changes by less than .01 voxel."""
+    In use, not in training, wide ones compute in half precision where the processor is twice as fast so, and leave what
+    they find in it for the next; a narrow one, such as the last, returns to single precision. A field changes by less
+    than .01 voxel."""
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-        if not (HAS_HALF_PRECISION and is_in_use(x) and min(self.in_channels, self.out_channels) >= HALF_FROM_CHANNELS):
-            return super().forward(x)
-        bias = None if self.bias is None else self.bias.half()
-        return self._conv_forward(x.half(), self.weight.half(), bias).float()
+        is_wide = self.in_channels >= HALF_INPUTS and self.out_channels >= HALF_OUTPUTS
+        return super().forward(x) if not is_rounded(x) else self.convolve(x.half() if is_wide else x.float())
+
+    def convolve(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
+        """With the parameters as precise as x."""
+        return self._conv_forward(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
 
 class ConvTranspose2d(nn.ConvTranspose2d):
-    """torch's ConvTranspose2d, with the same parameters, for a kernel as long as its stride."""
+    """torch's ConvTranspose2d, with the same parameters, for a kernel as long as its stride. It is as precise as what
+    it sees."""
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:  # type: ignore[override]
         return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
@@ -61,9 +65,10 @@ class ConvTranspose3d(nn.ConvTranspose3d):
         return expand_blocks(self, x) if IS_ARM and x.device.type == "cpu" else super().forward(x)
 
 
-def is_in_use(x: Tensor) -> bool:
-    """Whether a network that sees this is used in single precision on the CPU, and not trained."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+def is_rounded(x: Tensor) -> bool:
+    """Whether a network that sees this may compute in half precision: in use on a CPU, for those who want single."""
+    is_in_use = x.device.type == "cpu" and not torch.is_grad_enabled()
+    return HAS_HALF_PRECISION and is_in_use and x.dtype in (torch.float32, torch.float16)
 
 
 def convolve_slices(conv: nn.Conv3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
@@ -101,9 +106,10 @@ def weight_of_slices(weight: Float[Tensor, "k c a b d"], together: int, stride: 
 
 
 def expand_blocks(conv: nn.ConvTranspose2d | nn.ConvTranspose3d, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
-    """A voxel's block is a product of a matrix with its channels."""
+    """A voxel's block is a product of a matrix with its channels: a convolution that sees one voxel."""
     d, sizes = x.ndim - 2, (n * k for n, k in zip(x.shape[2:], conv.kernel_size, strict=True))
-    y = x.movedim(1, -1).flatten(0, -2) @ conv.weight.movedim(1, -1).flatten(1)
-    y = y.view(len(x), *x.shape[2:], *conv.kernel_size, conv.out_channels)
+    weight = conv.weight.to(x.dtype).movedim(1, -1).flatten(1).t()[..., None, None]
+    y = functional.conv2d(x.flatten(2, -2), weight).movedim(1, -1)
+    y = y.reshape(len(x), *x.shape[2:], *conv.kernel_size, conv.out_channels)
     y = y.permute(0, *(axis for i in range(1, d + 1) for axis in (i, i + d)), -1).reshape(len(x), *sizes, -1)
-    return (y if conv.bias is None else y + conv.bias).movedim(-1, 1)
+    return (y if conv.bias is None else y + conv.bias.to(x.dtype)).movedim(-1, 1)

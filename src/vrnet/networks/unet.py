@@ -42,7 +42,7 @@ def unet_2d(inputs: int, outputs: int, width: int = 64) -> UNet:
     encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
     ups = [ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
     decoder = [convolutions_2d(2 * k, k) for k in c[-2::-1]]
-    return UNet(encoder, ups, decoder, near_zero(nn.Conv2d(c[0], outputs, 1)))
+    return UNet(encoder, ups, decoder, near_zero(Conv2d(c[0], outputs, 1)))
 
 
 def convolutions_2d(inputs: int, outputs: int) -> nn.Sequential:

@@ -115,14 +115,14 @@ def go_round(
     return Cycle(fields, link)
 
 
-def start_by_warping(find: Find, still: Float[Tensor, "b d *s"] | None = None) -> FindFrom:
+def start_by_warping(find: Find, still: Callable[[], Float[Tensor, "b d *s"]] | None = None) -> FindFrom:
     """A method that knows of no start, given moving images that are warped by it.
 
-    `still` is what it finds between the reference and itself, if that is not zero."""
+    `still` gives what it finds between the reference and itself, if that is not zero."""
 
     def find_from(I0: Tensor, I1: Tensor, start: Tensor) -> Tensor:
         u = find(I0, warp(I1, start))
-        return compose(start, u if still is None else u - still.repeat(len(u) // len(still), *[1] * (u.dim() - 1)))
+        return compose(start, u if still is None else u - torch.cat([still()] * (len(u) // len(still()))))
 
     return find_from
 

@@ -1,6 +1,7 @@
 """A cine in, for every frame t the transform from the reference to t out."""
 
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -144,10 +145,14 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
         done = step
         tell(0.0)
 
+    @cache
+    def find_still() -> Tensor:  # not where a run that was interrupted knows all links
+        return find_all(frames[0], frames[0])
+
     if isinstance(find, Solver):
         find_from = solve_from(find, plan)
     else:
-        find_from = start_by_warping(find_all, find_all(frames[0], frames[0]) if plan.method.is_network else None)
+        find_from = start_by_warping(find_all, find_still if plan.method.is_network else None)
     return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), store, after)
 
 
