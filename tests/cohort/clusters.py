@@ -22,16 +22,19 @@ class FakeFuture:
 
 
 class FakeClient:
-    """Workers by their addresses; `answer(task, batch)` is what comes of a batch."""
+    """Workers by their addresses; `answer(task, batch)` is what comes of a batch. `preferred` has the workers that were
+    to do each."""
 
     status = "running"
 
     def __init__(self, answer=None, workers=("a",)):
         self.answer, self.workers = answer, list(workers)
-        self.handed_out, self.retired = [], []
+        self.handed_out, self.retired, self.preferred = [], [], []
 
-    def submit(self, run, packed, pure):
+    def submit(self, run, packed, pure, workers=None, allow_other_workers=False):
+        assert allow_other_workers or not workers, "what one worker alone may do waits for ever once that is gone"
         _, task, batch = pickle.loads(packed)
+        self.preferred.append(workers)
         self.handed_out.append([one.name for one in batch])
         return FakeFuture(str(len(self.handed_out)), self.answer(task, batch))
 

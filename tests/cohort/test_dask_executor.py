@@ -132,6 +132,21 @@ def test_what_goes_wrong_before_the_first_subject_is_the_fault_of_the_machine(tm
     assert task.folder.names_of_failures() == set()
 
 
+def test_a_subject_is_tried_again_by_workers_that_have_not_been_unable_to_do_it(tmp_path):
+    """One that can do nothing is idle, and first to ask for it again: it must not use up all attempts."""
+
+    def answer(task, batch):
+        worker = (client.preferred[-1] or ["bad"])[0]
+        if worker == "bad":
+            return worker, [Outcome(one.name, "unable", 0.0, "mounted to be read") for one in batch]
+        return worker, [task(one) for one in batch]
+
+    task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 1)).subjects
+    client = FakeClient(answer, workers=("bad", "good"))
+    (outcome,) = fly(client, task, subjects)
+    assert (outcome.status, client.preferred) == ("done", [None, ["good"]])
+
+
 def test_batches_grow_by_what_is_done_quickly_and_not_by_what_fails_quickly(tmp_path):
     task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 200)).subjects
     seconds = {"quick": 0.001, "slow": 2.0}

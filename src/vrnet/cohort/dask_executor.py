@@ -7,7 +7,7 @@ attempts it is a failure."""
 import os
 import pickle
 import platform
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
@@ -15,7 +15,7 @@ from itertools import islice
 from math import inf
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING, no_type_check
+from typing import TYPE_CHECKING, Any, no_type_check
 
 from vrnet.cohort.dask_workers import WorkerWatch
 from vrnet.cohort.runs import share_run
@@ -99,6 +99,8 @@ class Flight:
         """Subjects to be tried again, each handed out alone."""
         self.attempts: Counter[str] = Counter()
         """By subject: those that came to nothing."""
+        self.unable: defaultdict[str, set[str]] = defaultdict(set)
+        """By subject: the workers that could not do it, which may be idle and first to ask for it again."""
         self.size = 1
 
     def fill(self, threads: int) -> None:
@@ -110,9 +112,16 @@ class Flight:
             self.submit(batch)
 
     def submit(self, batch: list[Subject]) -> None:
-        future = self.client.submit(unpack_and_run(), pickle.dumps((run_batch, self.task, batch)), pure=False)
+        packed = pickle.dumps((run_batch, self.task, batch))
+        future = self.client.submit(unpack_and_run(), packed, pure=False, **self.elsewhere(batch))
         self.batches[future.key] = future, batch
         future.add_done_callback(self.landed.put)
+
+    def elsewhere(self, batch: list[Subject]) -> dict[str, Any]:
+        """What tells Dask to prefer workers that have not been unable to do this, if there are any."""
+        unable = set().union(*(self.unable.get(one.name, ()) for one in batch))
+        others = (self.watch.addresses() or set()) - unable if unable else ()
+        return {"workers": sorted(others), "allow_other_workers": True} if others else {}
 
     def land(self) -> list[Outcome]:
         """The outcomes of the next batch that ends; none if no batch ends for a while, or all of it is tried again."""
@@ -171,6 +180,9 @@ class Flight:
         elif any(one.name not in self.attempts for one in batch):  # what others could not do either blames nobody
             self.watch.strike([worker], outcomes[-1].reason)
         by_name = {one.name: one for one in batch}
+        for one in outcomes:
+            if one.status == "unable":
+                self.unable[one.name].add(worker)
         return [one for one in outcomes if one.status != "unable" or not self.is_tried_again(by_name[one.name])]
 
     def resubmit_lost(self) -> None:
