@@ -2,7 +2,7 @@
 
 import pickle
 
-from vrnet.cohort.dask_executor import Flight
+from vrnet.cohort.dask_executor import BatchQueue
 from vrnet.cohort.dask_workers import WorkerWatch
 
 
@@ -45,11 +45,11 @@ class FakeClient:
         self.retired += addresses
 
 
-def fly(client, task, subjects, threads=1, watch=None):
-    """All outcomes of a flight."""
-    flight, outcomes = Flight(client, task, iter(subjects), watch or WorkerWatch(client, "the cluster")), []
-    flight.fill(threads)
-    while flight.batches or flight.alone:
-        outcomes += flight.land()
-        flight.fill(threads)
+def run_all(client, task, subjects, threads=1, watch=None):
+    """The outcomes of all subjects."""
+    queue, outcomes = BatchQueue(client, task, iter(subjects), watch or WorkerWatch(client, "the cluster")), []
+    queue.fill(threads)
+    while queue.batches or queue.alone:
+        outcomes += queue.next_outcomes()
+        queue.fill(threads)
     return outcomes

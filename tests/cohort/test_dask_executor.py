@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from tests.cohort.clusters import FakeClient, fly
+from tests.cohort.clusters import FakeClient, run_all
 from tests.cohort.works import RECIPE, Count, make_task, results, write_list
 from vrnet import BadInput
 from vrnet.cohort.dask_clusters import local_cluster
@@ -69,7 +69,7 @@ def test_a_subject_whose_outcome_never_comes_is_a_failure_after_three_attempts_a
 
     task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 6)).subjects
     client = FakeClient(answer)
-    found = {one.name: one for one in fly(client, task, subjects)}
+    found = {one.name: one for one in run_all(client, task, subjects)}
     assert {name for name, one in found.items() if one.status == "done"} == {one.name for one in subjects} - {"s00001"}
     assert found["s00001"].reason.startswith("TypeError: cannot be sent")
     assert (found["s00001"].status, found["s00001"].is_recorded) == ("failed", False)
@@ -85,7 +85,7 @@ def test_subjects_that_no_worker_can_do_are_left_and_neither_failures_nor_the_fa
 
     task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 6)).subjects
     client = FakeClient(answer)
-    found = fly(client, task, subjects)
+    found = run_all(client, task, subjects)
     assert {one.name for one in found if one.status == "unable"} == gone
     assert (len(found), sum(one.status == "done" for one in found), client.retired) == (6, 4, [])
 
@@ -126,7 +126,7 @@ def test_what_goes_wrong_before_the_first_subject_is_the_fault_of_the_machine(tm
 
     client = FakeClient(answer, workers=("bad", "good"))
     watched = WorkerWatch(client, "the cluster")
-    outcomes = fly(client, task, subjects, watch=watched)
+    outcomes = run_all(client, task, subjects, watch=watched)
     assert {one.name for one in outcomes if one.status == "done"} == {one.name for one in subjects}
     assert watched.lost > 0, "a worker is blamed"
     assert task.folder.names_of_failures() == set()
@@ -143,7 +143,7 @@ def test_a_subject_is_tried_again_by_workers_that_have_not_been_unable_to_do_it(
 
     task, subjects = make_task(tmp_path / "out"), read_table(write_list(tmp_path, 1)).subjects
     client = FakeClient(answer, workers=("bad", "good"))
-    (outcome,) = fly(client, task, subjects)
+    (outcome,) = run_all(client, task, subjects)
     assert (outcome.status, client.preferred) == ("done", [None, ["good"]])
 
 
@@ -157,7 +157,7 @@ def test_batches_grow_by_what_is_done_quickly_and_not_by_what_fails_quickly(tmp_
             return "a", failed if failing else [Outcome(one.name, "done", seconds[kind]) for one in batch]
 
         client = FakeClient(answer)
-        fly(client, task, subjects)
+        run_all(client, task, subjects)
         return {len(batch) for batch in client.handed_out}
 
     assert max(sizes("quick", failing=False)) == 64

@@ -69,18 +69,18 @@ class DaskExecutor:
 
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
         """The outcome of each subject, as they come; None about every second."""
-        flight = Flight(self.client, task, iter(subjects), self.watch)
+        queue = BatchQueue(self.client, task, iter(subjects), self.watch)
         try:
-            flight.fill(self.workers)
-            while flight.batches or flight.alone:
+            queue.fill(self.workers)
+            while queue.batches or queue.alone:
                 self.check_scheduler()
-                outcomes = flight.land()
+                outcomes = queue.next_outcomes()
                 if not outcomes:
                     self.renew()
                 yield from outcomes or (None,)
-                flight.fill(self.workers)
+                queue.fill(self.workers)
         finally:
-            flight.cancel()
+            queue.cancel()
 
     def check_scheduler(self) -> None:
         """BadInput if the scheduler went away and did not come back."""
@@ -88,13 +88,13 @@ class DaskExecutor:
             raise BadInput(f"{self.place} went away: start it again, then this command: what is done stays done")
 
 
-class Flight:
+class BatchQueue:
     """The batches that the cluster has, and the subjects that it does not have yet."""
 
     def __init__(self, client: "Client", task: Task, waiting: Iterator[Subject], watch: WorkerWatch) -> None:
         self.client, self.task, self.waiting, self.watch = client, task, waiting, watch
         self.batches: dict[str, tuple[Future, list[Subject]]] = {}
-        self.landed: SimpleQueue[Future] = SimpleQueue()
+        self.ended: SimpleQueue[Future] = SimpleQueue()
         self.alone: deque[Subject] = deque()
         """Subjects to be tried again, each handed out alone."""
         self.attempts: Counter[str] = Counter()
@@ -115,7 +115,7 @@ class Flight:
         packed = pickle.dumps((run_batch, self.task, batch))
         future = self.client.submit(unpack_and_run(), packed, pure=False, **self.elsewhere(batch))
         self.batches[future.key] = future, batch
-        future.add_done_callback(self.landed.put)
+        future.add_done_callback(self.ended.put)
 
     def elsewhere(self, batch: list[Subject]) -> dict[str, Any]:
         """What tells Dask to prefer workers that have not been unable to do this, if there are any."""
@@ -123,10 +123,10 @@ class Flight:
         others = (self.watch.addresses() or set()) - unable if unable else ()
         return {"workers": sorted(others), "allow_other_workers": True} if others else {}
 
-    def land(self) -> list[Outcome]:
+    def next_outcomes(self) -> list[Outcome]:
         """The outcomes of the next batch that ends; none if no batch ends for a while, or all of it is tried again."""
         try:
-            future = self.landed.get(timeout=LOOK_SECONDS)
+            future = self.ended.get(timeout=LOOK_SECONDS)
         except Empty:
             self.resubmit_lost()
             return []
