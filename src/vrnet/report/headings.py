@@ -17,6 +17,7 @@ ALONE = {
     "status": ("Status", ""),
     "verdict": ("Verdict", ""),
     "suspicion": ("Suspicion", ""),
+    "suspicion_by": ("Farthest out in", ""),
     "outlier": ("Unlike the others in", ""),
     "folding_percent": ("Folded voxels", "%"),
     "folding_strict_percent": ("Folded voxels, strict count", "%"),
