@@ -143,8 +143,9 @@ WIDE = ["subject", "status", "verdict", "suspicion", "suspicion_by", *MEASURED, 
 def wide(browser, tmp_path):
     """Opens a page of few subjects with all that is measured of pairs with labels."""
     rows = [
-        {"subject": f"s{k}", "status": "done", "verdict": "look", "suspicion": 100.0 + k, "suspicion_by": "surface_mm_after", "group": "ab"[k % 2],
-         "reason": "The motion is large. " * 20, **dict.fromkeys(MEASURED, 0.5 + k / 7)}
+        {"subject": f"s{k}", "status": "done", "verdict": "look", "suspicion": 100.0 + k, "group": "ab"[k % 2],
+         "suspicion_by": "surface_mm_after", "reason": "The motion is large. " * 20,
+         **dict.fromkeys(MEASURED, 0.5 + k / 7)}
         for k in range(6)
     ]  # fmt: skip
     summary = SUMMARY | {"subjects": len(rows), "failures": {}}

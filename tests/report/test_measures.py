@@ -60,12 +60,12 @@ def test_the_names_of_masks_are_no_measures():
 def test_a_structure_that_is_absent_has_dashes():
     (block,) = by_structure(METRICS)
     assert block.name == "Dice"
-    assert block.rows == [Row("1", "0.600", "0.900", label="1"), Row("30", "–", "–", label="30")]
+    assert block.rows == [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
 
 
 def test_structures_are_called_by_their_names_where_these_are_known():
     (block,) = by_structure(METRICS | {"label_names": {"30": "wall"}})
-    assert [(row.name, row.label) for row in block.rows] == [("1", "1"), ("wall", "30")]
+    assert [(row.name, row.label) for row in block.rows] == [("label 1", "1"), ("wall", "30")]
     assert summary(METRICS | {"label_names": {"30": "wall"}}) == summary(METRICS)
 
 

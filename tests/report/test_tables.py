@@ -69,7 +69,7 @@ def test_tables_sort_by_click_and_key_and_say_so(open_page):
     assert column(page, "#by-slice", 1)[-2:] == ["–", "–"], "what has no value comes last"
     assert [heading.get_attribute("aria-sort") for heading in headings].count("none") == len(headings) - 1
     page.execute_script("document.querySelectorAll('.blocks .sort')[0].click()")
-    assert column(page, ".blocks table", 0) == ["-2", "7"]
+    assert column(page, ".blocks table", 0) == ["label -2", "label 7"]
 
 
 def test_nothing_moves_when_values_are_read(open_page):

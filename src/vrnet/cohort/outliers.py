@@ -32,9 +32,8 @@ WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames
 
 
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
-    """Give each row of a result or a failure its suspicion, and suspicion_by: the measure that is most unlike the rest's.
-
-    One far out among many is also its outlier."""
+    """Give each row of a result or a failure its suspicion, and the measure that is most unlike the rest's: as
+    suspicion_by; where it is far out, among many, as outlier too."""
     measures = [name for name in measures if not name.startswith(OWN_UNITS)]
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):

@@ -98,7 +98,8 @@ def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> l
     """The columns that are shown before a reader chooses others."""
     level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
     measures = [name for name in MAIN_MEASURES if name in values][:MAX_MEASURES]
-    return [name for name in ("subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason") if name in values]
+    wanted = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
+    return [name for name in wanted if name in values]
 
 
 def decimals_of(column: Sequence[Any]) -> int | None:

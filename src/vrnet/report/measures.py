@@ -6,6 +6,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.registration.folds import small_percent
 
 NAMES = {
@@ -131,7 +132,7 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: M
     """One row per structure of {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
-            yield Row(names.get(label, label), number(before.get(label)), number(after[label]), label=label)
+            yield Row(label_text(label, names), number(before.get(label)), number(after[label]), label=label)
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
