@@ -164,11 +164,11 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
-    folded = f"{small_percent(repair['folded_percent'])} of the voxels were folded"
-    cause = folded if repair["folded_percent"] else "some voxels were squeezed nearly flat"
+    folded = f"Folds repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
+    cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
-    return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+    return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:
