@@ -124,6 +124,19 @@ def test_a_page_of_a_phantom_fits_few_sheets_of_a4(open_page):
     assert (round(width), round(height)) == (595, 842)
 
 
+def test_on_paper_the_slices_are_on_the_sheet_of_the_picture(open_page):
+    """Also with a third structure, and a note of two lines on folds, which this page has not. Between the margins of A4
+    are 273 mm, at 96 pixels to 25.4 mm."""
+    page = open_page("volume", width=703, height=1032)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    bottom, row = page.execute_script("""
+        const strip = document.querySelector('.strip'), box = (e) => e.getBoundingClientRect();
+        return [box(strip.closest('.card')).bottom + scrollY, box(strip.rows[1]).height];""")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    note = 40
+    assert bottom + row + note < 273 / 25.4 * 96
+
+
 def test_what_is_cut_says_that_there_is_more_until_it_is_scrolled_to_its_end(open_page):
     hint = "const h = document.querySelector('.strip').closest('.scroll').nextElementSibling; " \
         "return h.checkVisibility() && h.textContent"  # fmt: skip
