@@ -115,6 +115,7 @@ class Cohort:
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
         print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
+        print_line("With --report, each subject has a page, which the page of the cohort leads to.")
 
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list."""
