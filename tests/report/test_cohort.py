@@ -225,6 +225,20 @@ def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browse
     assert line == ["Dice after", *(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in expected)]
 
 
+def test_few_subjects_have_few_bars_from_the_least_to_the_largest(wide):
+    """And every subject is in one of them."""
+    page = wide(1280)
+    figure = page.find_elements("css selector", "#plots figure")[0]
+    assert figure.text.split() == ["Correlation", "before", "0.500", "1.214"]
+    bars = figure.find_elements("css selector", "rect")
+    assert len(bars) == 6
+    found = 0
+    for bar in bars:
+        page.execute_script("arguments[0].dispatchEvent(new Event('click'))", bar)
+        found += int(find_element(page, "#shown").text.split()[0])
+    assert found == 6
+
+
 def test_paper_has_every_row(page):
     page.execute_script("dispatchEvent(new Event('beforeprint'))")
     assert len(shown(page)) == 2000

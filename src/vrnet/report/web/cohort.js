@@ -2,7 +2,7 @@
 const { values, groups, results } = data;
 const columns = data.columns.filter(name => name !== "verdict" || values.verdict.some(Boolean));
 const isSmall = innerWidth < 700;
-const total = values.subject.length, height = 30, margin = 10, bins = 24, printed = 2000;
+const total = values.subject.length, height = 30, margin = 10, printed = 2000;
 let isPrinted = false;
 const widths = { reason: "wide", notes: "wide", suspicion_by: "middling", outlier: "middling", verdict: "level", status: "level" };
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));

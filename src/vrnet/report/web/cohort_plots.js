@@ -5,11 +5,14 @@ function percentile(known, part) {
   return known[below] + (place - below) * (known[above] - known[below]);
 }
 
+/* Of few subjects wide bars, which have something in them. */
+const binCount = subjects => Math.min(24, Math.max(6, Math.ceil(2 * Math.sqrt(subjects))));
+
 function drawPlots() {
   for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
     const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
-    const at = part => percentile(known, part);
-    const low = at(.005), high = at(.995);
+    const at = part => known[Math.round(part * (known.length - 1))];
+    const low = at(.005), high = at(.995), bins = binCount(known.length), wide = 240 / bins;
     if (!(high > low)) continue;
     const binOf = value => Math.min(bins - 1, Math.max(0, Math.floor((value - low) / (high - low) * bins)));
     const counts = new Array(bins).fill(0);
@@ -17,10 +20,10 @@ function drawPlots() {
     const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 240 70");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, at(.5))}`);
+    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, percentile(known, .5))}`);
     counts.forEach((count, bin) => {
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
-      for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
+      for (const [attribute, value] of Object.entries({ x: bin * wide + 1, y: 70 - tall, width: wide - 2, height: tall })) bar.setAttribute(attribute, value);
       bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("shown").scrollIntoView(); };
       svg.append(bar);
     });
