@@ -70,7 +70,7 @@ class ImagePair:
         if self.fixed_labels is None or self.moving_labels is None:
             return ""
         if not self.label_names:
-            return "called by their numbers: --label-names 1=RV,2=Myo,3=LV would name them"
+            return "called by their numbers; --label-names names them, as in 1=RV,2=Myo"
         if not self.are_names_told_by_files:
             return ""
         names = ", ".join(f"{label} {name}" for label, name in self.label_names.items())
