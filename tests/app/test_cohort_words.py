@@ -22,7 +22,7 @@ def test_the_numbers_of_a_plan_add_up_with_and_without_failures():
 
 
 def test_the_end_names_failures_failed_verdicts_and_what_is_left():
-    summary = {"done": 2, "subjects": 4, "verdicts": {"good": 1, "failed": 1}}
+    summary = {"done": 2, "subjects": 4, "verdicts": {"good": 1, "failed": 1}, "recipe": {}}
     rows = [
         {"subject": "a", "status": "done", "verdict": "good"},
         {"subject": "b", "status": "done", "verdict": "failed"},
@@ -38,6 +38,20 @@ def test_the_end_names_failures_failed_verdicts_and_what_is_left():
     assert said[3].endswith("meanwhile: d.")
     assert said[4].startswith("To see to what is left: vrnet")
     assert [*ending_lines(summary, rows, told={"d"})] == [*said[:3], said[4]]
+
+
+def test_the_end_names_the_three_that_are_farthest_out_and_in_what():
+    summary = {"done": 5, "subjects": 6, "verdicts": {}, "recipe": {"label_names": {"3": "LV"}}}
+    rows = [
+        {"subject": name, "status": "done", "suspicion": suspicion, "suspicion_by": by}
+        for name, suspicion, by in (("a", 2.1, "ncc_after"), ("b", 6, "dice_3"), ("c", 0.5, None), ("d", 3, "mass_g"),
+                                    ("e", 4, "surface_mm_after"))
+    ] + [{"subject": "f", "status": "failed", "suspicion": 300.0, "reason": "no image"}]  # fmt: skip
+    assert [*ending_lines(summary, rows)][1] == (
+        "Look first at what is farthest from the others: b (Dice of LV after); e (Surface distance after (mm)); "
+        "d (LV mass (g))."
+    )
+    assert not any("Look first" in line for line in ending_lines(summary, [rows[2]]))
 
 
 def test_workers_that_were_stopped_and_subjects_that_no_machine_could_do_are_told_with_the_reason():

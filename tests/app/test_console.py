@@ -43,7 +43,7 @@ def test_the_table_has_before_and_after():
     text = metrics_text(METRICS | dice("12") | {"label_names": {"1": "RV"}})
     assert "TV-L1, slice by slice" in text
     assert "Dice RV" in text
-    assert "Dice 2" in text
+    assert "Dice label 2" in text
     (line,) = [line for line in text.splitlines() if "Dice, mean" in line]
     assert "0.500" in line
     assert "0.750" in line
@@ -54,7 +54,8 @@ def test_of_a_stack_every_dice_says_over_what_it_is():
     text = metrics_text(METRICS | found | {"dice_mean_over_slices": found["dice"]})
     rows = [line.split("│")[1].strip() for line in text.splitlines() if "Dice" in line]
     assert rows == [
-        "Dice 1, whole volume", "Dice 2, whole volume", "Mean Dice, whole volume", "Mean Dice, mean over slices",
+        "Dice label 1, whole volume", "Dice label 2, whole volume", "Mean Dice, whole volume",
+        "Mean Dice, mean over slices",
     ]  # fmt: skip
 
 

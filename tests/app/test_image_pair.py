@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,28 @@ def test_masks_are_read_beside_labels(pair, tmp_path):
     assert read.fixed_labels is None
     assert np.array_equal(read.masks.fixed.array, pair.fixed_labels.array > 0)
     assert np.array_equal(read.masks.moving.array, pair.moving_labels.array > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "names", "naming"),
+    [
+        ("patient001_frame01_gt.nii.gz", None, ["RV", "Myo", "LV"], "as in ACDC"),
+        ("patient001_frame01_gt.nii.gz", "1=right", ["right"], ""),
+        ("labels.nii.gz", None, [], "by their numbers"),
+    ],
+)
+def test_structures_are_named_as_given_or_as_the_files_of_acdc_tell(pair, name, given, names, naming):
+    """And where nobody gave the names, it is said where they are from."""
+    maps = {role: replace(getattr(pair, role), name=name) for role in ("fixed_labels", "moving_labels")}
+    named = replace(pair, **maps, label_names={}).with_label_names(given)
+    assert list(named.label_names.values()) == names
+    assert naming in named.naming
+    assert bool(named.naming) == bool(naming)
+
+
+def test_a_file_that_is_called_as_in_acdc_but_holds_other_labels_tells_no_names(pair):
+    maps = {
+        role: replace(getattr(pair, role), array=2 * getattr(pair, role).array, name="patient001_frame01_gt.nii.gz")
+        for role in ("fixed_labels", "moving_labels")
+    }
+    assert replace(pair, **maps, label_names={}).with_label_names(None).label_names == {}

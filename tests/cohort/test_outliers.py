@@ -36,10 +36,11 @@ def test_errors_come_before_verdicts_and_these_before_outliers():
     assert not any("outlier" in row for row in rows[:40])
 
 
-def test_few_subjects_are_ranked_but_no_measure_is_named():
+def test_few_subjects_are_ranked_by_a_measure_that_is_told_but_is_no_outlier():
     rows = [{"status": "done", "verdict": "good", "dice": dice} for dice in (0.90, 0.88, 0.60, 0.91)]
     add_suspicion(rows, ["dice"])
     assert max(range(4), key=lambda k: rows[k]["suspicion"]) == 2
+    assert [row.get("suspicion_by") for row in rows] == [None, None, "dice", None]
     assert not any("outlier" in row for row in rows)
 
 

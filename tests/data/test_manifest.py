@@ -194,6 +194,19 @@ def test_columns_of_the_owner_s_own_are_passed_over(tmp_path):
     assert data.subjects("train") == ["pair001"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        (("subject,fixed,moving", "anna,a.nii.gz,a.nii.gz", "bela,a.nii.gz,a.nii.gz"), ["anna", "bela"]),
+        (("subject,fixed,moving", "anna,a.nii.gz,a.nii.gz", "anna,a.nii.gz,a.nii.gz"), ["pair001", "pair002"]),
+        (("subject,name,fixed,moving", "anna,one,a.nii.gz,a.nii.gz"), ["one"]),
+    ],
+)
+def test_pairs_of_a_cohort_s_list_have_the_names_of_their_subjects_if_these_differ(tmp_path, lines, names):
+    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
+    assert Manifest.read(write_listing(tmp_path, *lines)).subjects("train") == names
+
+
 def write_long_listing(folder, rows=100_000):
     """A file like that of a cohort, one folder per subject; only the first image is there."""
     (folder / "1000000").mkdir()

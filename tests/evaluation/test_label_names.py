@@ -1,7 +1,14 @@
 import pytest
 
 from vrnet import BadInput
-from vrnet.evaluation.label_names import KNOWN, check_labels_are_there, read_label_names, rename_structures
+from vrnet.evaluation.label_names import (
+    KNOWN,
+    check_labels_are_there,
+    label_text,
+    names_told_by_files,
+    read_label_names,
+    rename_structures,
+)
 
 HEART = {1: "RV", 2: "Myo", 3: "LV"}
 
@@ -49,6 +56,30 @@ def test_what_names_nothing_is_told_in_one_line(as_users_run, given, said):
     with pytest.raises(BadInput, match=said) as error:
         read_label_names(given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["patient002_frame01_gt.nii.gz", "/data/ACDC/patient002/patient002_frame12_gt.nii.gz"], HEART),
+        (["patient002_frame01_gt.nii.gz", "ed_gt.nii.gz"], {}),
+        (["label_sa_ED.nii.gz", "label_sa_ES.nii.gz"], {}),  # of UK Biobank there are both ways round
+        (["patient002_frame01_gt_mine.nii.gz"], {}),
+        ([], {}),
+    ],
+)
+def test_masks_that_are_called_as_in_acdc_have_its_structures_and_others_none(files, names):
+    assert names_told_by_files(files) == names
+
+
+def test_a_label_without_a_name_is_called_a_label():
+    assert [label_text(label, {"1": "RV"}) for label in (1, "1", 7, -2, "Myo")] == [
+        "RV",
+        "RV",
+        "label 7",
+        "label -2",
+        "Myo",
+    ]
 
 
 def test_a_label_that_no_voxel_has_cannot_be_named_but_a_known_set_may_have_more():

@@ -228,7 +228,7 @@ def test_levels_are_drawn_over_the_global_curve_and_the_bullseye_says_what_and_w
     assert [name for name in classes if name != "faint"] == ["main", "basal", "mid", "apical"]
     sides = page.find_elements("css selector", "#bullseye .side")
     assert min(sides, key=lambda side: side.rect["y"]).text == "anterior"
-    assert find_element(page, "#bullseye-title").text == "green circumferential strain, %"
+    assert find_element(page, "#bullseye-title").text == "circumferential strain (Green), %"
 
 
 def test_without_an_rv_there_is_no_bullseye_and_the_page_says_why(open_cine):
@@ -287,7 +287,8 @@ def test_numbers_are_in_the_page_with_what_they_mean(open_cine, film):
     assert f"{film.strain.peak('green_radial').percent:.1f} %" in header
     assert "0.34 mm" in header
     definitions = find_element(page, ".definitions").text
-    assert "Lagrangian Green strain" in definitions
+    assert "Lagrangian Green strain E = ½ (FᵀF − I), F = I + ∇u in mm" in definitions
+    assert "_" not in definitions, "people read no names of columns"
     assert "how far <b>round</b>" in definitions
 
 

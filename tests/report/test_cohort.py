@@ -1,5 +1,6 @@
 """The page of a cohort: all subjects in its data, few in the page, the most suspicious first."""
 
+import numpy as np
 import pytest
 
 from tests.report.browser import find_element
@@ -135,7 +136,7 @@ MEASURED = (
     "hausdorff_mm_after", "surface_mm_before", "surface_mm_after", "dice_1", "dice_2", "dice_3", "folding_percent",
     "folding_strict_percent", "jacobian_gradient", "seconds",
 )  # fmt: skip
-WIDE = ["subject", "status", "verdict", "suspicion", *MEASURED, "group", "reason"]
+WIDE = ["subject", "status", "verdict", "suspicion", "suspicion_by", *MEASURED, "group", "reason"]
 
 
 @pytest.fixture
@@ -143,7 +144,8 @@ def wide(browser, tmp_path):
     """Opens a page of few subjects with all that is measured of pairs with labels."""
     rows = [
         {"subject": f"s{k}", "status": "done", "verdict": "look", "suspicion": 100.0 + k, "group": "ab"[k % 2],
-         "reason": "The motion is large. " * 20, **dict.fromkeys(MEASURED, 0.5 + k / 7)}
+         "suspicion_by": "surface_mm_after", "reason": "The motion is large. " * 20,
+         **dict.fromkeys(MEASURED, 0.5 + k / 7)}
         for k in range(6)
     ]  # fmt: skip
     summary = SUMMARY | {"subjects": len(rows), "failures": {}}
@@ -169,7 +171,9 @@ def test_the_columns_shown_first_fit_the_screen_and_others_are_shown_when_chosen
     page = wide(width)
     fits = "const t = document.getElementById('table'); return t.scrollWidth <= t.clientWidth"
     assert page.execute_script(fits)
-    assert heads(page)[:4] == ["Looked at", "Subject", "Verdict", "Suspicion"]
+    first = ["Looked at", "Subject", "Verdict", "Suspicion", *(["Farthest out in"] if width > 700 else [])]
+    assert heads(page)[: len(first)] == first
+    assert find_element(page, ".row").text.count("Surface distance after (mm)") == (width > 700)
     assert ("Dice after" in heads(page), "Time (s)" in heads(page)) == (width > 700, False)
     page.execute_script("document.querySelector('#choices [title=seconds] input').click()")
     assert heads(page)[-1 if width < 700 else -3] == "Time (s)", "in the order of the table"
@@ -204,6 +208,35 @@ def test_numbers_of_a_column_have_the_same_digits_after_the_point(wide):
     assert decimals_of([0.0, 0.0, 0.0312]) == 4
     assert decimals_of([30, 25.0, None]) == 0
     assert decimals_of(["a", None]) is None
+
+
+@pytest.mark.parametrize("carried", [["group"], []])
+def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browser, tmp_path, carried):
+    """Those of NumPy, which lie between two subjects where there are few. Without groups there are those of all."""
+    dice = [0.8, 0.9, 0.5, 0.7, 0.6]
+    rows = [{"subject": f"s{k}", "status": "done", "dice_after": d, "group": "aabbb"[k]} for k, d in enumerate(dice)]
+    write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, carried, LINKS)
+    browser.get((tmp_path / "index.html").as_uri())
+    script = "return [...document.querySelectorAll('#groups tr')].map(row => [...row.children].map(c => c.textContent))"
+    head, line = browser.execute_script(script)
+    parts = [dice, dice[:2], dice[2:]] if carried else [dice]
+    assert head == ["", "all (5)", "a (2)", "b (3)"][: 1 + len(parts)]
+    expected = [np.percentile(part, (50, 5, 95)) for part in parts]
+    assert line == ["Dice after", *(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in expected)]
+
+
+def test_few_subjects_have_few_bars_from_the_least_to_the_largest(wide):
+    """And every subject is in one of them."""
+    page = wide(1280)
+    figure = page.find_elements("css selector", "#plots figure")[0]
+    assert figure.text.split() == ["Correlation", "before", "0.500", "1.214"]
+    bars = figure.find_elements("css selector", "rect")
+    assert len(bars) == 6
+    found = 0
+    for bar in bars:
+        page.execute_script("arguments[0].dispatchEvent(new Event('click'))", bar)
+        found += int(find_element(page, "#shown").text.split()[0])
+    assert found == 6
 
 
 def test_paper_has_every_row(page):

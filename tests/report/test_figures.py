@@ -122,7 +122,7 @@ def test_the_overview_looks_as_the_page_does(pair):
     names, colours = ([part(one) for one in parts] for part, parts in (
         (lambda text: text.get_text(), legend.get_texts()), (lambda line: line.get_color(), legend.legend_handles),
     ))  # fmt: skip
-    assert dict(zip(names, colours, strict=True)) == {"RV": look.colours[1], "2": look.colours[2]}
+    assert dict(zip(names, colours, strict=True)) == {"RV": look.colours[1], "label 2": look.colours[2]}
 
 
 def test_voxels_have_the_shape_of_the_grid(pair):
@@ -234,7 +234,7 @@ def test_the_legend_names_the_labels_if_they_are_few(ax):
     labels = np.repeat([[-7, 0, 1000]], 4, axis=0)
     show_outlines(ax, labels, None, label_colours([-7, 5, 1000]), {"1000": "$wall_{x"})
     texts = ax.get_legend().get_texts()
-    assert [text.get_text() for text in texts] == ["-7", r"\$wall_{x"]
+    assert [text.get_text() for text in texts] == ["label -7", r"\$wall_{x"]
     FigureCanvasAgg(ax.figure).draw()  # where a dollar began mathematics, this would fail
     many = Figure().subplots()
     show_outlines(many, np.arange(60).reshape(6, 10), None, label_colours([*range(1, 60)]), {})

@@ -60,12 +60,12 @@ def test_the_names_of_masks_are_no_measures():
 def test_a_structure_that_is_absent_has_dashes():
     (block,) = by_structure(METRICS)
     assert block.name == "Dice"
-    assert block.rows == [Row("1", "0.600", "0.900", label="1"), Row("30", "–", "–", label="30")]
+    assert block.rows == [Row("label 1", "0.600", "0.900", label="1"), Row("label 30", "–", "–", label="30")]
 
 
 def test_structures_are_called_by_their_names_where_these_are_known():
     (block,) = by_structure(METRICS | {"label_names": {"30": "wall"}})
-    assert [(row.name, row.label) for row in block.rows] == [("1", "1"), ("wall", "30")]
+    assert [(row.name, row.label) for row in block.rows] == [("label 1", "1"), ("wall", "30")]
     assert summary(METRICS | {"label_names": {"30": "wall"}}) == summary(METRICS)
 
 
@@ -117,5 +117,6 @@ def test_a_repair_is_told_in_a_sentence_with_its_unit():
     said = repair_note({"repair": without_spacing})
     assert "1.5 voxels at most" in said
     assert "less than 0.001 % of the voxels were folded" in said
-    assert "squeezed" in repair_note({"repair": repair | {"folded_percent": 0.0}})
+    squeezed = repair_note({"repair": repair | {"folded_percent": 0.0}})
+    assert squeezed.startswith("Nothing folded, but some voxels were squeezed nearly flat; 0.31 % were moved")
     assert repair_note({"repair": None}) == repair_note({}) == ""

@@ -61,7 +61,7 @@ def test_measures_and_files_are_in_the_page(open_page):
         [cell.text for cell in row.find_elements("css selector", "th, td")]
         for row in page.find_elements("css selector", ".blocks tbody tr")
     ]
-    assert cells == [["7", "0.500", "0.750"], ["-2", "–", "–"]]
+    assert cells == [["label 7", "0.500", "0.750"], ["label -2", "–", "–"]]
     assert find_element(page, "svg polyline").is_displayed()
 
 

@@ -84,7 +84,7 @@ def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
 
 
 def test_labels_have_their_names_or_their_numbers(pair):
-    assert [label["name"] for label in data_of(pair)["labels"]] == ["1000"]
+    assert [label["name"] for label in data_of(pair)["labels"]] == ["label 1000"]
     assert [label["name"] for label in data_of(pair, {"1000": "wall", "7": "none"})["labels"]] == ["wall"]
 
 

@@ -32,7 +32,7 @@ def moved(volume):
 
 def test_every_slice_has_its_own_measures(moved):
     table = table_of(moved, names={"7": "RV"})
-    for label, name in ((7, "Dice RV"), (-2, "Dice -2")):
+    for label, name in ((7, "Dice RV"), (-2, "Dice label -2")):
         maps = moved.fixed_labels == label, moved.warped_labels == label
         expected = [dice(*(mask[..., k] for mask in maps)) for k in range(SHAPE[2])]
         assert_allclose(values(table, name), expected, atol=1e-6)
@@ -66,8 +66,8 @@ def test_where_one_mask_alone_shows_a_structure_there_is_no_dice(moved):
     table = table_of(replace(moved, moving_labels=labels, warped_labels=labels), names={"7": "RV"})
     rows = {measure.name: measure.cells for measure in table.measures}
     assert [cell.text for cell in rows["Dice RV"]][4] == "only in moving"
-    assert [cell.text for cell in rows["Dice -2"]][2] == "only in fixed"
-    assert [(cell.part, cell.value) for cell in (rows["Dice RV"][4], rows["Dice -2"][2])] == [(None, None)] * 2
+    assert [cell.text for cell in rows["Dice label -2"]][2] == "only in fixed"
+    assert [(cell.part, cell.value) for cell in (rows["Dice RV"][4], rows["Dice label -2"][2])] == [(None, None)] * 2
     assert values(table, "Dice, mean")[2] == values(table, "Dice RV")[2] > 0.5
     assert np.isnan(values(table, "Dice, mean")[4])
     assert table.has_one_sided
@@ -79,7 +79,7 @@ def test_a_structure_that_the_motion_lost_is_the_fault_of_the_motion_unless_it_m
     lost = moved.warped_labels.copy()
     lost[..., 3] = 0
     within = table_of(replace(moved, warped_labels=lost))
-    assert (values(within, "Dice 7")[3], within.has_one_sided) == (0, False)
+    assert (values(within, "Dice label 7")[3], within.has_one_sided) == (0, False)
     across = moved.field.copy()
     across[2] += 0.5
     through = table_of(replace(moved, warped_labels=lost, field=across))

@@ -69,7 +69,7 @@ def test_tables_sort_by_click_and_key_and_say_so(open_page):
     assert column(page, "#by-slice", 1)[-2:] == ["–", "–"], "what has no value comes last"
     assert [heading.get_attribute("aria-sort") for heading in headings].count("none") == len(headings) - 1
     page.execute_script("document.querySelectorAll('.blocks .sort')[0].click()")
-    assert column(page, ".blocks table", 0) == ["-2", "7"]
+    assert column(page, ".blocks table", 0) == ["label -2", "label 7"]
 
 
 def test_nothing_moves_when_values_are_read(open_page):
@@ -122,6 +122,19 @@ def test_a_page_of_a_phantom_fits_few_sheets_of_a4(open_page):
     assert 1 <= len(sizes) <= 4
     width, height = (float(part) for part in sizes[0].split()[2:])
     assert (round(width), round(height)) == (595, 842)
+
+
+def test_on_paper_the_slices_are_on_the_sheet_of_the_picture(open_page):
+    """Also with a third structure, and a note of two lines on folds, which this page has not. Between the margins of A4
+    are 273 mm, at 96 pixels to 25.4 mm."""
+    page = open_page("volume", width=703, height=1032)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    bottom, row = page.execute_script("""
+        const strip = document.querySelector('.strip'), box = (e) => e.getBoundingClientRect();
+        return [box(strip.closest('.card')).bottom + scrollY, box(strip.rows[1]).height];""")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    note = 40
+    assert bottom + row + note < 273 / 25.4 * 96
 
 
 def test_what_is_cut_says_that_there_is_more_until_it_is_scrolled_to_its_end(open_page):

@@ -10,9 +10,12 @@ from vrnet.cohort.table import Missing, count, some
 from vrnet.cohort.tally import Tally
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
+from vrnet.report.headings import heading
 
 MAX_SHOWN = 10
 """Lines about missing files, about changes, and about reasons of failures."""
+MAX_SUSPECTS = 3
+"""Subjects that are named as the first to look at; the page ranks all."""
 
 
 def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
@@ -87,12 +90,22 @@ def ending_lines(summary: Mapping[str, Any], rows: Sequence[Row], told: Containe
     yield f"{summary['done']:,} of {summary['subjects']:,} subjects are done{judged}."
     if bad := [str(row["subject"]) for row in rows if row.get("verdict") == "failed"]:
         yield f"Verdict {WORDS['failed']}: {some(bad)}."
+    yield from suspect_line(rows, summary["recipe"].get("label_names") or {})
     yield from failure_lines({str(row["subject"]): str(row["reason"]) for row in rows if row["status"] == "failed"})
     left = [str(row["subject"]) for row in rows if row["status"] not in ("done", "failed")]
     if others := [name for name in left if name not in told]:
         yield f"Left, to another run or since they changed meanwhile: {some(others)}."
     if left:
         yield f"To see to what is left: {this_command()}"
+
+
+def suspect_line(rows: Sequence[Row], label_names: Mapping[str, str]) -> Iterator[str]:
+    """Which results to look at first, and the measure that each is farthest out in; nothing where none is far out."""
+    suspects = [row for row in rows if row["status"] == "done" and row.get("suspicion_by")]
+    first = sorted(suspects, key=lambda row: -row["suspicion"])[:MAX_SUSPECTS]
+    if first:
+        told = "; ".join(f"{row['subject']} ({heading(row['suspicion_by'], label_names)})" for row in first)
+        yield f"Look first at what is farthest from the others: {told}."
 
 
 def failure_lines(reasons: Mapping[str, str]) -> Iterator[str]:

@@ -216,6 +216,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
+    from vrnet.evaluation.strain import TITLES
     from vrnet.report.cine_numbers import frame_text
 
     by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
@@ -227,7 +228,7 @@ def tracking_table(tracking: "Tracking") -> Table:
         peak = tracking.strain and tracking.strain.peak(measure)
         if peak:
             place = frame_text(peak.frame, len(tracking.cine))
-            table.add_row(f"Peak {measure.replace('_', ' ')} strain, %", f"{number(peak.percent)} ({place})")
+            table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
     for way, length in tracking.closure_mm.items():
         table.add_row(f"Closure error {way}, mm", number(length))
     table.add_row("Folded voxels (strict), %", number(tracking.folding_strict_percent))

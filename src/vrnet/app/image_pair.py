@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, read_label_names
+from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
 from vrnet.registration.masks import ImageMasks
@@ -26,6 +26,8 @@ class ImagePair:
     moving_mask: Image | None = None
     label_names: LabelNames = field(default_factory=dict, kw_only=True)
     """What labels are called."""
+    are_names_told_by_files: bool = field(default=False, kw_only=True)
+    """Whether nobody gave these names, but the label maps are called as a data set calls its own."""
     true_motion: Float[ndarray, "d *s"] | None = field(default=None, kw_only=True)
     """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
 
@@ -44,14 +46,40 @@ class ImagePair:
         return ImageMasks.read(self.fixed_mask, self.moving_mask, self.fixed, self.moving)
 
     def with_label_names(self, given: str | LabelNames | None) -> "ImagePair":
-        """The pair with names for its labels; BadInput unless both images have labels, and these are among them."""
+        """The pair with names for its labels; BadInput unless both images have labels, and these are among them.
+
+        Given none, those of the data set that has such names of files, if the labels are among its own."""
         if given is None:
-            return self
+            return self if self.label_names else self.named_by_files()
         if self.fixed_labels is None or self.moving_labels is None:
             raise BadInput("names are given to labels that are not: give `fixed_labels` and `moving_labels` too")
-        maps = self.fixed_labels.array, self.moving_labels.array
-        check_labels_are_there(given, {label for map_ in maps for label in np.unique(map_).tolist()})
+        check_labels_are_there(given, self.labels_there())
         return replace(self, label_names=read_label_names(given))
+
+    def named_by_files(self) -> "ImagePair":
+        """The pair with the names that the files of its labels tell; the pair itself where they tell none."""
+        maps = [map_ for map_ in (self.fixed_labels, self.moving_labels) if map_ is not None]
+        names = names_told_by_files(map_.name for map_ in maps)
+        if len(maps) < 2 or not names or not self.labels_there() <= {0, *names}:
+            return self
+        return replace(self, label_names=names, are_names_told_by_files=True)
+
+    @property
+    def naming(self) -> str:
+        """Where the names of structures come from, where nobody gave any: for a reader who wonders at them."""
+        if self.fixed_labels is None or self.moving_labels is None:
+            return ""
+        if not self.label_names:
+            return "called by their numbers; --label-names names them, as in 1=RV,2=Myo"
+        if not self.are_names_told_by_files:
+            return ""
+        names = ", ".join(f"{label} {name}" for label, name in self.label_names.items())
+        return f"called as in ACDC, whose names the files of the labels have: {names}"
+
+    def labels_there(self) -> set[int]:
+        """Every label that a voxel of either label map has."""
+        maps = [map_.array for map_ in (self.fixed_labels, self.moving_labels) if map_ is not None]
+        return {label for map_ in maps for label in np.unique(map_).tolist()}
 
 
 def read_pair(

@@ -213,4 +213,6 @@ def notes_on(
             )
     if (pair.fixed_labels is None) != (pair.moving_labels is None):
         notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    if pair.are_names_told_by_files:
+        notes.append(f"Structures are {pair.naming}. (--label-names says otherwise.)")
     return notes

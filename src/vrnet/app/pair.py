@@ -131,6 +131,8 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
     description |= {"method": registration.method, **registration.details}
     if len(pair.fixed.grid.shape) == 3:
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
+    if pair.naming:
+        description["structures"] = pair.naming
     if registration.affine:
         description["affine start"] = registration.affine.kind
     if registration.repair is not None:

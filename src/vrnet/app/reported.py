@@ -43,7 +43,7 @@ def report_transform(
     result = measure_transform(pair, transform, name=name, command="report")
     stage("writing")
     description = {role.replace("_", " "): image.name for role, image in pair.images.items()}
-    description |= {"transform": name, **describe_code()}
+    description |= {"transform": name, **({"structures": pair.naming} if pair.naming else {}), **describe_code()}
     if out.suffix == PAGE_SUFFIX:
         write_report(out, result.on_fixed_grid, result.metrics, (), description)
         return result, [out]

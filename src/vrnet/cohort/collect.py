@@ -14,7 +14,10 @@ from vrnet.cohort.table import CohortTable
 from vrnet.files import Row, columns_of
 
 TABLE, SUMMARY = "cohort.csv", "summary.json"
-FIRST, LAST = ("subject", "status", "verdict", "suspicion", "outlier"), ("seconds", "machine", "reason", "notes")
+FIRST, LAST = (
+    ("subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"),
+    ("seconds", "machine", "reason", "notes"),
+)
 """Columns that every table has, at its beginning and at its end."""
 IMAGES = (".nii.gz", ".tfm")
 """How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""

@@ -18,6 +18,8 @@ MIN_SUBJECTS, MIN_NAMED = 4, 20
 MAX_Z = 99.0
 OUTLIER_FROM = 3.5
 """A z-score from which the measure is named (Iglewicz and Hoaglin)."""
+TOLD_FROM = 2.0
+"""A z-score from which the measure is told that ranks a subject, of however few."""
 OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
 """What failures and verdicts count beside a z-score, which is MAX_Z at most."""
 
@@ -30,7 +32,8 @@ WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames
 
 
 def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
-    """Give each row of a result or a failure its suspicion, and outlier: the measure that is most unlike the rest's."""
+    """Give each row of a result or a failure its suspicion, and the measure that is most unlike the rest's: as
+    suspicion_by; where it is far out, among many, as outlier too."""
     measures = [name for name in measures if not name.startswith(OWN_UNITS)]
     most, which = np.zeros(len(rows)), np.full(len(rows), -1)
     for k, name in enumerate(measures):
@@ -41,6 +44,8 @@ def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
         if row["status"] in ("done", "failed"):
             verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
             row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
+        if score >= TOLD_FROM:
+            row["suspicion_by"] = measures[k]
         if score >= OUTLIER_FROM and len(rows) >= MIN_NAMED:
             row["outlier"] = measures[k]
 

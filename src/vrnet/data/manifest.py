@@ -1,7 +1,8 @@
 """Anyone's images: a CSV file with one row per pair, and paths relative to it.
 
 Columns fixed and moving; fixed_labels and moving_labels, split and name where wanted. Without a column split every
-pair is in "train", and there is none to validate or to test on: which are held back is for their owner to say.
+pair is in "train", and there is none to validate or to test on: which are held back is for their owner to say. The list
+of a cohort is such a file, too: pairs without a name have that of their subject, if each has its own.
 
 Opening the file reads no image: what is wrong with columns and splits is told at once, also of 100,000 rows.
 """
@@ -180,11 +181,14 @@ def read_pairs(path: Path) -> tuple[dict[str, str], Splits, bool]:
     if (first := next(rows, None)) is None:
         raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
     check_columns(list(first), path)
-    names, pairs, splits = [], [], []
+    names, subjects, pairs, splits = [], [], [], []
     for number, row in enumerate(chain([first], rows), start=1):
         names.append(row.get("name") or f"pair{number:03d}")
+        subjects.append(row.get("subject") or "")
         pairs.append(Pair(*(row.get(part, "") for part in Pair._fields)).joined())
         splits.append(intern(row.get("split", "train")))
+    if "name" not in first and all(subjects) and len({*subjects}) == len(subjects):
+        names = subjects
     check_unique(names, path)
     return dict(zip(names, pairs, strict=True)), group_by_split(zip(names, splits, strict=True), path), "split" in first
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 
 from vrnet.data import hippocampus, protocols
 from vrnet.errors import BadInput
@@ -41,6 +42,8 @@ KNOWN: dict[str, LabelNames] = {
     "hippocampus": by_label(hippocampus.STRUCTURES),
     "freesurfer": FREESURFER,
 }
+ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
+"""What ACDC calls its masks, and no other data set of hearts: others count LV and RV the other way round."""
 FORMS = f"give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}"
 
 
@@ -62,6 +65,18 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
         if twice:
             raise BadInput(f"the {kind} {twice[0]} is given twice in {describe(given)}: give each once")
     return dict(pairs)
+
+
+def names_told_by_files(files: Iterable[str | PurePath]) -> LabelNames:
+    """What the labels of files are called in the data set that has such names of files: in ACDC; nothing in others."""
+    names = [PurePath(file).name for file in files]
+    return KNOWN["acdc"] if names and all(map(ACDC_MASK.fullmatch, names)) else {}
+
+
+def label_text(label: int | str, names: Mapping[str, str]) -> str:
+    """A label as people read it: its name where {"1": "RV"} has one, or label 1. What is no number is a name."""
+    text = str(label)
+    return names.get(text, f"label {text}" if LABEL.fullmatch(text) else text)
 
 
 def read_entries(given: object) -> list[tuple[str, str]]:

@@ -26,26 +26,51 @@ SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 
 
 class Measure(NamedTuple):
-    """A way to say how much the wall deforms: what it is called, what it means, and whether a heartbeat lowers it."""
+    """A way to say how much the wall deforms: its name in files, what it means, whether a heartbeat lowers it, and what
+    people call it."""
 
     name: str
     definition: str
     falls: bool
+    title: str
 
 
 GREEN = "Lagrangian Green strain E = 1/2 (F'F - I), F = I + grad u in mm within the slice,"
 AVERAGED = "averaged over the voxels of the reference's myocardium"
 LENGTH = "engineering strain (L - L0)/L0 of the length L of the contour that moves with"
 MEASURES = (
-    Measure("green_circumferential", f"{GREEN} around the LV centre of the slice, {AVERAGED}", True),
-    Measure("green_radial", f"{GREEN} away from the LV centre of the slice, {AVERAGED}", False),
-    Measure("green_circumferential_middle", f"green_circumferential, {AVERAGED} in the middle third of the wall", True),
-    Measure("green_radial_middle", f"green_radial, {AVERAGED} in the middle third of the wall", False),
-    Measure("endocardial_length", f"{LENGTH} the endocardium", True),
-    Measure("midwall_length", f"{LENGTH} the middle of the wall", True),
-    Measure("epicardial_length", f"{LENGTH} the epicardium", True),
-    Measure("wall_thickness", "(T - T0)/T0 of the thickness T, the wall's area over the length of its middle", False),
+    Measure(
+        "green_circumferential",
+        f"{GREEN} around the LV centre of the slice, {AVERAGED}",
+        True,
+        "circumferential strain (Green)",
+    ),
+    Measure(
+        "green_radial", f"{GREEN} away from the LV centre of the slice, {AVERAGED}", False, "radial strain (Green)"
+    ),
+    Measure(
+        "green_circumferential_middle",
+        f"green_circumferential, {AVERAGED} in the middle third of the wall",
+        True,
+        "circumferential strain (Green), middle third",
+    ),
+    Measure(
+        "green_radial_middle",
+        f"green_radial, {AVERAGED} in the middle third of the wall",
+        False,
+        "radial strain (Green), middle third",
+    ),
+    Measure("endocardial_length", f"{LENGTH} the endocardium", True, "endocardial strain (length)"),
+    Measure("midwall_length", f"{LENGTH} the middle of the wall", True, "mid-wall strain (length)"),
+    Measure("epicardial_length", f"{LENGTH} the epicardium", True, "epicardial strain (length)"),
+    Measure(
+        "wall_thickness",
+        "(T - T0)/T0 of the thickness T, the wall's area over the length of its middle",
+        False,
+        "thickening of the wall",
+    ),
 )
+TITLES = {measure.name: measure.title for measure in MEASURES}
 
 
 class Peak(NamedTuple):

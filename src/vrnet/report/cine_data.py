@@ -10,6 +10,7 @@ from numpy import ndarray
 from vrnet.aha import SEGMENTS
 from vrnet.evaluation.strain import MEASURES, Strain
 from vrnet.evaluation.volumes import Volumes
+from vrnet.report.cine_numbers import in_symbols
 from vrnet.report.colours import GRID, JACOBIAN_MAP, colour_stops
 from vrnet.report.film import Film, FilmSlices
 from vrnet.report.greys import window_of
@@ -113,7 +114,10 @@ def strain_curves(strain: Strain | None) -> dict[str, Any] | None:
     """{measure: {region: percent by frame}}, of the regions that some slice shows, with their peaks."""
     if strain is None:
         return None
-    return {m.name: {"definition": m.definition, **measured_curves(strain, m.name)} for m in MEASURES}
+    return {
+        m.name: {"title": m.title, "definition": in_symbols(m.definition), **measured_curves(strain, m.name)}
+        for m in MEASURES
+    }
 
 
 def measured_curves(strain: Strain, measure: str) -> dict[str, Any]:

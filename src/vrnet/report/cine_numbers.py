@@ -6,11 +6,16 @@ from math import isfinite
 from typing import Any
 
 from vrnet.aha import LEVELS
-from vrnet.evaluation.strain import GLOBAL, MEASURES, Peak, Strain
+from vrnet.evaluation.strain import GLOBAL, MEASURES, TITLES, Peak, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.report.film import Film
 
 ABSENT = "–"
+SYMBOLS = {
+    "1/2 ": "½ ", "F'F - I": "FᵀF − I", "grad u": "∇u",
+    "L - L0": "L − L₀", "/L0": "/L₀", "T - T0": "T − T₀", "/T0": "/T₀",
+}  # fmt: skip
+"""What a page has in place of the plain letters of files."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def peak_table(strain: Strain) -> Table:
     for m in MEASURES:
         peaks = [strain.peak(m.name, region) for region in regions]
         values = (with_minus(f"{peak.percent:.1f}") if peak else ABSENT for peak in peaks)
-        rows.append((m.name.replace("_", " "), *values, when(peaks[0])))
+        rows.append((m.title, *values, when(peaks[0])))
     used = ", ".join(str(k + 1) for k in sorted(strain.slices))
     reasons = dict.fromkeys(left.reason for left in strain.left_out)
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
@@ -103,8 +108,15 @@ def volume_table(volumes: Volumes) -> Table:
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:
     """What the numbers mean."""
-    measures = {} if film.strain is None else {m.name.replace("_", " "): m.definition for m in MEASURES}
+    measures = {} if film.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
     return {**measures, **tracked.definitions}
+
+
+def in_symbols(definition: str) -> str:
+    """A definition as a page prints it: files have it in plain letters, with measures by the names of columns."""
+    for plain, drawn in (SYMBOLS | TITLES).items():
+        definition = definition.replace(plain, drawn)
+    return definition
 
 
 def in_percent(value: float, digits: int = 1) -> str:

@@ -23,7 +23,7 @@ MAIN_MEASURES = (
     "closure_backward_mm", "folding_strict_percent", "seconds",
 )  # fmt: skip
 """Columns that tell most, the first of them first."""
-MAX_MEASURES = 5
+MAX_MEASURES = 3
 """How many of them are shown before a reader chooses others: with the rest of a row, they fit a small screen."""
 COLUMN_DIGITS, MAX_DECIMALS = 3, 4
 """Significant digits of a column's median; the digits after the point that these come to are those of all its cells."""
@@ -98,7 +98,8 @@ def shown_first(values: Mapping[str, Sequence[Any]], groups: Sequence[str]) -> l
     """The columns that are shown before a reader chooses others."""
     level = "verdict" if any(map(is_told, values.get("verdict", ()))) else "status"
     measures = [name for name in MAIN_MEASURES if name in values][:MAX_MEASURES]
-    return [name for name in ("subject", level, "suspicion", *measures, *groups[:1], "reason") if name in values]
+    wanted = "subject", level, "suspicion", "suspicion_by", *measures, *groups[:1], "reason"
+    return [name for name in wanted if name in values]
 
 
 def decimals_of(column: Sequence[Any]) -> int | None:

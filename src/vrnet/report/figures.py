@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from numpy import ndarray
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.files import write_bytes
 from vrnet.report.appearance import Appearance, appearance
 from vrnet.report.colours import (
@@ -108,7 +109,7 @@ def show_outlines(
     for style, map_ in maps.items():
         draw_contours(ax, map_, seen, style)
     if 0 < len(seen) <= MAX_LEGEND_LABELS:
-        texts = {label: as_plain_text(names.get(str(label), str(label))) for label in seen}
+        texts = {label: as_plain_text(label_text(label, names)) for label in seen}
         handles = [Line2D([], [], color=colour, label=texts[label]) for label, colour in seen.items()]
         ax.legend(handles=handles, loc="lower right", fontsize=8, handlelength=1)
 

@@ -95,7 +95,7 @@ class FilmSlices:
         names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True)) | dict(self.label_names)
         order = [*parts, *(label for label in found if label not in parts)]
         colours = dict(zip(order, label_colours(list(range(len(order)))).values(), strict=True))
-        return {label: (names.get(label, str(label)), colours[label]) for label in found}
+        return {label: (names.get(label, f"label {label}"), colours[label]) for label in found}
 
     @property
     def main(self) -> int:

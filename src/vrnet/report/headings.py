@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from vrnet.evaluation.label_names import label_text
+
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 BEFORE_AND_AFTER = {
     "ncc": ("Correlation", ""),
@@ -17,6 +19,7 @@ ALONE = {
     "status": ("Status", ""),
     "verdict": ("Verdict", ""),
     "suspicion": ("Suspicion", ""),
+    "suspicion_by": ("Farthest out in", ""),
     "outlier": ("Unlike the others in", ""),
     "folding_percent": ("Folded voxels", "%"),
     "folding_strict_percent": ("Folded voxels, strict count", "%"),
@@ -57,7 +60,7 @@ def heading(column: str, label_names: Mapping[str, str] = NO_NAMES) -> str:
         return with_unit(f"{words} {when}", unit)
     if column.startswith("dice_"):
         label = column.removeprefix("dice_")
-        return f"Dice of {label_names.get(label, label)} after"
+        return f"Dice of {label_text(label, label_names)} after"
     return own_heading(column)
 
 

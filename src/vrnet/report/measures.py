@@ -6,6 +6,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.registration.folds import small_percent
 
 NAMES = {
@@ -131,7 +132,7 @@ def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: M
     """One row per structure of {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
-            yield Row(names.get(label, label), number(before.get(label)), number(after[label]), label=label)
+            yield Row(label_text(label, names), number(before.get(label)), number(after[label]), label=label)
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
@@ -163,11 +164,11 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
-    folded = f"{small_percent(repair['folded_percent'])} of the voxels were folded"
-    cause = folded if repair["folded_percent"] else "some voxels were squeezed nearly flat"
+    folded = f"Folds repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
+    cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
-    return f"Folds repaired: {cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+    return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
 
 
 def is_worse(before: Any, after: Any, better: int) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.images.grid import Grid
 from vrnet.report.appearance import Appearance
 from vrnet.report.colours import (
@@ -48,7 +49,7 @@ def page_data(
         "start": look.start,
         "edges": edge_letters(pair.grid),
         "labels": [
-            {"value": value, "name": names.get(str(value), str(value)), "colour": colour}
+            {"value": value, "name": label_text(value, names), "colour": colour}
             for value, colour in look.colours.items()
         ],
         "box": structure_box(slices),

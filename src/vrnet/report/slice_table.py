@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
 from vrnet.report.colours import FOLD
 from vrnet.report.measures import NO_VALUE, number
@@ -138,7 +139,7 @@ def dice_measures(
 ) -> list[Measure]:
     """Dice after, of each structure unless they are many, and the mean of all, also before."""
     rows = enumerate(colours.items()) if len(after.dice) <= MAX_STRUCTURES else ()
-    found = [Measure(f"Dice {names.get(str(k), str(k))}", after.cells(row), colour) for row, (k, colour) in rows]
+    found = [Measure(f"Dice {label_text(k, names)}", after.cells(row), colour) for row, (k, colour) in rows]
     mean = [Measure("Dice, mean", cells(after.means, 1.0))] if len(after.dice) > 1 else []
     earlier = [] if before is None else [Measure("Dice, mean, before", cells(before.means, 1.0), in_strip=False)]
     return [*found, *mean, *earlier]

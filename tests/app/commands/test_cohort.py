@@ -111,6 +111,19 @@ def test_names_of_labels_are_on_the_pages_and_the_columns_keep_the_numbers(vrnet
     assert vrnet("cohort", pairs, "--out", out, *QUICK, "--label-names", "3")[0] == 2
 
 
+def test_labels_in_files_of_acdc_are_called_as_there(vrnet, pairs, tmp_path):
+    """Unless one file of the list is called otherwise: then nobody knows."""
+    text = pairs.read_text()
+    for part, frame in (("fixed_labels", "01"), ("moving_labels", "12")):
+        (pairs.parent / f"0_{part}.nii.gz").rename(pairs.parent / f"patient000_frame{frame}_gt.nii.gz")
+        text = text.replace(f"0_{part}", f"patient000_frame{frame}_gt")
+    for count, heading in ((2, "Dice of LV after"), (3, "Dice of label 3 after")):
+        pairs.write_text("\n".join(text.splitlines()[:count]))
+        status, said, _ = vrnet("cohort", pairs, "--out", tmp_path / str(count), *QUICK)
+        assert (status, "called as in ACDC" in said) == (0, count == 2)
+        assert f'"dice_3": "{heading}"' in (tmp_path / str(count) / "index.html").read_text()
+
+
 def test_a_second_run_does_nothing_and_another_parameter_does_all_again(vrnet, pairs, tmp_path):
     out = tmp_path / "out"
     assert vrnet("cohort", pairs, "--out", out, *QUICK)[0] == 0

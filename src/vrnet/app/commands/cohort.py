@@ -26,7 +26,7 @@ from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
 
 if TYPE_CHECKING:
-    from vrnet.app.cohort_works import RegisterSubject, TrackSubject
+    from vrnet.app.cohort_works import NamePairs, RegisterSubject, TrackSubject
     from vrnet.cohort.plan import Plan
     from vrnet.cohort.table import CohortTable
     from vrnet.cohort.tally import Tally
@@ -115,6 +115,7 @@ class Cohort:
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
         print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
+        print_line("With --report, each subject has a page, which the page of the cohort leads to.")
 
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list."""
@@ -154,12 +155,11 @@ class Cohort:
         from vrnet.app.tracking import heart_of
         from vrnet.cohort.table import CINES
         from vrnet.devices import find_device
-        from vrnet.evaluation.label_names import read_label_names
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once where there is none
         method, others = self.method_options.choice(self.method), (self.report, self.bids)
-        names = () if self.label_names is None else tuple(read_label_names(self.label_names).items())
+        names = self.names_of_labels(table)
         if names and not any(column.endswith("labels") for one in table.subjects for column in one.files):
             raise BadInput(f"names are given to labels that are not: {table.path} names no labels")
         if table.kind is not CINES:
@@ -170,6 +170,22 @@ class Cohort:
         if self.options != known:
             raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
         return TrackSubject(method, known, *others, names)
+
+    def names_of_labels(self, table: "CohortTable") -> "NamePairs":
+        """What labels are called: as the user says, or else as the names of all their files tell.
+
+        Those of cines are known without."""
+        from vrnet.cohort.table import CINES
+        from vrnet.evaluation.label_names import names_told_by_files, read_label_names
+
+        if self.label_names is not None:
+            return tuple(read_label_names(self.label_names).items())
+        files = (file for one in table.subjects for column, file in one.files.items() if column.endswith("labels"))
+        names = () if table.kind is CINES else tuple(names_told_by_files(files).items())
+        if names:
+            told = ", ".join(f"{label} {name}" for label, name in names)
+            print_line(f"Structures are called as in ACDC, whose names the files of the labels have: {told}.")
+        return names
 
     def do(self, plan: "Plan", task: "Task", table: "CohortTable") -> None:
         """Do what is to do, and write the tables."""

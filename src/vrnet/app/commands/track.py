@@ -71,11 +71,11 @@ class Track:
             inputs = self.cine, self.labels, self.method_options.weights
             tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
         screen.print(tracking_table(tracking))
-        transforms = sum(name.startswith("transforms/") for name in written)
-        others = ", ".join(name for name in written if not name.startswith("transforms/"))
-        print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
         for note in notes_on_tracking(tracking):
             print_line(f"Note: {note}")
         verdict = verdict_of(tracking)
         print_verdict(verdict)
+        transforms = sum(name.startswith("transforms/") for name in written)
+        others = ", ".join(name for name in written if not name.startswith("transforms/"))
+        print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
         end_if_failed(verdict)

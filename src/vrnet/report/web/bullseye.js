@@ -49,7 +49,7 @@ function drawBullseye() {
 function followSegments() {
   if (!bullseye) return;
   const isRadial = /radial|thickness/.test(element("measure").value), limit = report.limits[isRadial ? "radial" : "circumferential"];
-  element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent} strain, %`;
+  element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent}, %`;
   element("bullseye-low").textContent = `−${limit} %`;
   element("bullseye-high").textContent = `${limit} %`;
   for (const { region, number, name } of report.segments) {

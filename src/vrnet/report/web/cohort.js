@@ -2,10 +2,11 @@
 const { values, groups, results } = data;
 const columns = data.columns.filter(name => name !== "verdict" || values.verdict.some(Boolean));
 const isSmall = innerWidth < 700;
-const total = values.subject.length, height = 30, margin = 10, bins = 24, printed = 2000;
+const total = values.subject.length, height = 30, margin = 10, printed = 2000;
 let isPrinted = false;
-const widths = { reason: "wide", notes: "wide", outlier: "middling", verdict: "level", status: "level" };
+const widths = { reason: "wide", notes: "wide", suspicion_by: "middling", outlier: "middling", verdict: "level", status: "level" };
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
+const namesMeasure = ["suspicion_by", "outlier"];
 const headingOf = name => data.headings[name] ?? name;
 const byId = id => document.getElementById(id);
 const key = `vrnet cohort ${location.pathname}`, marksKey = `${key} marks`;
@@ -118,8 +119,13 @@ function drawHead() {
 function drawRows() {
   const table = byId("table"), first = isPrinted ? 0 : Math.max(0, Math.floor(table.scrollTop / height) - margin);
   const last = Math.min(order.length, isPrinted ? printed : Math.ceil((table.scrollTop + table.clientHeight) / height) + margin);
-  byId("more").hidden = table.scrollWidth - table.clientWidth - table.scrollLeft < 3;
+  tellMore(table, byId("more"));
   byId("body").replaceChildren(...order.slice(first, last).map((row, k) => drawRow(row, first + k)));
+}
+
+/* Show the note that what is wider than its frame goes on to the right. */
+function tellMore(frame, note) {
+  note.hidden = frame.scrollWidth - frame.clientWidth - frame.scrollLeft < 3;
 }
 
 function drawRow(row, place) {
@@ -139,7 +145,7 @@ function cellOf(name, row) {
   if (name === "subject" && values.status[row] === "done") cell.append(element("a", { href: fileOf(row, data.has_page[row] ? data.page : data.numbers) }, text));
   else if (name === "subject" && values.status[row] === "failed") cell.append(element("a", { href: `failures/${encodeURIComponent(value)}.txt` }, text));
   else if (name === "verdict") cell.append(levelOf(row) === NOT_DONE ? "not done" : data.words[levelOf(row)] || levelOf(row));
-  else cell.append(name === "outlier" ? headingOf(text) : text);
+  else cell.append(namesMeasure.includes(name) ? headingOf(text) : text);
   if (name === "verdict") cell.classList.add(colourOf[levelOf(row)] || "none");
   if (name === "status") cell.classList.add(colourOf[value] || "none");
   return cell;

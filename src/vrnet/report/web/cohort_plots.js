@@ -1,9 +1,18 @@
 /* Histograms of all measures, and the groups of the list beside each other. */
+/* Of sorted numbers, between the two nearest, as summary.json has it. */
+function percentile(known, part) {
+  const place = part * (known.length - 1), below = Math.floor(place), above = Math.ceil(place);
+  return known[below] + (place - below) * (known[above] - known[below]);
+}
+
+/* Of few subjects wide bars, which have something in them. */
+const binCount = subjects => Math.min(24, Math.max(6, Math.ceil(2 * Math.sqrt(subjects))));
+
 function drawPlots() {
   for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
     const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
     const at = part => known[Math.round(part * (known.length - 1))];
-    const low = at(.005), high = at(.995);
+    const low = at(.005), high = at(.995), bins = binCount(known.length), wide = 240 / bins;
     if (!(high > low)) continue;
     const binOf = value => Math.min(bins - 1, Math.max(0, Math.floor((value - low) / (high - low) * bins)));
     const counts = new Array(bins).fill(0);
@@ -11,10 +20,10 @@ function drawPlots() {
     const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 240 70");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, at(.5))}`);
+    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, percentile(known, .5))}`);
     counts.forEach((count, bin) => {
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
-      for (const [attribute, value] of Object.entries({ x: bin * 10 + 1, y: 70 - tall, width: 8, height: tall })) bar.setAttribute(attribute, value);
+      for (const [attribute, value] of Object.entries({ x: bin * wide + 1, y: 70 - tall, width: wide - 2, height: tall })) bar.setAttribute(attribute, value);
       bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("shown").scrollIntoView(); };
       svg.append(bar);
     });
@@ -24,22 +33,26 @@ function drawPlots() {
 }
 
 function drawGroups() {
-  if (!groups.length) return;
-  const by = byId("group").value, kinds = [...new Set(values[by])].sort();
+  const by = groups.length ? byId("group").value : null, kinds = by === null ? [] : [...new Set(values[by])].sort();
   const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
   const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
-  const rows = measures.map(name => line("td", name, [headingOf(name), ...kinds.map(kind => spread(name, by, kind))]));
-  byId("groups").replaceChildren(line("th", "", ["", ...kinds.map(kind => `${kind || "–"} (${values[by].filter(value => value === kind).length})`)]), ...rows);
+  const rows = measures.map(name => line("td", name, [headingOf(name), spread(name, () => true), ...kinds.map(kind => spread(name, row => values[by][row] === kind))]));
+  byId("groups").replaceChildren(line("th", "", ["", `all (${total})`, ...kinds.map(kind => `${kind || "–"} (${values[by].filter(value => value === kind).length})`)]), ...rows);
+  tellMoreGroups();
 }
 
-function spread(name, by, kind) {
-  const known = values[name].filter((value, row) => isMeasured(value, row) && values[by][row] === kind).sort((a, b) => a - b);
-  const at = part => textOf(name, known[Math.round(part * (known.length - 1))]);
+const tellMoreGroups = () => tellMore(byId("spreads"), byId("more_groups"));
+
+function spread(name, isWanted) {
+  const known = values[name].filter((value, row) => isMeasured(value, row) && isWanted(row)).sort((a, b) => a - b);
+  const at = part => textOf(name, percentile(known, part));
   if (known.length < 2) return known.length ? at(.5) : "–";
   return `${at(.5)} (${at(.05)} to ${at(.95)})`;
 }
 
 if (groups.length) byId("group").onchange = drawGroups;
+byId("spreads").addEventListener("scroll", tellMoreGroups);
+addEventListener("resize", tellMoreGroups);
 byId("distributions").open = !isSmall;
 drawPlots();
 drawGroups();

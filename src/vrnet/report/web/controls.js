@@ -115,9 +115,9 @@ if (element("slice")) listenToWheel(stepSlice);
 
 // The values of all arrays at a pixel, in words.
 function readValues(x, y) {
-  const s = slice(state.k), i = y * width + x, labels = ["none", ...report.labels.map((label) => label.name)];
+  const s = slice(state.k), i = y * width + x, labels = ["no label", ...report.labels.map((label) => label.name)];
   const u = report.largest.map((_, axis) => toFixed(motion(s, axis, i) * report.spacing[axis], 1));
-  const label = s.fixed_labels ? ` · label ${labels[s.fixed_labels[i]]}` : "";
+  const label = s.fixed_labels ? ` · ${labels[s.fixed_labels[i]]}` : "";
   const grey = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, s[name][i]).toPrecision(3)}`);
   return `${grey.join(" · ")} · u (${u.join(", ")}) ${report.unit} · det ${toFixed(determinant(s, i), 2)}${label}`;
 }

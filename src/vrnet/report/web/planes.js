@@ -90,7 +90,8 @@ function skipLighting(viewer) {
 async function openPlanes() {
   const { Niivue, NVImage } = await loadNiiVue();
   const viewer = new Niivue({
-    backColor: [0, 0, 0, 1], crosshairColor: [1, 0.85, 0.2, 0.9], crosshairWidth: 0.6, isOrientationTextVisible: false,
+    backColor: [0, 0, 0, 1], crosshairColor: [1, 0.85, 0.2, 0.9], isOrientationTextVisible: false,
+    crosshairWidth: 0.4, crosshairWidthUnit: "percent", // of the volume: voxels of a small one would hide it
     isRadiologicalConvention: true, sagittalNoseLeft: true, multiplanarShowRender: 0, dragAndDropEnabled: false,
     dragMode: 0, multiplanarPadPixels: 4, viewModeHotKey: "", clipPlaneHotKey: "", cycleClipPlaneHotKey: "", logLevel: "error",
   });
@@ -114,11 +115,11 @@ function moveCross(viewer, voxel) {
 
 // What is known of a voxel, in words.
 function describeVoxel([x, y, z]) {
-  const [w, h] = volume.shape, i = x + w * (y + h * z), names = ["none", ...report.labels.map((label) => label.name ?? label.value)];
+  const [w, h] = volume.shape, i = x + w * (y + h * z), names = ["no label", ...report.labels.map((label) => label.name)];
   const greys = ["fixed", "moving", "warped"].map((name) => `${name} ${intensity(name, voxels[name][i]).toPrecision(3)}`);
   const u = displacement(x, y, z), mm = volume.to_lps.map((row) => dot(row, u));
   const list = (values) => values.map((value) => toFixed(value, 1)).join(", ");
-  const label = voxels.fixed_labels ? ` · label ${names[voxels.fixed_labels[i]]}` : "";
+  const label = voxels.fixed_labels ? ` · ${names[voxels.fixed_labels[i]]}` : "";
   return `LPS (${list(toLps([x, y, z]))}) ${report.unit} · ${greys.join(" · ")} · moves by ${toFixed(Math.hypot(...mm), 1)} ${report.unit}, LPS (${list(mm)})` +
     ` · det ${toFixed(sample("det", x, y, z) / 64 - 1, 2)}${label}`;
 }

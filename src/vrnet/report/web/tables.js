@@ -25,7 +25,7 @@ function sortKey(row, column) {
 
 function compareKeys(a, b) {
   if (a === null || b === null) return (a === null) - (b === null);
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en");
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
 // Rows with equal values stay in their order, whichever way the others go.
