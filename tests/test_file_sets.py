@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import PurePosixPath
 from threading import Event, Thread
+from time import sleep
 
 import pytest
 
@@ -150,7 +151,7 @@ def test_a_set_that_another_run_is_swapping_is_never_taken_for_files_of_others(t
     swaps, enough = [], Event()
 
     def swap_again_and_again():
-        while not enough.wait(0.02):  # a pause in which the other gets the lock
+        while not enough.wait(0.02):  # each pauses, so that the other gets the lock
             for files in (NEW, OLD):
                 write_set(tmp_path, files)
                 swaps.append(files)
@@ -162,6 +163,7 @@ def test_a_set_that_another_run_is_swapping_is_never_taken_for_files_of_others(t
         while writer.is_alive() and (len(swaps) < 40 or looks < 6):
             check_set(tmp_path, NAMES)
             looks += 1
+            sleep(0.02)
     finally:
         enough.set()
         writer.join()

@@ -105,8 +105,8 @@ def test_structures_are_filled_and_outlined(open_page, volume):
         assert is_tinted[has_label].all()
         assert not is_tinted[:3].any()
     assert [item.text for item in page.find_elements("css selector", ".legend li") if item.is_displayed()] == [
-        "-2",
-        "7",
+        "label -2",
+        "label 7",
     ]
 
 
