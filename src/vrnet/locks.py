@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from random import uniform
 from tempfile import mkdtemp
 from time import monotonic, sleep
 
@@ -59,7 +60,7 @@ def wait_for_lock(path: Path, patience_seconds: float, is_shared: bool = False) 
         except BlockingIOError:
             if monotonic() > end:
                 raise
-            sleep(RETRY_SECONDS)
+            sleep(uniform(0.0, RETRY_SECONDS))  # by chance: who holds it again and again may do so in step
 
 
 def acquire_lock(path: Path, is_needed: bool = False, is_shared: bool = False) -> int:
