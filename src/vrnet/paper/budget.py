@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from vrnet.data.phantoms import Phantoms
+from vrnet.data.sample import Purpose
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import parse
 from vrnet.methods.outside import FFD, Demons, SyN
@@ -29,6 +30,8 @@ class Budget:
     """Given a dimension, the phantoms that replace every data set of that dimension, if any do."""
     replaced_methods: Mapping[str, Method] = field(default_factory=dict)
     """Methods that have other parameters here than the tuned ones, by the names that tables give them."""
+    trained_as: Mapping[str, Purpose] = field(default_factory=dict)
+    """By data set, what training subjects are prepared for, if not for training."""
     timing_seconds: float = 2.0
     """How long a method is timed, after one pair to warm up."""
 
@@ -64,16 +67,20 @@ FIVE_ITERATIONS: dict[str, Method] = {
     "Demons": Demons(iterations=(5,)),
     "SyN": SyN(iterations=(5,)),
 }
+PUBLISHED = {name: replace(PRESETS[name], augmentation=None) for name in ("acdc", "ukbb", "cmr3d")}
+"""As the paper trains: images stay as they are."""
 BUDGETS = {
     "paper": Budget(
         "paper",
         {2: None, 3: None},
         {
-            **{name: PRESETS[name] for name in ("acdc", "ukbb", "cmr3d", "hippocampus")},
-            "phantom": PRESETS["acdc"],
-            "acdc3d": PRESETS["cmr3d"],
-            "phantom3d": PRESETS["cmr3d"],
+            **PUBLISHED,
+            "hippocampus": PRESETS["hippocampus"],
+            "phantom": PUBLISHED["acdc"],
+            "acdc3d": PUBLISHED["cmr3d"],
+            "phantom3d": PUBLISHED["cmr3d"],
         },
+        trained_as={"acdc": "evaluation"},
     ),
     "short": Budget(
         "short",
@@ -85,6 +92,15 @@ BUDGETS = {
             "hippocampus": SHORT_ACROSS_SUBJECTS,
         },
     ),
+    "consistent": Budget(
+        "consistent",
+        {2: 16, 3: 8},
+        {
+            **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
+            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+            "hippocampus": PRESETS["hippocampus-consistent"],
+        },
+    ),
     "quick": Budget(
         "quick",
         {2: 2, 3: 2},
@@ -94,5 +110,7 @@ BUDGETS = {
         timing_seconds=0.0,
     ),
 }
-"""paper: the paper's steps and widths, hours to days on a GPU; short: a tenth of that or less, minutes on a GPU for one
-table; quick: a few steps of every method on small phantoms, to see that everything works."""
+"""paper: the paper's steps and widths, on the three slices of each subject of ACDC and without augmentation, hours to
+days on a GPU; short: a tenth of that or less, minutes on a GPU for one table; consistent: as short, with a loss of more
+parts that registers every pair in both directions; quick: a few steps of every method on small phantoms, to see that
+everything works."""

@@ -66,6 +66,7 @@ class Measured:
     data: str = ""
     split: str = ""
     parameters: int = 0
+    weights_sha256: str | None = None
     training: dict[str, Setting] | None = None
     training_subjects: int | None = None
     validation: dict[str, float] | None = None

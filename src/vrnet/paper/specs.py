@@ -46,6 +46,11 @@ TABLES = {
         ("identity", *ITERATIVE, "Siamese", "VoxelMorph", "VoxelMorph-w32", *RC_NETS, *VRNETS_ON_ACDC),
         has_times=True,
     ),
+    "matched": TableSpec(
+        "Networks of 7.8 million parameters on ACDC, trained alike",
+        "acdc",
+        ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16"),
+    ),
     "ukbb": TableSpec(
         "Methods on UK Biobank",
         "ukbb",

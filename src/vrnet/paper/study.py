@@ -129,7 +129,8 @@ class Study:
         ]
         if not jobs:
             return
-        train, val = self.split("train", "training"), self.split("val", "evaluation")
+        purpose = self.results.budget.trained_as.get(self.data, "training")
+        train, val = self.split("train", purpose), self.split("val", "evaluation")
         if entries[0].subjects is not None:
             train = train.spread(entries[0].subjects)
         names = ", ".join(str(job.method) for job in jobs)
@@ -152,7 +153,7 @@ class Study:
         if "failed" in summary:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
             raise BadInput(f"{entry.method} cannot do some subjects ({reasons}): mend that, then start again")
-        write_json(self._config(entry, choice.load(), device), folder / CONFIG)
+        write_json(self._config(entry, choice, device), folder / CONFIG)
         CohortFolder(folder).remove()
         means = summary["metrics"]
         dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]
@@ -164,13 +165,15 @@ class Study:
             return choose_method(str(entry.method))
         return choose_method("default", self.results.run_folder(entry) / WEIGHTS)
 
-    def _config(self, entry: Entry, method: Method, device: str) -> dict[str, Any]:
+    def _config(self, entry: Entry, choice: MethodChoice, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
+        method = choice.load()
         config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
         config["subjects"] = self.test.names
         config["settings"] = method_settings(entry.method, self.d)
         if entry.training is not None and method.model is not None:
             config["parameters"] = sum(parameter.numel() for parameter in method.model.parameters())
+            config["weights_sha256"] = choice.weights_sha256
             config["training"] = asdict(entry.training)
             config["training_subjects"] = entry.subjects
             config["validation"] = best_row(self.results.validations(entry))

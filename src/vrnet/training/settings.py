@@ -112,7 +112,13 @@ PRESETS = {
         augmentation=JITTERED,
     ),
     "consistent": replace(
-        STEADY, steps=3_000, alpha=0.1, consistency=0.1, augmentation=Augmentation(rotation=45.0, swap=0.3)
+        STEADY,
+        steps=3_000,
+        alpha=0.05,
+        similarity=DETAIL,
+        smoothness="Bending",
+        consistency=0.03,
+        augmentation=Augmentation(rotation=45.0),
     ),
     "hippocampus-labels": replace(
         STEADY,
