@@ -243,10 +243,13 @@ def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
     rows = [{"subject": f"s{k}", "status": "done", "dice_after": value} for k, value in enumerate(dice)]
     write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, [], LINKS)
     browser.get((tmp_path / "index.html").as_uri())
-    script = "return [...document.querySelectorAll('#plots circle')].map(c => ['cx', 'cy'].map(k => +c.getAttribute(k)))"
+    script = (
+        "return [...document.querySelectorAll('#plots circle')].map(c => ['cx', 'cy'].map(k => +c.getAttribute(k)))"
+    )
     places = np.array(browser.execute_script(script))
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1)[~np.eye(4, dtype=bool)]
-    assert len(places) == 4 and apart.min() > 9.9, "no closer than the width of a dot"
+    assert len(places) == 4
+    assert apart.min() > 9.9, "no closer than the width of a dot"
 
 
 def test_paper_has_every_row(page):
