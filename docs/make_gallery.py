@@ -2,13 +2,14 @@
 
 They are written in build/gallery, one folder per page; `make docs` then copies them to the site. With --pictures they
 are shown in Chromium too, and docs/images gets what docs/gallery.md and the front page show: a small picture of each
-page, and the film of the cine.
+page, and the film of the cine. The tutorials get a long picture of the page of a pair, and of a cine.
 """
 
 import argparse
 import csv
 import subprocess
 import sys
+from base64 import b64decode
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -38,6 +39,8 @@ FLAGS = (
     "headless=new", "no-sandbox", "hide-scrollbars", "force-prefers-reduced-motion", "use-angle=swiftshader",
     "enable-unsafe-swiftshader", "blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4",
 )  # fmt: skip
+LONG_PICTURES, LONG_HEIGHT = {"pair": "report.jpg", "cine": "cine.jpg"}, 1600
+"""What shows more of a page than a window does, and how far down."""
 SCREEN = {"width": WINDOW[0], "height": WINDOW[1], "deviceScaleFactor": 1, "mobile": False}
 
 
@@ -117,8 +120,8 @@ def make_cohort(folder: Path, out: Path) -> None:
 MAKERS = {"pair": make_pair, "volume": make_volume, "cine": make_cine, "cohort": make_cohort}
 
 
-def take_picture(page: Path, target: Path) -> None:
-    """What a browser shows of a page at first, made small; of a film, which is stopped, end-systole."""
+def take_pictures(page: Path, target: Path, long_target: Path | None) -> None:
+    """What a browser shows of a page at first, made small, and more of it; of a film, which is stopped, end-systole."""
     from PIL import Image
     from selenium import webdriver
 
@@ -135,8 +138,18 @@ def take_picture(page: Path, target: Path) -> None:
         sleep(1)
         with Image.open(BytesIO(driver.get_screenshot_as_png())) as picture:
             picture.convert("RGB").resize(PICTURE, Image.Resampling.LANCZOS).save(target, quality=82)
+        if long_target:
+            long_target.write_bytes(photograph_beyond_window(driver))
     finally:
         driver.quit()
+
+
+def photograph_beyond_window(driver) -> bytes:
+    """A JPEG of the upper part of a page; the dock, which covers its lower rim, moves to its end."""
+    driver.execute_script("document.querySelector('.dock').style.position = 'static'")
+    clip = {"x": 0, "y": 0, "width": WINDOW[0], "height": LONG_HEIGHT, "scale": 1}
+    wanted = {"format": "jpeg", "quality": 78, "captureBeyondViewport": True, "clip": clip}
+    return b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", wanted)["data"])
 
 
 def main() -> None:
@@ -148,7 +161,8 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             MAKERS[name](Path(folder), GALLERY / name)
         if given.pictures:
-            take_picture(GALLERY / name / PAGES[name], IMAGES / f"gallery_{name}.jpg")
+            long_target = IMAGES / LONG_PICTURES[name] if name in LONG_PICTURES else None
+            take_pictures(GALLERY / name / PAGES[name], IMAGES / f"gallery_{name}.jpg", long_target)
     if given.pictures and "cine" in given.only:
         copy(GALLERY / "cine" / "cine.gif", IMAGES / "heart.gif")
 

@@ -225,18 +225,31 @@ def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browse
     assert line == ["Dice after", *(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in expected)]
 
 
-def test_few_subjects_have_few_bars_from_the_least_to_the_largest(wide):
-    """And every subject is in one of them."""
+def test_each_of_few_subjects_is_a_dot_where_its_value_lies_and_a_click_shows_it(wide):
+    """From the least at the left to the greatest at the right. Dots of the same place lie above each other."""
     page = wide(1280)
     figure = page.find_elements("css selector", "#plots figure")[0]
     assert figure.text.split() == ["Correlation", "before", "0.500", "1.214"]
-    bars = figure.find_elements("css selector", "rect")
-    assert len(bars) == 6
-    found = 0
-    for bar in bars:
-        page.execute_script("arguments[0].dispatchEvent(new Event('click'))", bar)
-        found += int(find_element(page, "#shown").text.split()[0])
-    assert found == 6
+    dots = figure.find_elements("css selector", "circle")
+    across = [float(dot.get_attribute("cx")) for dot in dots]
+    assert np.allclose(np.diff(across), (across[-1] - across[0]) / 5, atol=0.1)
+    for k, dot in enumerate(dots):
+        page.execute_script("arguments[0].dispatchEvent(new Event('click'))", dot)
+        assert shown(page) == [f"s{k}"]
+
+
+def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
+    dice = [0.8, 0.8001, 0.8002, 0.4]
+    rows = [{"subject": f"s{k}", "status": "done", "dice_after": value} for k, value in enumerate(dice)]
+    write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, [], LINKS)
+    browser.get((tmp_path / "index.html").as_uri())
+    script = (
+        "return [...document.querySelectorAll('#plots circle')].map(c => ['cx', 'cy'].map(k => +c.getAttribute(k)))"
+    )
+    places = np.array(browser.execute_script(script))
+    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)[~np.eye(4, dtype=bool)]
+    assert len(places) == 4
+    assert apart.min() > 9.9, "no closer than the width of a dot"
 
 
 def test_paper_has_every_row(page):

@@ -115,6 +115,31 @@ def test_paper_is_white_and_has_every_picture_and_table(open_page):
     assert kept == ["rgb(255, 255, 255)", "none", True]
 
 
+def test_the_picture_of_a_good_pair_lies_above_the_dock_when_the_page_opens(browser, heart, tmp_path):
+    """Also where a note tells of repaired folds: all of the picture is seen on a common screen, without scrolling."""
+    repair = {"folded_percent": 0.0, "changed_percent": 0.05, "mean_move_mm": 0.1, "max_move_mm": 0.4}
+    metrics = METRICS | {"verdict": {"level": "good", "reasons": [], "try": []}, "repair": repair}
+    write_report(tmp_path / "good.html", heart, metrics, [], {"fixed": "a.nii", "moving": "b.nii"})
+    page = open_file(browser, tmp_path / "good.html", "#folds", width=1280, height=900)
+    picture, dock = page.execute_script("""
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        return [box('#main').bottom, box('.dock').top];""")
+    assert picture < dock
+
+
+def test_paper_is_no_wider_than_a_sheet_however_many_slices_there_are(open_page):
+    """Between the margins of A4 are 186 mm. Of what is wider, a browser shrinks the whole page."""
+    page = open_page("volume", width=703, height=1032)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    width = page.execute_script("""
+        const strip = document.querySelector('.strip');
+        strip.classList.add('narrow');
+        strip.style.setProperty('--slices', 64);
+        return document.documentElement.scrollWidth;""")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert width <= 703
+
+
 def test_a_page_of_a_phantom_fits_few_sheets_of_a4(open_page):
     page = open_page("heart")
     made = page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": True})["data"]

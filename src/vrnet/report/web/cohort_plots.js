@@ -1,32 +1,62 @@
-/* Histograms of all measures, and the groups of the list beside each other. */
+/* The distributions of all measures, and the groups of the list beside each other. */
 /* Of sorted numbers, between the two nearest, as summary.json has it. */
 function percentile(known, part) {
   const place = part * (known.length - 1), below = Math.floor(place), above = Math.ceil(place);
   return known[below] + (place - below) * (known[above] - known[below]);
 }
 
-/* Of few subjects wide bars, which have something in them. */
-const binCount = subjects => Math.min(24, Math.max(6, Math.ceil(2 * Math.sqrt(subjects))));
+/* Fewer subjects than this are dots: bars of one or two say nothing. */
+const FEW = 24;
+const WIDE = 240, TALL = 70, RADIUS = 5;
+const binCount = subjects => Math.min(24, Math.ceil(2 * Math.sqrt(subjects)));
+
+function svgElement(tag, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+function showOnly(isWanted) {
+  range = isWanted;
+  arrange();
+  byId("shown").scrollIntoView();
+}
+
+/* One dot per subject where its value lies; one that would touch another lies above it. */
+function drawDots(svg, name, rows, partOf) {
+  const placed = [];
+  for (const row of rows) {
+    const x = RADIUS + partOf(values[name][row]) * (WIDE - 2 * RADIUS), near = placed.filter(other => Math.abs(other.x - x) < 2 * RADIUS);
+    const floor = near.length ? Math.max(...near.map(other => other.floor)) + 1 : 0;
+    placed.push({ x, floor });
+    const dot = svgElement("circle", { cx: x, cy: Math.max(RADIUS, TALL - 2 - RADIUS * (1 + 2 * floor)), r: RADIUS, class: colourOf[levelOf(row)] ?? "" });
+    dot.append(svgElement("title", {}));
+    dot.firstChild.textContent = `${values.subject[row]}: ${textOf(name, values[name][row])}`;
+    dot.onclick = () => showOnly(other => other === row);
+    svg.append(dot);
+  }
+}
+
+function drawBars(svg, name, rows, partOf) {
+  const bins = binCount(rows.length), wide = WIDE / bins, counts = new Array(bins).fill(0);
+  const binOf = row => Math.min(bins - 1, Math.max(0, Math.floor(partOf(values[name][row]) * bins)));
+  for (const row of rows) counts[binOf(row)]++;
+  const top = Math.max(...counts);
+  counts.forEach((count, bin) => {
+    const tall = (TALL - 2) * count / top, bar = svgElement("rect", { x: bin * wide + 1, y: TALL - tall, width: wide - 2, height: tall });
+    bar.onclick = () => showOnly(row => isMeasured(values[name][row], row) && binOf(row) === bin);
+    svg.append(bar);
+  });
+}
 
 function drawPlots() {
   for (const name of columns.filter(name => isNumber[name] && name !== "suspicion")) {
-    const known = values[name].filter((value, row) => isMeasured(value, row)).sort((a, b) => a - b);
-    const at = part => known[Math.round(part * (known.length - 1))];
-    const low = at(.005), high = at(.995), bins = binCount(known.length), wide = 240 / bins;
+    const rows = [...values[name].keys()].filter(row => isMeasured(values[name][row], row)).sort((a, b) => values[name][a] - values[name][b]);
+    const at = part => values[name][rows[Math.round(part * (rows.length - 1))]];
+    const low = at(.005), high = at(.995);
     if (!(high > low)) continue;
-    const binOf = value => Math.min(bins - 1, Math.max(0, Math.floor((value - low) / (high - low) * bins)));
-    const counts = new Array(bins).fill(0);
-    for (const value of known) counts[binOf(value)]++;
-    const top = Math.max(...counts), svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 240 70");
-    svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", `${headingOf(name)}: median ${textOf(name, percentile(known, .5))}`);
-    counts.forEach((count, bin) => {
-      const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect"), tall = 68 * count / top;
-      for (const [attribute, value] of Object.entries({ x: bin * wide + 1, y: 70 - tall, width: wide - 2, height: tall })) bar.setAttribute(attribute, value);
-      bar.onclick = () => { range = row => isMeasured(values[name][row], row) && binOf(values[name][row]) === bin; arrange(); byId("shown").scrollIntoView(); };
-      svg.append(bar);
-    });
+    const svg = svgElement("svg", { viewBox: `0 0 ${WIDE} ${TALL}`, role: "img", "aria-label": `${headingOf(name)}: median ${textOf(name, percentile(rows.map(row => values[name][row]), .5))}` });
+    (total < FEW ? drawDots : drawBars)(svg, name, rows, value => (value - low) / (high - low));
     const ends = element("figcaption", {}, element("span", {}, textOf(name, low)), element("span", {}, textOf(name, high)));
     byId("plots").append(element("figure", {}, element("b", { title: name }, headingOf(name)), svg, ends));
   }
