@@ -193,7 +193,7 @@ def read_lines(path: Path, form: str) -> Iterator[list[str]]:
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, ValueError, csv.Error) as error:
-        raise BadInput(f"cannot read {path}: it should be a text file with {form}") from error
+        raise BadInput(f"cannot read {path}: it should be a text file in UTF-8 with {form}") from error
 
 
 def short_lines(file: TextIO) -> Iterator[str]:

@@ -40,7 +40,7 @@ def test_a_subject_that_kills_its_process_goes_last_and_is_a_failure_after_three
     plan = make_plan(task.folder, read_table(pairs).subjects, task.recipe)
     assert (len(plan.done), [one.name for one in plan.failed]) == (3, ["s00001"])
     reason = task.folder.failure("s00001")["reason"]
-    assert reason.startswith("the process ended 3 times during this subject; the memory may not suffice")
+    assert reason.startswith("the process ended 3 times during this subject: where the memory does not suffice")
     assert task(plan.failed[0]).status == "done", "asked for again, it is tried again"
 
 

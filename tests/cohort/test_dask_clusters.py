@@ -2,11 +2,13 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort.dask_clusters import existing_cluster, one_interrupt
+from vrnet.cohort import dask_clusters
+from vrnet.cohort.dask_clusters import existing_cluster, local_cluster, one_interrupt
 
 
 def test_a_second_interrupt_does_not_disturb_the_end():
@@ -17,6 +19,21 @@ def test_a_second_interrupt_does_not_disturb_the_end():
         os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_processes_that_do_not_end_in_time_are_no_failure_of_the_run(monkeypatch):
+    closed = []
+
+    class Slow(SimpleNamespace):
+        def close(self):
+            closed.append(self.name)
+            raise TimeoutError
+
+    made = {name: lambda *_, name=name, **__: Slow(name=name) for name in ("LocalCluster", "Client")}
+    monkeypatch.setattr(dask_clusters, "import_distributed", lambda: SimpleNamespace(**made))
+    with local_cluster(2) as executor:
+        assert executor.client.name == "Client"
+    assert closed == ["Client", "LocalCluster"]
 
 
 @pytest.mark.parametrize(

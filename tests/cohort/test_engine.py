@@ -101,7 +101,7 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
 
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00002"})))
     monkeypatch.setattr(type(task.folder), "record_error", refuse)
-    with pytest.raises(BadInput, match="make room there, then start again"):
+    with pytest.raises(BadInput, match="check its room and your permission, then start again"):
         run_tasks(task, subjects, Here())
     assert {name.partition("/")[0] for name in results(tmp_path / "out")} == {"s00000", "s00001"}
 

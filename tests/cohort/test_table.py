@@ -48,6 +48,7 @@ BAD = {
     f"{HEAD},fixed\np,a,b,c": 'two columns "fixed"',
     f"{HEAD}\np,a,b\nq,a,b\np,a,b": 'rows with the subject of another (row 1 "p"; 3 "p")',
     f"{HEAD}\np,a,b\nP,a,b": "not only by capitals",
+    f"{HEAD}\ncaf\u00e9,a,b\ncafe\u0301,a,b": "2 rows with the subject of another",
     f"{HEAD}\n../x,a,b": 'cannot be the name of a folder (row 1 "../x")',
     f"{HEAD}\n.hidden,a,b": "cannot be the name of a folder",
     f"{HEAD}\np,a,b\n,a,b": 'without a subject (row 2 "")',

@@ -139,6 +139,7 @@ def test_an_earlier_result_goes_back_where_the_new_one_cannot_take_its_place(tmp
         (BadInput("p is constant: give another"), "p is constant: give another"),
         (MemoryError(), "there was too little memory"),
         (OSError(errno.ENOSPC, "No space left on device", "/x"), "/x: No space left on device"),
+        (OSError(errno.EPERM, "Operation not permitted", "/temporary", None, "/x"), "/x: Operation not permitted"),
         (RuntimeError(), "RuntimeError: no message"),
     ],
 )
@@ -208,6 +209,32 @@ def test_a_machine_that_does_not_see_the_folder_makes_none(tmp_path):
     outcome = task(one)
     assert (outcome.status, "does not see" in outcome.reason) == ("unable", True)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_goes_away_during_the_work_is_no_failure_of_the_subject(tmp_path):
+    """As where a file system is taken away, and what is written goes to the empty folder below it."""
+
+    def work(subject, folder):
+        (tmp_path / "out").rename(tmp_path / "away")
+        folder.mkdir(parents=True)
+        return Count()(subject, folder)
+
+    task, one = make_task(tmp_path / "out", work), subject(tmp_path)
+    for _ in range(2):
+        assert task(one).status == "unable", "the second time, a part of the folder is there again"
+    assert not (tmp_path / "out" / "failures").exists()
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "away").rename(tmp_path / "out")
+    assert make_task(tmp_path / "out")(one).status == "done"
+
+
+def test_a_link_in_the_place_of_a_result_goes_and_what_it_leads_to_stays(tmp_path):
+    task, one = make_task(tmp_path / "out"), subject(tmp_path)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "out" / "subjects" / "s1").symlink_to(tmp_path / "linked")
+    assert task(one).status == "done"
+    assert left_behind(tmp_path / "out") == []
+    assert (tmp_path / "linked").is_dir()
 
 
 def test_another_version_of_vrnet_does_no_work(tmp_path):

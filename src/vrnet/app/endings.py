@@ -105,7 +105,9 @@ def is_lack_of_memory(error: BaseException) -> bool:
 def describe_system_error(error: OSError) -> str:
     """What the system refused, in words."""
     place = f"{error.filename}: " if error.filename is not None else ""
-    return f"{place}{error.strerror or error}: check the place, its room and your permission"
+    return (
+        f"{place}{error.strerror or str(error) or type(error).__name__}: check the place, its room and your permission"
+    )
 
 
 def save_traceback(error: BaseException) -> str:

@@ -102,5 +102,5 @@ def record_here(task: Task, subject: Subject, outcome: Outcome) -> None:
     if not found.is_recorded:
         raise BadInput(
             f"{outcome.name} could not be done ({outcome.reason}), and not even that can be written in "
-            f"{task.folder.path}: make room there, then start again: what is done stays done"
+            f"{task.folder.path}: check its room and your permission, then start again: what is done stays done"
         )

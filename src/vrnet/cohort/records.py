@@ -57,6 +57,10 @@ class CohortFolder:
         """All folders, the outer one first."""
         return (self.path, self.subjects, self.failures, self.working)
 
+    def is_there(self) -> bool:
+        """Whether all folders are there: some are made anew by whoever writes where a file system was taken away."""
+        return all(map(os.path.isdir, self.places))
+
     def make(self) -> None:
         """Make the folders, and remove what killed processes left in them."""
         for folder in self.places:
@@ -70,7 +74,7 @@ class CohortFolder:
         for name in {name.removesuffix(".lock").partition(STAGED)[0] for name in names_in(self.working)}:
             with suppress(OSError), closing(acquire_lock(lock := self.lock(name), is_needed=True)):
                 for place in self.working.glob(f"{escape(name)}{STAGED}*"):
-                    shutil.rmtree(place, ignore_errors=True)
+                    remove_tree(place)
                 if not count_unended(str(lock)) or self.has_ended_since(name, os.stat(lock).st_mtime_ns):
                     lock.unlink()
 
@@ -120,9 +124,8 @@ class CohortFolder:
         try:
             yield staged, old
         finally:
-            for place in (staged, old):
-                if place.exists():
-                    shutil.rmtree(place, ignore_errors=True)
+            remove_tree(staged)
+            remove_tree(old)
 
     def names_of_results(self) -> set[str]:
         """The subjects that have a folder."""
@@ -163,6 +166,15 @@ def remove_if_empty(folder: Path) -> None:
     """Remove a folder with nothing in it."""
     with suppress(OSError):
         folder.rmdir()
+
+
+def remove_tree(place: Path) -> None:
+    """Remove a folder and what is in it, if it is there; of a link, the link alone."""
+    with suppress(OSError):
+        if place.is_symlink():
+            place.unlink()
+    if place.exists():
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def names_in(folder: Path) -> list[str]:

@@ -4,12 +4,14 @@ A list of pairs has the columns subject, fixed and moving, with labels and masks
 subject and cine, with labels and frame where wanted. Any further columns go with the subject."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
@@ -202,18 +204,20 @@ def check_subjects(subjects: Sequence[Subject], path: Path, kind: ListKind) -> N
 
 
 def check_unique(subjects: Sequence[Subject], path: Path) -> None:
-    """BadInput if two subjects have the same name, to a file system that knows no capitals."""
-    seen: dict[str, int] = {}
-    for one in subjects:
-        key = one.name.casefold()
-        seen[key] = seen.get(key, 0) + 1
+    """BadInput if two subjects have the same name, to a file system that knows no capitals, and one code per letter."""
+    seen = Counter(name_on_disk(one.name) for one in subjects)
     refuse(
         subjects,
-        lambda one: seen[one.name.casefold()] > 1,
+        lambda one: seen[name_on_disk(one.name)] > 1,
         path,
         "with the subject of another",
         "give each a name of its own, and not only by capitals",
     )
+
+
+def name_on_disk(name: str) -> str:
+    """A name as some file system tells it from others: é is one letter, though it can be written as two codes."""
+    return normalize("NFC", name).casefold()
 
 
 def is_number(text: str) -> bool:

@@ -22,8 +22,8 @@ from vrnet.provenance import __version__, commit, may_be_same_commit
 Status = Literal["done", "failed", "elsewhere", "unable"]
 """elsewhere: another process is at it. unable: this machine cannot do it, or any; another may."""
 DEATHS = (
-    "the process ended {} times during this subject; the memory may not suffice: run fewer jobs at once, or on a "
-    "larger machine"
+    "the process ended {} times during this subject: where the memory does not suffice, run fewer jobs at once, or on "
+    "a larger machine; where a job has a time limit, give it more"
 )
 Inputs = Mapping[str, Mapping[str, Any]]
 """Of each column the path, the stamp and the SHA-256 of its file; of what is no file, the value."""
@@ -64,9 +64,8 @@ class Task:
         """Do a subject, unless it is done or another process is at it. Whatever goes wrong is its failure alone, but
         what is wrong with this machine is not."""
         start = perf_counter()
-        if not self.folder.working.is_dir():  # nothing is made here: that would be a folder of this machine alone
-            reason = f"{platform.node()} does not see {self.folder.path}: share it with all machines"
-            return Outcome(subject.name, "unable", 0.0, reason)
+        if not self.folder.is_there():  # nothing is made here: that would be a folder of this machine alone
+            return self.unseen(subject, 0.0)
         before = stamps(subject)
         try:
             with begin_attempt(self.folder.lock(subject.name)) as unended:
@@ -76,7 +75,7 @@ class Task:
         except BlockingIOError:
             return Outcome(subject.name, "elsewhere")
         except OSError as error:
-            return self.fail(subject, error, perf_counter() - start, before)
+            return self.end(subject, error, perf_counter() - start, before)
 
     def attempt(self, subject: Subject, before: Stamps, start: float) -> Outcome:
         """Do a subject that no other process is at."""
@@ -92,7 +91,7 @@ class Task:
         except UnfitMachine as error:
             return Outcome(subject.name, "unable", perf_counter() - start, str(error))
         except Exception as error:
-            return self.fail(subject, error, perf_counter() - start, before)
+            return self.end(subject, error, perf_counter() - start, before)
         return Outcome(subject.name, "done", perf_counter() - start)
 
     def check_version(self) -> None:
@@ -145,6 +144,15 @@ class Task:
             seal(staged, record)
             publish(staged, place, old, earlier)
 
+    def end(self, subject: Subject, error: BaseException, seconds: float, before: Stamps) -> Outcome:
+        """What came of a subject that raised an error: nothing, where the folder has gone away meanwhile."""
+        return self.fail(subject, error, seconds, before) if self.folder.is_there() else self.unseen(subject, seconds)
+
+    def unseen(self, subject: Subject, seconds: float) -> Outcome:
+        """That this machine does not see the folder."""
+        where = f"{platform.node()} does not see {self.folder.path}, or not all of it"
+        return Outcome(subject.name, "unable", seconds, f"{where}: is its file system mounted, and shared?")
+
     def fail(
         self,
         subject: Subject,
@@ -195,7 +203,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there was too little memory: run fewer jobs at once, or on a larger machine"
     if isinstance(error, OSError) and error.strerror:
-        place = f"{error.filename}: " if error.filename else ""
+        name = error.filename2 or error.filename  # of two the second: the first one is a temporary folder
+        place = f"{name}: " if name else ""
         return f"{place}{error.strerror}"
     return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
 

@@ -67,7 +67,7 @@ function drawGroups() {
   const measures = columns.filter(name => isNumber[name] && name !== by && name !== "suspicion");
   const line = (tag, title, cells) => element("tr", { title }, ...cells.map((cell, k) => element(k ? tag : "th", {}, cell)));
   const rows = measures.map(name => line("td", name, [headingOf(name), spread(name, () => true), ...kinds.map(kind => spread(name, row => values[by][row] === kind))]));
-  byId("groups").replaceChildren(line("th", "", ["", `all (${total})`, ...kinds.map(kind => `${kind || "–"} (${values[by].filter(value => value === kind).length})`)]), ...rows);
+  byId("groups").replaceChildren(line("th", "", ["", `all (${total.toLocaleString("en")})`, ...kinds.map(kind => `${kind || "–"} (${values[by].filter(value => value === kind).length.toLocaleString("en")})`)]), ...rows);
   tellMoreGroups();
 }
 
