@@ -24,7 +24,7 @@ def read_csv(path):
 def identify(table: Path):
     """The name of the table in a file, its data set and its budget."""
     budget = re.search(r'budget "(\w+)"', table.with_suffix(".md").read_text(encoding="utf-8"))[1]
-    name, _, data = table.stem.removesuffix("_quick").partition("_")
+    name, _, data = table.stem.removesuffix(f"_{budget}").partition("_")
     return name, data or TABLES[name].data, budget
 
 

@@ -1,6 +1,7 @@
 import csv
 import json
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -31,6 +32,14 @@ def read_files(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize(("trained_as", "purpose"), [({}, "training"), ({"phantom": "evaluation"}, "evaluation")])
+def test_a_budget_says_what_training_subjects_are_prepared_for(study, trained_as, purpose):
+    made, asked = study(replace(BUDGETS["quick"], trained_as=trained_as)), []
+    split = lambda name, use: asked.append((name, use)) or made.split(name, use)  # noqa: E731
+    replace(made, split=split).complete([made.results.entry("VoxelMorph")])
+    assert ("train", purpose) in asked
+
+
 def test_what_is_measured_is_measured_once(study, no_training):
     made = study()
     entries = [made.results.entry(name) for name in NAMES]
@@ -52,6 +61,8 @@ def test_the_folder_of_a_method_says_what_its_numbers_depend_on(study):
     assert config["versions"] == versions()
     assert config["training"]["steps"] == BUDGETS["quick"].training["phantom"].steps
     assert config["parameters"] == sum(p.size for p in map(np.asarray, read_weights(made, entries[1]).values()))
+    weights = (made.results.folder(entries[1]) / "run" / "weights.safetensors").read_bytes()
+    assert config["weights_sha256"] == sha256(weights).hexdigest()
     with (made.results.folder(entries[1]) / "run" / "metrics.csv").open() as file:
         assert config["validation"]["val_dice"] == max(float(row["val_dice"]) for row in csv.DictReader(file))
     assert [row["subject"] for row in made.results.rows(entries[0])] == ["phantom-2000", "phantom-2001", "phantom-2002"]

@@ -85,6 +85,17 @@ def test_notes_tell_of_labels_in_training(study, steps):
     assert build_table("initialisation", made).notes[1].endswith("1 seed (mean over seeds); labels in training.")
 
 
+def test_notes_tell_of_a_loss_that_is_not_the_methods_own(study, steps):
+    quick = steps(2)
+    bent = {name: replace(how, smoothness="Bending", consistency=0.03) for name, how in quick.training.items()}
+    made = study(replace(quick, training=bent))
+    for name in NAMES:
+        write_result(made.results, made.results.entry(name), SCORES[name])
+    assert build_table("initialisation", made).notes[2] == (
+        "Loss: the method's own + α Bending + 0.03 inverse consistency."
+    )
+
+
 def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     made = study()
     monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])

@@ -27,6 +27,7 @@ from vrnet.paper.study import Study
 from vrnet.paper.table import Table
 from vrnet.paper.values import PublishedValues, published_values
 from vrnet.progress import Stage
+from vrnet.training.settings import Training
 
 ROW_LABELS = {"identity": "unregistered"}
 Entries = dict[str, list[Entry]]
@@ -92,7 +93,8 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
     lines += training_notes(results, entries)
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
-    lines.append(f"Computed on {'; '.join(machines)}; vrnet {configs[0]['versions']['vrnet']}.")
+    versions = sorted({str(config["versions"]["vrnet"]) for config in configs})
+    lines.append(f"Computed on {'; '.join(machines)}; vrnet {', '.join(versions)}.")
     if spec.measures is None:
         test = "two-sided Wilcoxon signed-rank test over subjects, with Holm's correction"
         lines.append(f"p: {test}, against the row of highest Dice.")
@@ -116,8 +118,18 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
         f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {first.batch} pairs, '
         f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
-        f"{'; labels in training' if labels else ''}."
+        f"{'; labels in training' if labels else ''}.",
+        *loss_notes(first),
     ]
+
+
+def loss_notes(training: Training) -> list[str]:
+    """The loss, where it is not the methods' own."""
+    if training.similarity is None and training.smoothness is None and not training.consistency:
+        return []
+    similarity, smoothness = training.similarity or "the method's own", training.smoothness or "its own smoothness"
+    both_ways = f" + {training.consistency:g} inverse consistency" if training.consistency else ""
+    return [f"Loss: {similarity} + α {smoothness}{both_ways}."]
 
 
 def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float]) -> list[str]:
