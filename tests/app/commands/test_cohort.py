@@ -247,7 +247,8 @@ def listen_to_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tmp_path):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_run_that_is_stopped_says_how_to_go_on_and_loses_nothing(number, status, pairs, tmp_path):
     slow = "--method", "TV-L1", "--set", "warps=3000", "--set", "tolerance=0"
     words = "cohort", pairs, "--out", tmp_path / "out", *slow
     command = [sys.executable, "-m", "vrnet", *map(str, words)]
@@ -258,12 +259,12 @@ def test_a_run_that_is_interrupted_says_how_to_go_on_and_loses_nothing(pairs, tm
         while not list((tmp_path / "out").glob(".working/*~*")):
             assert run.poll() is None, run.stderr.read()
             time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
-        said, _ = run.communicate(timeout=300)
-    assert run.returncode == 130
+        run.send_signal(number)
+        said = b"".join(run.communicate(timeout=300))
+    assert run.returncode == status
     assert b"Stopped: 0 of 3 subjects are done" in said
     assert shlex.join(["vrnet", *command[3:]]).encode() in said
-    assert not (tmp_path / "out").exists(), "nothing was done, and nothing is left behind"
+    assert number != signal.SIGINT or not (tmp_path / "out").exists(), "nothing was done, and nothing is left behind"
 
 
 def test_the_list_is_never_overwritten_nor_are_files_of_others(vrnet, pairs, tmp_path):

@@ -22,6 +22,7 @@ from vrnet.app.commands.options import (
 )
 from vrnet.app.console import print_line
 from vrnet.app.endings import end_if_any
+from vrnet.app.interrupts import last_words
 from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
 
@@ -230,9 +231,10 @@ class Cohort:
         if (self.jobs, self.scheduler, self.shard) == (1, None, WHOLE) and find_device(self.options.device) == CPU:
             say(jobs_line(len(subjects)))
         tally = Tally(len(subjects))
+        executor = open_executor(len(subjects), self.jobs, self.scheduler)
         try:
-            with cohort_progress() as show, open_executor(len(subjects), self.jobs, self.scheduler) as executor:
-                return run_tasks(task, subjects, executor, show, tally)
+            with last_words(lambda: stopped_line(plan, tally)), cohort_progress() as show, executor as opened:
+                return run_tasks(task, subjects, opened, show, tally)
         except KeyboardInterrupt:
             print_line(stopped_line(plan, tally))
             raise
