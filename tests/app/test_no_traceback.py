@@ -142,6 +142,15 @@ def test_whoever_reads_one_line_alone_has_seen_enough():
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize(("word", "is_buffered", "status"), [("methods", True, 0), ("--help", False, 141)])
+def test_whoever_reads_nothing_is_not_told_of_it(word, is_buffered, status):
+    unread, output = os.pipe()
+    os.close(unread)
+    with os.fdopen(output, "w") as nobody:
+        found = run(word, stdout=nobody, env=environment(PYTHONUNBUFFERED=None if is_buffered else "1"))
+    assert (found[0], found[2]) == (status, "")
+
+
 @pytest.mark.parametrize("word", ["methods", "--help"])
 def test_a_poor_terminal_shows_what_it_can(word):
     """One column wide, and without any letter beyond those of ASCII."""

@@ -21,7 +21,7 @@ from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
-from vrnet.app.endings import close_streams, describe, prepare_terminal, show
+from vrnet.app.endings import UNREAD_STATUS, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.parser import Command, read_command
 from vrnet.app.start import start_text
@@ -59,7 +59,10 @@ def main() -> None:
         status = end.code if isinstance(end.code, int) else 0
     except BaseException as error:
         message, status = describe(error, "".join(sys.argv[1:2]))
-        show(message)
+        if is_unread(error):
+            status = UNREAD_STATUS
+        else:
+            show(message)
     if status := close_streams(status):
         sys.exit(status)
 

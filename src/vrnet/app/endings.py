@@ -1,11 +1,13 @@
 """How the command ends: one line on the error stream, and a status, whatever went wrong.
 
 0: done; 2: what the user, or the machine, must change; 3: all files are written, but the registration failed, as its
-verdict says, or subjects of a cohort are not done; 130: Ctrl-C; 1: a bug, with a traceback in a file."""
+verdict says, or subjects of a cohort are not done; 130: Ctrl-C; 141: who read the output has gone; 1: a bug, with a
+traceback in a file."""
 
 import errno
 import os
 import re
+import select
 import shlex
 import shutil
 import sys
@@ -25,6 +27,8 @@ NO_MEMORY_WORDS = (
     "could not create a primitive", "multithreader",
 )  # fmt: skip
 """In the messages of PyTorch, ITK and Python where memory did not suffice."""
+UNREAD_STATUS = 141
+"""As a shell tells of a command that wrote to a reader who had gone, and was ended by that."""
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
 STOPPED = "Stopped. What is done stays done: the same command goes on from there."
@@ -108,6 +112,15 @@ def describe_system_error(error: OSError) -> str:
     return (
         f"{place}{error.strerror or str(error) or type(error).__name__}: check the place, its room and your permission"
     )
+
+
+def is_unread(error: BaseException) -> bool:
+    """Whether an error is that nobody reads the output any more, as in `vrnet --help | head -1`."""
+    if not isinstance(error, BrokenPipeError) or not isinstance(sys.stdout, TextIOWrapper):
+        return False
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def save_traceback(error: BaseException) -> str:
