@@ -152,6 +152,14 @@ def test_reasons_are_one_line(tmp_path, error, reason):
     assert left_behind(tmp_path / "out") == []
 
 
+def test_a_reason_names_the_file_of_a_result_and_not_its_temporary_folder(tmp_path):
+    def work(subject, folder):
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "transform.nii.gz"))
+
+    outcome = make_task(tmp_path / "out", work)(subject(tmp_path))
+    assert outcome.reason == "transform.nii.gz: No space left on device"
+
+
 def test_an_input_that_is_replaced_meanwhile_is_a_failure_and_then_done(tmp_path):
     one = subject(tmp_path)
 

@@ -1,6 +1,7 @@
 """One subject is one task with one result: done, failed with a reason that is kept, or left to others."""
 
 import platform
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -153,6 +154,10 @@ class Task:
         where = f"{platform.node()} does not see {self.folder.path}, or not all of it"
         return Outcome(subject.name, "unable", seconds, f"{where}: is its file system mounted, and shared?")
 
+    def without_temporary(self, reason: str) -> str:
+        """A reason without the temporary folder of a subject: alike for all who failed alike."""
+        return re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/", "", reason)
+
     def fail(
         self,
         subject: Subject,
@@ -161,7 +166,7 @@ class Task:
         before: Stamps | None = None,
     ) -> Outcome:
         """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
-        reason = reason_of(error)
+        reason = self.without_temporary(reason_of(error))
         record = {
             "subject": subject.name,
             "reason": reason,
