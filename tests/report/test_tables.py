@@ -88,7 +88,7 @@ def test_values_that_became_worse_say_so_in_words_and_colour_on_screens_and_pape
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
         rows = {name: (text.split(), colour) for name, text, colour in page.execute_script(WORSE)}
-        assert rows["label 2"][0] == ["0.700", "worse"]
+        assert rows["label 2"][0] == ["worse", "0.700"]
         assert (rows["label 1"][0], rows["label 3"][0]) == (["0.800"], ["0.750"])
         assert rows["label 2"][1] != rows["label 1"][1] == rows["label 3"][1]
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -32,7 +32,7 @@ FILM_SIDE_PIXELS = 300
 """The longer side of each of the two pictures of a film."""
 OVERSAMPLING = 2
 """How many times larger pictures are drawn, so that lines are smooth once they are reduced."""
-WALL_OPACITY = 0.6
+WALL_OPACITY = 0.75
 COLOURS = 256
 """Of each frame of a film: as many as GIF has; fewer leave blotches in even tissue."""
 DEFAULT_FRAME_MS = 40
