@@ -144,8 +144,8 @@ def structure_rows(
     """One row per structure of a measure, {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
-            values = before.get(label), after[label]
-            yield Row(label_text(label, names), *map(number, values), warn(key, *values), label)
+            first, last = before.get(label), after[label]
+            yield Row(label_text(label, names), number(first), number(last), warn(key, first, last), label)
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:

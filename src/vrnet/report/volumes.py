@@ -86,11 +86,11 @@ def compress_motion(
     """Motion and determinants at every n-th voxel, for the least n that MAX_MOTION_VOXELS and MAX_MOTION_BYTES allow:
     n, the largest motion along each axis, in voxels, and the compressed arrays."""
     for factor in count(motion_factor(det.shape)):
-        every = (..., *[slice(None, None, factor)] * 3)
-        largest = [float(np.abs(u).max()) or 1.0 for u in field[every]]
-        scaled = enumerate(zip(field[every], largest, strict=True))
+        motion = field[:, ::factor, ::factor, ::factor]
+        largest = [float(np.abs(u).max()) or 1.0 for u in motion]
+        scaled = enumerate(zip(motion, largest, strict=True))
         sampled = {f"u{i}": quantise(u, -128 / 127 * m, m) for i, (u, m) in scaled}
-        sampled["det"] = quantise(det[every], *DETERMINANTS)
+        sampled["det"] = quantise(det[::factor, ::factor, ::factor], *DETERMINANTS)
         found = {name: compress_smooth(array) for name, array in sampled.items()}
         if sum(map(len, found.values())) <= MAX_MOTION_BYTES or factor >= min(det.shape):
             break
