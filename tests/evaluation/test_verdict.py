@@ -226,6 +226,21 @@ def test_folds_are_counted_as_they_are_measured(heart):
     assert any("folds at" in reason for reason in judge(fixed, moving, folded, spacing=spacing).reasons)
 
 
+def test_a_field_full_of_folds_is_told_however_much_else_is_wrong(heart):
+    """All causes and every other finding, too: folds come first of what failed, and make no other level."""
+    fixed, moving, field, spacing = heart
+    ruined = replace(
+        evidence(fixed, moving, field, spacing, folds_percent=50.0, dice=(0.6, 0.01)), correlation_before=-0.5,
+        information_before=0.01, information_after=0.0, range_ratio=9.0, unmatched=0.9, blank=0.9, stretch=3.0,
+    )  # fmt: skip
+    verdict = judge_evidence(ruined)
+    assert len(found(ruined)) > MAX_REASONS
+    assert any("folds at 50.0 %" in reason for reason in verdict.reasons)
+    few = judge_evidence(replace(ruined, folds_percent=2.0))
+    assert few.level == verdict.level == "failed"
+    assert not any("folds at" in reason for reason in few.reasons), "what failed comes before what only needs a look"
+
+
 def test_structures_that_fit_less_than_before_fail_whatever_the_images_say(heart):
     fixed, moving, field, spacing = heart
     assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.58))).level == "look"

@@ -184,6 +184,26 @@ def test_what_is_drawn_over_the_film_can_be_chosen(open_cine):
     assert (greys(page) == everything).all()
 
 
+def test_a_wall_without_strain_has_a_colour_and_the_legend_says_so(open_cine, film):
+    """In the reference, where all strain is 0: without contours, colours are those of the wall. Where it is not
+    coloured, there is no legend of its colours."""
+    page = open_cine("heart")
+    assert frame_of(page) == film.reference
+    assert f"0, as everywhere in frame {film.reference + 1}" in find_element(page, "#no-strain").text
+    press(page, "c")
+    count = """const c = document.getElementById("film");
+    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    let n = 0;
+    for (let i = 0; i < d.length; i += 4) n += Math.abs(d[i] - d[i + 2]) > 20;  // red and blue of a grey are equal
+    return n / (c.width * c.height)"""
+    wall = (film.slices.labels[..., film.slices.main] == film.slices.heart.wall).mean()
+    assert page.execute_script(count) == pytest.approx(wall, rel=0.2)
+    press(page, "s")
+    press(page, "s")
+    assert page.execute_script(count) == 0
+    assert not find_element(page, "#ramp").is_displayed()
+
+
 def test_dragging_over_a_chart_moves_the_film(open_cine, film):
     from selenium.webdriver import ActionChains
 

@@ -181,6 +181,23 @@ def test_the_columns_shown_first_fit_the_screen_and_others_are_shown_when_chosen
     assert "Time (s)" in heads(page), "it is remembered"
 
 
+def test_on_a_phone_the_reason_is_a_second_line_of_the_row(wide):
+    """Within the screen and the row, and below the name: a wide screen has a column for it."""
+    measure = """
+        const line = document.querySelector('.row .line'), box = (e) => e.getBoundingClientRect();
+        if (!line) return null;
+        const row = box(line.parentElement), next = box(document.querySelectorAll('.row')[1]);
+        return [line.textContent, box(line).right, box(line).top - box(line.parentElement.children[1]).top,
+                row.bottom - box(line).bottom, next.top - row.bottom];"""
+    words, right, below, inside, apart = wide(390).execute_script(measure)
+    assert words.startswith("The motion is large.")
+    assert right <= 390
+    assert below > 15
+    assert inside >= 0
+    assert apart == pytest.approx(0, abs=1)
+    assert wide(1280).execute_script(measure) is None
+
+
 def test_the_list_comes_before_the_distributions_which_are_folded_on_a_phone(wide):
     is_before = "const [a, b] = ['table', 'plots'].map(id => document.getElementById(id)); " \
         "return Boolean(a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING)"  # fmt: skip

@@ -4,11 +4,20 @@ import matplotlib as mpl
 import numpy as np
 from numpy.testing import assert_allclose
 
-from vrnet.report.colours import DIFFERENCE_MAP, FOLD, JACOBIAN_MAP, colour_stops, label_colours, motion_colours
+from vrnet.report.cine_figures import WALL_OPACITY
+from vrnet.report.colours import (
+    DIFFERENCE_MAP,
+    FOLD,
+    JACOBIAN_MAP,
+    STRAIN_MAP,
+    colour_stops,
+    label_colours,
+    motion_colours,
+)
 
 
 def test_colours_between_the_stops_of_a_page_are_near_those_of_the_whole_map():
-    for name in (DIFFERENCE_MAP, JACOBIAN_MAP):
+    for name in (DIFFERENCE_MAP, JACOBIAN_MAP, STRAIN_MAP):
         stops = colour_stops(name)
         rgb = np.array([mpl.colors.to_rgb(stop) for stop in stops])
         x = np.linspace(0, 1, 256)
@@ -22,6 +31,15 @@ def test_no_colour_of_the_map_is_near_that_of_folds():
 
     map_ = rgb2lab(mpl.colormaps[JACOBIAN_MAP](np.linspace(0, 1, 256))[:, :3])
     assert np.linalg.norm(map_ - rgb2lab(mpl.colors.to_rgb(FOLD)), axis=-1).min() > 60
+
+
+def test_no_strain_is_no_grey():
+    """A wall that is half seen through has a colour over any grey: in CIE Lab, where 10 is plain to see."""
+    from skimage.color import rgb2lab
+
+    zero, greys = np.array(mpl.colormaps[STRAIN_MAP](0.5)[:3]), np.linspace(0, 1, 11)[:, None]
+    chroma = np.linalg.norm(rgb2lab(WALL_OPACITY * zero + (1 - WALL_OPACITY) * greys)[:, 1:], axis=-1)
+    assert chroma.min() > 15
 
 
 def test_motion_is_coloured_by_hue_and_saturation(random):

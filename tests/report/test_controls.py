@@ -48,6 +48,18 @@ def test_keys_in_a_control_belong_to_the_control(open_page):
     assert find_element(page, "#flicker").get_attribute("aria-pressed") == "false"
 
 
+def test_outlines_of_very_many_structures_are_drawn_when_asked_for(open_page):
+    """45 of them would cover the picture: without them it is all grey."""
+    coloured = """const c = document.getElementById("main");
+    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    return d.some((value, i) => i % 4 === 0 && value !== d[i + 1])"""
+    assert open_page("heart").execute_script(coloured)
+    page = open_page("single")
+    assert not page.execute_script(coloured)
+    find_element(page, "#outlines").click()
+    assert page.execute_script(coloured)
+
+
 def test_flicker_shows_one_image_then_the_other_by_itself(open_page):
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary
+from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary, title
 
 METRICS = {
     "method": "TV-L1",
@@ -80,11 +80,32 @@ def test_what_became_worse_is_marked_and_what_cannot_be_read_off_is_not():
     """More overlap and less distance are better; a change beyond the last digit shown is none."""
     worse = {"before": {"mean": 0.62}, "after": {"mean": 0.619}}
     found = headline(METRICS | {"dice": worse, "similarity": {"mae_before": 4.0, "mae_after": 4.0001}})
-    assert [row.name for row in found if row.is_worse] == ["Mean Dice"]
+    assert [row.name for row in found if row.warning == "worse"] == ["Mean Dice"]
     farther = {"known_motion": {"end_point_error_mm_before": 1.0, "end_point_error_mm_after": 2.0}}
-    assert [(row.name, row.before, row.after, row.is_worse) for row in headline(farther)] == [
-        ("From the true motion", "1.00", "2.00 mm", True)
+    assert [(row.name, row.before, row.after, row.warning) for row in headline(farther)] == [
+        ("From the true motion", "1.00", "2.00 mm", "worse")
     ]
+
+
+def test_tables_mark_what_became_worse_by_the_direction_of_each_measure():
+    """Less overlap, correlation or more distance and difference; of a measure that nobody knows, nothing is said."""
+    rises = {"before": {"1": 1.0, "2": 3.0, "mean": 2.0}, "after": {"1": 2.0, "2": 2.5, "mean": 2.25}}
+    keys = ("dice", "hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "unheard_of")
+    alike = {"mae_before": 1, "mae_after": 2, "ncc_before": 1, "ncc_after": 2}
+    metrics = dict.fromkeys(keys, rises) | {"similarity": alike}
+    distances = [title(key) for key in keys[1:-1]]
+    assert {row.name for row in summary(metrics) if row.warning == "worse"} == {*distances, title("mae")}
+    marks = {block.name: [row.warning for row in block.rows] for block in by_structure(metrics)}
+    assert marks == {name: ["worse", ""] for name in distances} | {"Dice": ["", "worse"], "Unheard of": ["", ""]}
+
+
+def test_folds_beyond_the_limit_of_failure_are_marked_in_header_table_and_note():
+    for percent, word in ((15.0, ""), (15.1, "too many")):
+        metrics = {"folding_percent": 0.0, "folding_strict_percent": percent}
+        assert [row.warning for row in headline(metrics)] == [word, ""]
+        assert {row.warning for row in summary(metrics) if "strict" in row.name} == {word}
+        repair = {"folded_percent": percent, "changed_percent": 9.0, "mean_move_mm": 1.0, "max_move_mm": 2.0}
+        assert repair_note({"repair": repair}).startswith("Many folds repaired" if word else "Folds repaired")
 
 
 def test_without_measures_there_are_no_rows():

@@ -1,6 +1,7 @@
 """The three planes of a volume, in a browser that draws WebGL by software; and without WebGL."""
 
 import re
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -235,3 +236,28 @@ def test_planes_that_end_below_the_window_are_shown_from_their_top(page):
         page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", whole)
     assert seen[0].max() > 50
     assert np.abs(seen[0] - seen[1]).mean() < 3
+
+
+def test_of_very_many_structures_the_one_under_the_cross_is_outlined_alone(software, turned, tmp_path):
+    """Until all are asked for; and the planes lie above the dock though the verdict has many reasons."""
+    bands = np.zeros(SHAPE, int)
+    bands[:, 5:31] = (np.arange(26) // 2 + 1)[:, None]
+    pair = replace(turned, fixed_labels=bands, moving_labels=bands, warped_labels=bands)
+    said = ["The images are less alike after than before, and here are more words to say it in."] * 5
+    verdict = {"level": "failed", "reasons": said, "try": said[:3]}
+    write_report(tmp_path / "many.html", pair, METRICS | {"verdict": verdict}, [], {})
+    page = open_file(software, tmp_path / "many.html", "#position", width=1280, seconds=MAX_SECONDS)
+    count = """const c = document.getElementById("plane-lines"), hues = new Set();
+    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) hues.add(d[i] + 256 * d[i + 1] + 65536 * d[i + 2]);
+    return hues.size"""
+    screen(page)
+    alone = page.execute_script(count)
+    assert alone >= 1
+    low, high = page.execute_script("""
+        const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+        return [box('#planes-box').bottom, box('.dock').top];""")
+    assert low < high
+    page.execute_script("document.getElementById('outlines').click()")
+    screen(page)
+    assert page.execute_script(count) >= 13 > alone

@@ -100,8 +100,20 @@ def test_a_page_that_would_be_too_large_has_fewer_greys(monkeypatch, pair):
     exact = unpack(volume_data(pair, look)["smooth"]["fixed"], pair.fixed.shape, True)
     monkeypatch.setattr(volumes, "MAX_GREY_BYTES", 10)
     coarse = unpack(volume_data(pair, look)["smooth"]["fixed"], pair.fixed.shape, True)
-    assert set(np.unique(coarse)) <= {*range(0, 256, 4), 255}
-    assert np.abs(coarse.astype(int) - exact).max() <= 2
+    assert set(np.unique(coarse)) <= {*range(0, 256, 8), 255}
+    assert np.abs(coarse.astype(int) - exact).max() <= 4
+
+
+def test_motion_of_a_rough_field_is_sampled_at_fewer_voxels(monkeypatch, pair):
+    look = appearance(pair)
+    fine = volume_data(pair, look)
+    size = sum(len(fine["smooth"][name]) for name in ("u0", "u1", "u2", "det"))
+    monkeypatch.setattr(volumes, "MAX_MOTION_BYTES", size // 4)
+    coarse = volume_data(pair, look)
+    assert (fine["motion_factor"], coarse["motion_factor"]) == (1, 2)
+    found = (unpack(coarse["smooth"]["u0"], coarse["motion_shape"], True) - 128.0) / 127 * coarse["largest"][0]
+    assert_allclose(found, pair.field[0, ::2, ::2, ::2], atol=coarse["largest"][0] / 254 + 1e-9)
+    assert coarse["maps"] == fine["maps"], "folds are told at every voxel"
 
 
 def test_the_peak_is_the_bright_voxel_that_moves_farthest(pair):

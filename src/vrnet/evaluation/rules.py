@@ -15,6 +15,8 @@ Level = Literal["good", "look", "failed"]
 LEAST_GAIN = 0.2
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
+MANY_FOLDS_PERCENT = 15.0
+"""A field that folds at more of the voxels is a failure."""
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
@@ -32,6 +34,8 @@ class Rule:
     """Above it, the registration failed; infinite if this alone never says so."""
     reason: Callable[[Evidence], str]
     to_try: tuple[advice.Advice, ...]
+    is_named_first: bool = False
+    """Whether it is named before others of its level, so that it is told however many there are."""
 
     def level(self, evidence: Evidence) -> Level:
         value = self.measure(evidence)
@@ -146,9 +150,10 @@ FINDINGS = (
         "folds",
         lambda e: e.folds_percent,
         1.0,
-        15.0,
+        MANY_FOLDS_PERCENT,
         lambda e: f"The field folds at {e.folds_percent:.1f} % of the voxels: it has no inverse there.",
         (advice.no_folds, advice.smoother),
+        is_named_first=True,
     ),
     Rule(
         "little overlap",

@@ -54,7 +54,7 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
-    found.sort(key=lambda rule: rule.level(evidence) != "failed")
+    found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
     causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
     rules = [*causes, *found][:MAX_REASONS]
     blamed = causes[:1] or rules

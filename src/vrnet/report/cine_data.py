@@ -11,7 +11,7 @@ from vrnet.aha import SEGMENTS
 from vrnet.evaluation.strain import MEASURES, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.report.cine_numbers import in_symbols
-from vrnet.report.colours import GRID, JACOBIAN_MAP, colour_stops
+from vrnet.report.colours import GRID, STRAIN_MAP, colour_stops
 from vrnet.report.film import Film, FilmSlices
 from vrnet.report.greys import window_of
 from vrnet.report.material_points import MaterialPoints, material_points
@@ -61,7 +61,7 @@ def cine_data(film: Film) -> dict[str, Any]:
 
 def cine_colours() -> dict[str, Any]:
     """The colours that the scripts of the page paint with."""
-    return {"strain": colour_stops(JACOBIAN_MAP), "grid": GRID}
+    return {"strain": colour_stops(STRAIN_MAP), "grid": GRID}
 
 
 def cycle_ms(times_ms: tuple[float, ...] | None) -> float | None:

@@ -13,7 +13,7 @@ from vrnet.evaluation.strain import GLOBAL, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.files import write_bytes
 from vrnet.report.cine_data import COLOUR_LIMITS, WINDOW_PERCENTILES
-from vrnet.report.colours import GRID, JACOBIAN_MAP
+from vrnet.report.colours import GRID, STRAIN_MAP
 from vrnet.report.film import Film, FilmSlices
 from vrnet.report.greys import window_of
 from vrnet.report.material_points import MaterialPoints, material_points
@@ -32,7 +32,7 @@ FILM_SIDE_PIXELS = 300
 """The longer side of each of the two pictures of a film."""
 OVERSAMPLING = 2
 """How many times larger pictures are drawn, so that lines are smooth once they are reduced."""
-WALL_OPACITY = 0.6
+WALL_OPACITY = 0.75
 COLOURS = 256
 """Of each frame of a film: as many as GIF has; fewer leave blotches in even tissue."""
 DEFAULT_FRAME_MS = 40
@@ -99,9 +99,9 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
         peak = strain.peak("green_circumferential", f"segment {segment.number}")
         width, turn = 2 * np.radians(segment.half_width_deg), segment.number - 1 - 6 * segment.level
         angle, inner = np.pi / 2 + turn * width, 2.5 - segment.level
-        colour = mpl.colormaps[JACOBIAN_MAP](0.5 + peak.percent / (2 * limit)) if peak else "#dddddd"
+        colour = mpl.colormaps[STRAIN_MAP](0.5 + peak.percent / (2 * limit)) if peak else "#dddddd"
         ax.bar(angle, 1, width, inner, color=colour, edgecolor="white")
-        is_dark = peak is not None and abs(peak.percent) > 0.55 * limit
+        is_dark = peak is not None and abs(peak.percent) > 0.75 * limit
         said = f"{peak.percent:.0f}".replace("-", "−") if peak else "–"
         ax.text(angle, inner + 0.5, said, ha="center", va="center", fontsize=9, color="white" if is_dark else "black")
     for angle, side in zip(np.arange(4) * np.pi / 2, ("lateral", "anterior", "septum", "inferior"), strict=True):
@@ -192,7 +192,7 @@ def draw_wall(
 
     assert slices.strain is not None
     percent = slices.strain.circumferential[t, slices.strain.index[2] == slices.main]
-    shades = mpl.colormaps[JACOBIAN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
+    shades = mpl.colormaps[STRAIN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
     covered, mask = picture.copy(), Image.new("1", picture.size)
     pen = ImageDraw.Draw(covered)
     for corners, shade in zip(points.corners, shades, strict=True):

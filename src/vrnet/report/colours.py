@@ -6,6 +6,8 @@ from numpy import ndarray
 
 DIFFERENCE_MAP = "inferno"
 JACOBIAN_MAP = "RdBu_r"
+STRAIN_MAP = "RdYlBu_r"
+"""No strain is pale yellow: in an image of greys, a white wall would seem to have no value."""
 JACOBIAN_RANGE = (0.0, 2.0)
 """The determinants at both ends of the colour map."""
 FOLD = "#00d000"  # no mixture of blue, white and red comes near it

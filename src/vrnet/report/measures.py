@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 from vrnet.evaluation.label_names import label_text
+from vrnet.evaluation.rules import MANY_FOLDS_PERCENT
 from vrnet.registration.folds import small_percent
 
 NAMES = {
@@ -27,7 +28,15 @@ NAMES = {
     "folding_strict_percent": "Folded, strict count (%)",
     "jacobian_gradient": "Mean |∇ det|",
 }
+BETTER = {
+    **dict.fromkeys(("dice", "dice_mean_over_slices", "ncc"), 1),
+    **dict.fromkeys(("hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "mae"), -1),
+    **dict.fromkeys(("end_point_error_mm", "target_registration_error_mm"), -1),
+}
+"""Whether more of a measure is better, 1, or less is, -1; of others neither is known."""
 NO_VALUE = "–"
+FOLDED = ("folding_strict_percent", "folding_percent")
+"""The measures that count folds."""
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
 NO_MEASURES = ("seconds", "provenance", "repair", "verdict", "masks", "label_names")
@@ -41,8 +50,8 @@ class Row:
     name: str
     before: str
     after: str
-    is_worse: bool = False
-    """Whether the value after is worse than the one before, where that is known."""
+    warning: str = ""
+    """What is wrong with the value after, in a word: it is worse than the one before, or many voxels fold."""
     label: str = ""
     """Of a structure, its number."""
 
@@ -94,16 +103,17 @@ def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
 def rows_of(key: str, value: Any, metrics: Mapping[str, Any], unit: str) -> Iterator[Row]:
     """The rows of a number, of {"before", "after"}, or of a group of numbers, some in pairs x_before and x_after."""
     if is_number(value):
-        yield Row(title(key, metrics, unit), NO_VALUE, number(value))
+        yield Row(title(key, metrics, unit), NO_VALUE, number(value), warn(key, None, value))
     elif is_before_after(value):
         before, after = before_after(value)
-        yield Row(title(key, metrics, unit), number(before), number(after))
+        yield Row(title(key, metrics, unit), number(before), number(after), warn(key, before, after))
     elif isinstance(value, Mapping):
         for name in value:
             stem = name.removesuffix("_after")
             has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
             if not has_after and not isinstance(value[name], str):
-                yield Row(title(stem, unit=unit), number(value.get(f"{stem}_before")), number(value[name]))
+                before, after = value.get(f"{stem}_before"), value[name]
+                yield Row(title(stem, unit=unit), number(before), number(after), warn(stem, before, after))
 
 
 def before_after(value: Any) -> tuple[Any, Any]:
@@ -125,33 +135,36 @@ def by_structure(metrics: Mapping[str, Any], unit: str = "mm") -> list[Block]:
     names = metrics.get("label_names") or {}
     order = [*NAMES]
     keys = sorted(structured, key=lambda key: order.index(key) if key in order else len(order))
-    return [Block(title(key, metrics, unit), list(structure_rows(*structured[key], names))) for key in keys]
+    return [Block(title(key, metrics, unit), list(structure_rows(key, *structured[key], names))) for key in keys]
 
 
-def structure_rows(before: Mapping[str, Any], after: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[Row]:
-    """One row per structure of {label: value} before and after; the mean is none of them."""
+def structure_rows(
+    key: str, before: Mapping[str, Any], after: Mapping[str, Any], names: Mapping[str, str]
+) -> Iterator[Row]:
+    """One row per structure of a measure, {label: value} before and after; the mean is none of them."""
     for label in after:
         if label != "mean":
-            yield Row(label_text(label, names), number(before.get(label)), number(after[label]), label=label)
+            first, last = before.get(label), after[label]
+            yield Row(label_text(label, names), number(first), number(last), warn(key, first, last), label)
 
 
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
     where = ", inside the masks" if metrics.get("masks") else ""
     whole = title("dice", metrics).removeprefix("Dice")
-    found: list[tuple[str, str, Any, Any, int]] = [
-        (f"Mean Dice{whole}", "", *before_after(metrics.get("dice")), 1),
-        ("Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices")), 1),
-        ("Mean Hausdorff, contours", f" {unit}", *before_after(metrics.get("hausdorff_mm")), -1),
-        (f"Mean |difference|{where}", "", *in_pair("mae", metrics.get("similarity")), -1),
-        ("From the true motion", f" {unit}", *in_pair("end_point_error_mm", metrics.get("known_motion")), -1),
-        ("Folded, strict count", " %", None, metrics.get("folding_strict_percent"), 0),
-        ("Folded, central differences", " %", None, metrics.get("folding_percent"), 0),
-        ("Time", " s", None, metrics.get("seconds"), 0),
+    group, motion = metrics.get("similarity"), metrics.get("known_motion")
+    found: list[tuple[str, str, str, Any, Any]] = [
+        ("dice", f"Mean Dice{whole}", "", *before_after(metrics.get("dice"))),
+        ("dice", "Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices"))),
+        ("hausdorff_mm", "Mean Hausdorff, contours", f" {unit}", *before_after(metrics.get("hausdorff_mm"))),
+        ("mae", f"Mean |difference|{where}", "", *in_pair("mae", group)),
+        ("end_point_error_mm", "From the true motion", f" {unit}", *in_pair("end_point_error_mm", motion)),
+        *((key, NAMES[key].removesuffix(" (%)"), " %", None, metrics.get(key)) for key in FOLDED),
+        ("seconds", "Time", " s", None, metrics.get("seconds")),
     ]
     return [
-        Row(name, number(before), number(after) + unit, is_worse(before, after, better))
-        for name, unit, before, after, better in found
+        Row(name, number(before), number(after) + unit, warn(key, before, after))
+        for key, name, unit, before, after in found
         if number(after) != NO_VALUE
     ]
 
@@ -164,15 +177,23 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
-    folded = f"Folds repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
+    folds = "Many folds" if had_many_folds(metrics) else "Folds"
+    folded = f"{folds} repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
     cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
     return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
 
 
-def is_worse(before: Any, after: Any, better: int) -> bool:
-    """Whether a value became worse by what can be read off it; more is better for `better` = 1, less for -1."""
-    if not better or NO_VALUE in (number(before), number(after)):
-        return False
-    return better * (float(number(after)) - float(number(before))) < 0
+def had_many_folds(metrics: Mapping[str, Any]) -> bool:
+    """Whether so much of the field was folded, before it was repaired, that it would have been a failure."""
+    return bool(metrics.get("repair")) and metrics["repair"]["folded_percent"] > MANY_FOLDS_PERCENT
+
+
+def warn(key: str, before: Any, after: Any) -> str:
+    """What is wrong with a measure, in a word: worse, by what can be read off it, or many folds; nothing otherwise."""
+    if key in FOLDED:
+        return "too many" if is_number(after) and after > MANY_FOLDS_PERCENT else ""
+    if key not in BETTER or NO_VALUE in (number(before), number(after)):
+        return ""
+    return "worse" if BETTER[key] * (float(number(after)) - float(number(before))) < 0 else ""

@@ -7,6 +7,7 @@ import gzip
 from base64 import b64encode, b85encode
 from collections.abc import Mapping
 from importlib.resources import files
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -29,10 +30,12 @@ MAX_VOXELS = 2**24
 """A larger volume would make a page that few browsers open."""
 MAX_MOTION_VOXELS = 2**20
 """Motion and determinants are smooth: of larger volumes, they are sampled at every second voxel, or fewer."""
-GREY_STEPS = (1, 2, 4)
+MAX_MOTION_BYTES = 1_200_000
+"""Of motion and determinants together, when compressed: those of a rough field are sampled at fewer voxels."""
+GREY_STEPS = (1, 2, 4, 8)
 """How far apart the greys of a page are, of 255: as near as MAX_GREY_BYTES lets them be."""
 MAX_GREY_BYTES = 3_300_000
-"""Of the three images together, when compressed: so that the page of a brain stays below 8 MB."""
+"""Of the three images together, when compressed: so that the page of a brain, also a ruined one, stays below 8 MB."""
 DETERMINANTS = (-1.0, -1 + 255 / 64)
 """The range of the determinants, in steps of 1/64."""
 SLAB_SLICES = 16
@@ -51,16 +54,12 @@ def is_volume(pair: Pair) -> bool:
 
 def volume_data(pair: Pair, look: Appearance) -> dict[str, Any]:
     """What the planes of a page hold of a volume, which is oriented for viewing."""
-    factor = motion_factor(pair.grid.shape)
-    coarse = pair.grid if factor == 1 else coarser_grid(pair.grid, factor)
-    motion = [u[::factor, ::factor, ::factor] for u in pair.field]
-    largest = [float(np.abs(u).max()) or 1.0 for u in motion]
     lengths = motion_lengths(pair)
     peak = find_peak(pair, lengths, look)
     det, folded = deform_volume(pair.field)
-    sampled = {f"u{i}": quantise(u, -128 / 127 * m, m) for i, (u, m) in enumerate(zip(motion, largest, strict=True))}
-    sampled["det"] = quantise(det[::factor, ::factor, ::factor], *DETERMINANTS)
-    smooth = compress_greys(pair, look) | {name: compress_smooth(array) for name, array in sampled.items()}
+    factor, largest, motion = compress_motion(pair.field, det)
+    coarse = pair.grid if factor == 1 else coarser_grid(pair.grid, factor)
+    smooth = compress_greys(pair, look) | motion
     maps = rank_maps(pair, look) | {"folded": folded.astype(np.uint8)}
     return {
         "shape": pair.grid.shape,
@@ -79,6 +78,23 @@ def volume_data(pair: Pair, look: Appearance) -> dict[str, Any]:
         "smooth": {name: write_text(data) for name, data in smooth.items()},
         "maps": {name: write_text(gzip.compress(to_bytes(map_), 6, mtime=0)) for name, map_ in maps.items()},
     }
+
+
+def compress_motion(
+    field: Float[ndarray, "3 x y z"], det: Float[ndarray, "x y z"]
+) -> tuple[int, list[float], dict[str, bytes]]:
+    """Motion and determinants at every n-th voxel, for the least n that MAX_MOTION_VOXELS and MAX_MOTION_BYTES allow:
+    n, the largest motion along each axis, in voxels, and the compressed arrays."""
+    for factor in count(motion_factor(det.shape)):
+        motion = field[:, ::factor, ::factor, ::factor]
+        largest = [float(np.abs(u).max()) or 1.0 for u in motion]
+        scaled = enumerate(zip(motion, largest, strict=True))
+        sampled = {f"u{i}": quantise(u, -128 / 127 * m, m) for i, (u, m) in scaled}
+        sampled["det"] = quantise(det[::factor, ::factor, ::factor], *DETERMINANTS)
+        found = {name: compress_smooth(array) for name, array in sampled.items()}
+        if sum(map(len, found.values())) <= MAX_MOTION_BYTES or factor >= min(det.shape):
+            break
+    return factor, largest, found
 
 
 def compress_greys(pair: Pair, look: Appearance) -> dict[str, bytes]:

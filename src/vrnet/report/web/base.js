@@ -65,6 +65,18 @@ function listenToWheel(turn) {
   }, { passive: false });
 }
 
+// How high a picture can be between the header and the dock, before the page is scrolled.
+function pictureRoom() {
+  const viewer = document.querySelector(".viewer"), style = getComputedStyle(viewer);
+  const top = viewer.getBoundingClientRect().top + scrollY + parseFloat(style.paddingTop) + parseFloat(style.borderTopWidth);
+  return Math.floor(innerHeight - top - document.querySelector(".dock").offsetHeight - PICTURE_MARGIN);
+}
+const PICTURE_MARGIN = 8;
+const tellRoom = () => document.body.style.setProperty("--room", `${pictureRoom()}px`);
+new ResizeObserver(tellRoom).observe(document.querySelector("header"));
+addEventListener("resize", tellRoom);
+tellRoom();
+
 // What is wider than its place fades at the right edge, and says that there is more, until it is scrolled to its end.
 function watchScroll(box) {
   const hint = document.createElement("p");

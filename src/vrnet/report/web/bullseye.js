@@ -59,7 +59,7 @@ function followSegments() {
     sector.setAttribute("aria-pressed", String(region === state.segment));
     sector.setAttribute("aria-label", `${number}, ${name}: ${value === undefined ? "not seen" : `${toFixed(value, 1)} %`}`);
     text.textContent = value === undefined ? "–" : toFixed(value, 0);
-    text.style.fill = value !== undefined && Math.abs(value) > 0.55 * limit ? "#fff" : value === undefined ? "" : "#1b212b";
+    text.style.fill = value !== undefined && Math.abs(value) > 0.75 * limit ? "#fff" : value === undefined ? "" : "#1b212b";
     if (region === state.segment) halo.setAttribute("d", sector.getAttribute("d"));
     if (region === state.segment) element("segment").textContent = `${number}, ${name}: ${value === undefined ? "no slice shows it" : `${toFixed(value, 1)} %`}`;
   }

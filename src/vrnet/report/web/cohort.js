@@ -2,7 +2,9 @@
 const { values, groups, results } = data;
 const columns = data.columns.filter(name => name !== "verdict" || values.verdict.some(Boolean));
 const isSmall = innerWidth < 700;
-const total = values.subject.length, height = 30, margin = 10, printed = 2000;
+/* A narrow screen has no room for the column of reasons: they are a second line of each row. */
+const hasLine = isSmall && "reason" in values, height = hasLine ? 60 : 30;
+const total = values.subject.length, margin = 10, printed = 2000;
 let isPrinted = false;
 const widths = { reason: "wide", notes: "wide", suspicion_by: "middling", outlier: "middling", verdict: "level", status: "level" };
 const isNumber = Object.fromEntries(columns.map(name => [name, values[name].some(value => typeof value === "number")]));
@@ -130,11 +132,19 @@ function tellMore(frame, note) {
 
 function drawRow(row, place) {
   const made = element("div", { className: "row", role: "row" }, marksOf(row), ...shownColumns().map(name => cellOf(name, row)));
+  if (hasLine) made.append(lineOf(row));
   made.style.top = `${place * height}px`;
   made.onmouseenter = () => preview(row);
   made.addEventListener("focusin", () => preview(row));
   made.onmouseleave = () => { shownPicture = ""; byId("preview").hidden = true; };
   return made;
+}
+
+/* Why a subject is not good; of one that is, what it is farthest out in. */
+function lineOf(row) {
+  const measure = values.suspicion_by?.[row];
+  const words = values.reason[row] || (measure ? `${headingOf("suspicion_by")}: ${headingOf(measure)}` : "");
+  return element("div", { className: `line ${values.reason[row] ? "" : "quiet"}`, role: "cell", title: words }, words);
 }
 
 const fileOf = (row, form) => `${results}/${encodeURIComponent(values.subject[row])}/${encodeURIComponent(form.replaceAll("{subject}", values.subject[row]))}`;
@@ -221,6 +231,7 @@ byId("export").onclick = exportMarks;
 addEventListener("resize", drawRows);
 /* On paper nothing scrolls: all rows are there, unless they are very many. */
 for (const [when, now] of [["beforeprint", true], ["afterprint", false]]) addEventListener(when, () => { isPrinted = now; drawRows(); });
+document.documentElement.style.setProperty("--row", `${height}px`);
 drawCounts();
 drawChoices();
 drawHead();

@@ -2,7 +2,7 @@
 const state = { k: report.start, t: report.reference, contours: true, grid: false, wall: "circumferential" };
 const ramp = colourRamp(colours.strain).map(([r, g, b]) => `rgb(${r} ${g} ${b})`);
 const film = element("film"), overlay = document.createElement("canvas");
-const WALL_OPACITY = 0.62;
+const WALL_OPACITY = 0.75;
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

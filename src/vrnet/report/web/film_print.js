@@ -28,7 +28,7 @@ function printFrames() {
     return figure;
   }));
   const slice = report.depth > 1 ? `Slice ${report.slices[state.k]} of ${report.depth}. ` : "", limit = report.limits?.[state.wall];
-  const wall = limit ? `Wall: ${state.wall} strain, from −${limit} % (blue, shortens) to ${limit} % (red, lengthens). ` : "";
+  const wall = limit ? `Wall: ${state.wall} strain, from −${limit} % (blue, shortens) over 0 (pale yellow) to ${limit} % (red, lengthens). ` : "";
   const values = `Values beside the curves${report.segments.length ? ", and in the segments," : ""} are those of frame ${state.t + 1}.`;
   element("printed-words").textContent = `${slice}${wall}${charts.length ? values : ""}`;
 }

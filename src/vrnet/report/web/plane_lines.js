@@ -10,13 +10,18 @@ function cutMap(map, normal, at) {
   return { cut, m, n };
 }
 
+const hasManyLabels = Boolean(element("outlines")) && !element("outlines").defaultChecked;
+const labelAt = ([x, y, z]) => voxels.fixed_labels?.[x + volume.shape[0] * (y + volume.shape[1] * z)];
+
 // The places on the canvas of voxels (p along axis a, q along b) of a plane, for paths.
 const planeMatrix = ({ columns, offset }, [a, b]) => new DOMMatrix([...columns[a], ...columns[b], ...offset]);
 
+// Of all labels; where there are so many that they would cover the picture, only of the one under the cross.
 function outlinePlane(plane, voxel, name) {
   const axes = [0, 1, 2].filter((axis) => axis !== plane.normal), { cut, m, n } = cutMap(voxels[name], plane.normal, voxel[plane.normal]);
   const place = planeMatrix(plane, axes).translate(-0.5, -0.5);
-  return [...linkOutlines(cut, m, n)].map(([label, next]) => ({
+  const here = state.outlines ? null : labelAt(voxel);
+  return [...linkOutlines(cut, m, n)].filter(([label]) => here === null || label === here).map(([label, next]) => ({
     path: tracePath(next, m), place, colour: report.labels[label - 1].colour,
   }));
 }
@@ -72,9 +77,9 @@ function planeArrows(plane, voxel, density) {
 function planeLinesOf(plane, voxel, density) {
   const lines = [];
   if (element("plane-grid").checked) lines.push(planeGrid(plane, voxel));
-  if (state.outlines && voxels.fixed_labels) lines.push(...outlinePlane(plane, voxel, "fixed_labels"));
-  const other = `${state.other}_labels`;
-  if (state.outlines && voxels[other]) lines.push(...outlinePlane(plane, voxel, other).map((line) => ({ ...line, dash: [5, 4] })));
+  const isOutlined = state.outlines || hasManyLabels, other = `${state.other}_labels`;
+  if (isOutlined && voxels.fixed_labels) lines.push(...outlinePlane(plane, voxel, "fixed_labels"));
+  if (isOutlined && voxels[other]) lines.push(...outlinePlane(plane, voxel, other).map((line) => ({ ...line, dash: [5, 4] })));
   if (element("arrows").checked) lines.push(planeArrows(plane, voxel, density));
   return lines;
 }

@@ -1,7 +1,7 @@
 // Three planes of a volume through a cross, drawn by NiiVue; where WebGL2 is missing, the viewer of slices stays.
 const PLANES = ["axial", "coronal", "sagittal"];
 const TINTS = { motion: colours.difference, determinant: colours.jacobian };
-const TINT_OPACITY = 0.6, MIN_TINTED_CHANGE = 0.08;
+const TINT_OPACITY = 0.6, MIN_TINTED_CHANGE = 0.08, MIN_BOX_HEIGHT = 320;
 
 const dot = (row, v) => row[0] * v[0] + row[1] * v[1] + row[2] * v[2];
 const toLps = (voxel) => volume.to_lps.map((row) => dot(row, voxel) + row[3]);
@@ -231,7 +231,8 @@ function showBar(name) {
 function shapeBox() {
   const size = volume.extent, box = element("planes-box"), width = box.clientWidth;
   const row = Math.max(size[1], size[2]) / (2 * size[0] + size[1]), grid = (size[1] + size[2]) / (size[0] + size[1]);
-  const height = Math.min((width > 700 ? row : grid) * width, innerHeight * 0.8);
+  const highest = width > 700 ? Math.max(MIN_BOX_HEIGHT, Math.min(pictureRoom(), innerHeight * 0.8)) : innerHeight * 0.8;
+  const height = Math.min((width > 700 ? row : grid) * width, highest);
   box.style.height = `${Math.round(height)}px`;
 }
 

@@ -30,7 +30,7 @@ function showWall(wall) {
   inputsNamed("wall").forEach((input) => (input.checked = input.value === wall));
   if (report.strain) {
     const limit = report.limits[wall];
-    element("ramp").hidden = !limit;
+    element("ramp").hidden = element("no-strain").hidden = !limit || report.points[state.k].strain === null;
     element("low").textContent = `−${limit} % shortens`;
     element("high").textContent = `lengthens ${limit} %`;
     element("absent").hidden = !limit || report.points[state.k].strain !== null;
