@@ -1,6 +1,6 @@
 """Tracking of phantom cines, whose motion is known: how far points, strain and volumes are from the truth.
 
-    python benchmarks/cine.py [--seeds 0 20] [--methods short-axis TV-L1] [--ways "both ways" direct composed]
+    python benchmarks/cine.py [--seeds 0 20] [--methods short-axis-cine TV-L1] [--ways "both ways" direct composed]
 
 A cine is one mid-ventricular slice of 128 x 128 pixels of 1.4 mm over 30 frames, with noise; each seed is seen with
 each pathology. It is tracked both ways round the cycle, as `vrnet track` does; by registering each frame directly with
@@ -169,7 +169,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", nargs=2, type=int, default=(0, 20), metavar=("FIRST", "END"))
     parser.add_argument("--pathologies", nargs="+", default=list(PATHOLOGIES), choices=list(PATHOLOGIES))
-    parser.add_argument("--methods", nargs="+", default=("short-axis", "TV-L1"), metavar="METHOD")
+    parser.add_argument("--methods", nargs="+", default=("short-axis-cine", "TV-L1"), metavar="METHOD")
     parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
     parser.add_argument("--out", type=Path, default=Path("results/cine"))
     options = parser.parse_args()

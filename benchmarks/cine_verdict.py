@@ -27,7 +27,7 @@ from vrnet.phantom.cycle import cycle
 from vrnet.phantom.pathology import PATHOLOGIES
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
-METHODS = "short-axis", "TV-L1"
+METHODS = "short-axis-cine", "TV-L1"
 AS_IS, STACK = "as it is", "stack, moving through its slices"
 STACK_SHAPE, STACK_SPACING_MM = (96, 96, 8), (1.8, 1.8, 10.0)
 CHANGES = "another heart", "moved", "flipped", "noise", "inverted", "half missing", "dropped frames"

@@ -72,6 +72,7 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
     assert {
         "vrnet/py.typed",
         "vrnet/weights/short_axis.safetensors",
+        "vrnet/weights/short_axis_cine.safetensors",
         "vrnet/weights/hippocampus.safetensors",
         "vrnet/report/web/page.html",
     } <= inside
@@ -80,6 +81,7 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
         "LICENSE",
         "src/vrnet/weights/README.md",
         "src/vrnet/weights/HIPPOCAMPUS.md",
+        "src/vrnet/weights/SHORT_AXIS_CINE.md",
         "src/vrnet/report/web/vendor/LICENSE",
     } <= told
 

@@ -16,7 +16,7 @@ SHOWN = {"report": False, "bids": False, "label_names": {}}
 def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_first():
     """What is asked for may be `default`, which comes to one method for stacks and to another for volumes."""
     rows = [{"method": "Gaussian-LNCC"}, {"method": "short-axis"}, {"status": "failed"}, {"method": "short-axis"}]
-    assert methods_of(rows) == "short-axis (D-L2-3x1-w16), Gaussian-LNCC"
+    assert methods_of(rows) == "short-axis (D-L2-3x1-half-w32), Gaussian-LNCC"
     assert methods_of([{"status": "to do"}]) == ""
 
 

@@ -30,11 +30,19 @@ def test_volumes_are_for_the_solver(spacing):
 def test_the_model_in_the_box_says_what_it_is():
     model = boxed(SHORT_AXIS)
     assert (str(model), model.file) == ("short-axis", "short_axis.safetensors")
-    assert model.card.method == "D-L2-3x1-w16"
+    assert model.card.method == "D-L2-3x1-half-w32"
     assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
     assert "40 subjects" in model.summary
     assert model.card.labels_in_training
     assert sum(parameter.numel() for parameter in model.model.parameters()) == pytest.approx(7.77e6, rel=0.01)
+
+
+def test_cines_have_a_model_of_their_own():
+    """Labels of two phases, and the tissue between them, are not moved best by the same."""
+    assert Default().resolve(2, None, "cine") is boxed("short-axis-cine") is not boxed(SHORT_AXIS)
+    assert boxed("short-axis-cine").card.method == "D-L2-3x1-w16"
+    assert str(parse("default+average").resolve(2, None, "cine")) == "short-axis-cine+average"
+    assert Default().resolve(3, None, "cine") == parse("Gaussian-LNCC")
 
 
 def test_the_model_of_hippocampi_says_what_it_is():

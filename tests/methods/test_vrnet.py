@@ -39,7 +39,16 @@ def test_the_paper_s_table_has_20_rows():
 
 @pytest.mark.parametrize(
     "name",
-    ["R-L1-3x2", "U-L2-6x1", "C-L2-3x1-w32", "D-LNCC-3x1-w16", "R-L2-6x1-zeros-Θ1-released-w16", "R-L2-6x1-noise"],
+    [
+        "R-L1-3x2",
+        "U-L2-6x1",
+        "C-L2-3x1-w32",
+        "D-LNCC-3x1-w16",
+        "R-L2-6x1-zeros-Θ1-released-w16",
+        "R-L2-6x1-noise",
+        "D-L2-3x1-half-w32",
+        "U-L1-2x1-released-half",
+    ],
 )
 def test_names_say_what_differs_from_the_paper(name):
     assert str(parse_learned(name)) == name
@@ -64,6 +73,16 @@ def test_what_an_odd_network_finds_first_changes_its_sign_with_the_images(d, smo
     with torch.no_grad():
         torch.testing.assert_close(init(I0, I1), -init(I1, I0))
         assert init(I0, I1).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("letter", "RUCD")
+def test_networks_at_half_resolution_find_fields_of_full_size_whatever_the_sides(d, smooth_image, letter):
+    model = VRNet(letter, "L2", 2, 1, resolution="half", width=NARROW_WIDTH[d]).build(d)
+    he_initialised(model)
+    with torch.no_grad():
+        u = model(*pair(d, smooth_image))
+    assert u.shape == (1, d, *SIZE[d])
+    assert u.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["R-L1-3x2-odd", "U-L2-1x1-odd-w4"])

@@ -1,8 +1,11 @@
+from itertools import product
+
 import pytest
 import torch
+from torch.nn.functional import pixel_unshuffle
 
 from vrnet.networks.siamese import Siamese
-from vrnet.networks.unet import unet, unet_2d, unet_3d
+from vrnet.networks.unet import blocks_as_channels, half_unet, unet, unet_2d, unet_3d
 
 
 def size(net):
@@ -15,12 +18,35 @@ def test_networks_have_the_sizes_of_the_paper():
     assert size(unet_3d(2, 3, 16)) == pytest.approx(4.46e6, rel=5e-3)
 
 
-@pytest.mark.parametrize("make", [lambda d: unet(d, 2, 4), lambda d: Siamese(d, 4)], ids=["U-Net", "Siamese"])
+NETWORKS = {
+    "U-Net": lambda d: unet(d, 2, 4),
+    "at half resolution": lambda d: half_unet(d, 2, 4),
+    "Siamese": lambda d: Siamese(d, 4),
+}
+
+
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
 def test_an_untrained_network_gives_a_field_near_zero(d, make):
     x = torch.rand(2, 2, *(32,) * d)
     u = make(d)(x)
     assert u.shape == (2, d, *(32,) * d)
     assert 0 < u.abs().max() < 1e-3
+
+
+def test_at_half_resolution_and_twice_the_width_a_2d_network_is_as_large_and_wants_the_same_sizes():
+    half, full = half_unet(2, 2, 32), unet_2d(2, 2, 16)
+    assert size(half) == pytest.approx(size(full), rel=0.01)
+    assert half.multiple == full.multiple == 16
+
+
+def test_the_voxels_of_a_block_become_channels_in_their_order(d):
+    x = torch.rand(2, 3, *(4, 6, 8)[:d])
+    found = blocks_as_channels(x)
+    assert found.shape == (2, 3 * 2**d, *(2, 3, 4)[:d])
+    for place, offset in enumerate(product((0, 1), repeat=d)):
+        torch.testing.assert_close(found[:, place :: 2**d], x[(..., *(slice(k, None, 2) for k in offset))])
+    if d == 2:
+        torch.testing.assert_close(found, pixel_unshuffle(x, 2))
 
 
 def test_every_voxel_of_a_unet_sees_far(d):

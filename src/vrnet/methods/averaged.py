@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.fields import zeros
-from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.methods.method import CPU, Images, Method, Scaling
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 
@@ -93,8 +93,8 @@ class Averaged(Method):
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return AverageOverTurns(self.method.build(d, device), self.method.own_spacing)
 
-    def resolve(self, d: int, spacing: Spacing) -> "Averaged":
-        return Averaged(self.method.resolve(d, spacing))
+    def resolve(self, d: int, spacing: Spacing, images: Images = "pair") -> "Averaged":
+        return Averaged(self.method.resolve(d, spacing, images))
 
     @property
     def summary(self) -> str:

@@ -8,7 +8,7 @@ from vrnet.file_sets import sha256
 from vrnet.methods.trained import Trained, load_method
 
 FOLDER = Path(__file__).parents[1] / "weights"
-SHORT_AXIS = "short-axis"
+SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ BOXED = {
     SHORT_AXIS: Boxed(
         FOLDER / "short_axis.safetensors",
         "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
+    ),
+    SHORT_AXIS_CINE: Boxed(
+        FOLDER / "short_axis_cine.safetensors",
+        "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of `vrnet track`",
     ),
     "hippocampus": Boxed(
         FOLDER / "hippocampus.safetensors",

@@ -12,7 +12,10 @@ MAX_CASCADES, MAX_WIDTH = 100, 4_096
 """More of either is a slip of the pen, or a file that is not to be trusted."""
 COUNT = r"(\d{1,99})"
 """A number in a name: Python refuses to read one of thousands of digits."""
-SHORTHAND = ("denoiser", "data", "warps", "iterations", "init", "parameters", "order", "exchange", "width", "cascades")
+SHORTHAND = (
+    "denoiser", "data", "warps", "iterations", "cascades",
+    "init", "parameters", "order", "exchange", "resolution", "width",
+)  # fmt: skip
 """The fields that the shorthand of a network says."""
 
 

@@ -15,7 +15,7 @@ from vrnet.methods.method import CPU
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
 from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow
-from vrnet.networks.unet import he_initialised, unet
+from vrnet.networks.unet import half_unet, he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS
 
@@ -65,6 +65,9 @@ class VRNet(Learned):
     exchange: Literal["free", "odd"] = "free"
     """odd: what a network finds changes its sign when the two images change places, so that equal images do not move.
     Of C and D, whose networks see the images; it doubles the time."""
+    resolution: Literal["full", "half"] = "full"
+    """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one. They take as long as others of half the width,
+    and what they find is smoother."""
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
     theta: float = 0.1
@@ -84,7 +87,7 @@ class VRNet(Learned):
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
-        words = [getattr(self, name) for name in ("init", "parameters", "order", "exchange")
+        words = [getattr(self, name) for name in ("init", "parameters", "order", "exchange", "resolution")
                  if getattr(self, name) != default[name]]  # fmt: skip
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
@@ -122,7 +125,7 @@ class VRNet(Learned):
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
     def _net(self, d: int, inputs: int) -> nn.Module:
-        net = unet(d, inputs, self.width or PAPER_WIDTH[d])
+        net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
         return Odd(net) if self.exchange == "odd" else net
 
 
@@ -135,7 +138,7 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|odd|w\d{1,99}))*)"
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|odd|half|w\d{1,99}))*)"
     form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in DATA_TERMS}
@@ -153,5 +156,5 @@ def parse_option(word: str) -> tuple[str, str | int]:
     word = word.lower()
     if word.startswith("w"):
         return "width", int(word[1:])
-    fields_of = {"init": ("zeros", "noise"), "order": ("released",), "exchange": ("odd",)}
+    fields_of = {"init": ("zeros", "noise"), "order": ("released",), "exchange": ("odd",), "resolution": ("half",)}
     return next(((field, word) for field, words in fields_of.items() if word in words), ("parameters", "Θ1"))

@@ -6,6 +6,7 @@ from itertools import pairwise
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from vrnet.networks.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
@@ -35,9 +36,9 @@ class UNet(nn.Module):
         return self.head(x)
 
 
-def unet_2d(inputs: int, outputs: int, width: int = 64) -> UNet:
-    """Five levels of two 3x3 convolutions, max-pooling, transposed 2x2, no normalisation: 31.03 M at width 64."""
-    c = [width * 2**level for level in range(5)]
+def unet_2d(inputs: int, outputs: int, width: int = 64, levels: int = 5) -> UNet:
+    """Levels of two 3x3 convolutions, max-pooling, transposed 2x2, no normalisation: 31.03 M for five at width 64."""
+    c = [width * 2**level for level in range(levels)]
     encoder = [convolutions_2d(inputs, c[0])]
     encoder += [nn.Sequential(nn.MaxPool2d(2), convolutions_2d(a, b)) for a, b in pairwise(c)]
     ups = [ConvTranspose2d(2 * k, k, 2, stride=2) for k in c[-2::-1]]
@@ -79,6 +80,36 @@ def convolutions_3d(inputs: int, between: int, outputs: int, stride: int = 1) ->
 def unet(d: int, inputs: int, width: int) -> UNet:
     """The U-Net for images in d dimensions, with d outputs: a field."""
     return {2: unet_2d, 3: unet_3d}[d](inputs, d, width)
+
+
+class HalfResolution(nn.Module):
+    """A network that sees each block of 2^d voxels as one, with 2^d times the channels; what it finds is enlarged.
+
+    Most of a U-Net's time goes into its first level. Without it, a network of twice the width takes as long."""
+
+    def __init__(self, net: UNet) -> None:
+        super().__init__()
+        self.net, self.multiple = net, 2 * net.multiple
+
+    def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+        found = self.net(blocks_as_channels(x))
+        return functional.interpolate(found, scale_factor=2, mode="bilinear" if x.dim() == 4 else "trilinear")
+
+
+def blocks_as_channels(x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:
+    """The 2^d voxels of a block side by side: of each channel as many, in their order."""
+    b, c, *sizes = x.shape
+    d = len(sizes)
+    split = x.reshape(b, c, *[part for n in sizes for part in (n // 2, 2)])
+    within, between = range(3, 3 + 2 * d, 2), range(2, 2 + 2 * d, 2)
+    return split.permute(0, 1, *within, *between).flatten(1, 1 + d)
+
+
+def half_unet(d: int, inputs: int, width: int) -> HalfResolution:
+    """The U-Net for images in d dimensions, at half their resolution; in 2D with one level fewer, so that it sees as
+    far as `unet` does, and has as many parameters at twice the width."""
+    inputs *= 2**d
+    return HalfResolution(unet_2d(inputs, d, width, levels=4) if d == 2 else unet_3d(inputs, d, width))
 
 
 def he_initialised(net: nn.Module) -> nn.Module:

@@ -23,7 +23,7 @@ from vrnet.phantom.pathology import PATHOLOGIES
 from vrnet.registration.cine import plan_tracking, track_frames
 from vrnet.registration.propagation import propagate_labels
 
-METHODS = "short-axis", "TV-L1"
+METHODS = "short-axis-cine", "TV-L1"
 TEXTS = "subject", "group", "split", "method"
 """The columns that are no numbers."""
 

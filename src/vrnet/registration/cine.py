@@ -83,7 +83,7 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     grid, given = cine.grid.reordered(order), ready(method)
     axis = choose_slice_axis(grid, slices, given.dimensions)
     check_axes(grid.shape, axis)
-    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
+    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis), "cine")
     place = find_device(device, chosen.devices)
     plan = TrackingPlan(chosen, place, grid, order, axis)
     chosen.build(plan.d, place)  # BadInput where a package is missing, or the model has another dimension

@@ -103,12 +103,12 @@ PRESETS = {
     "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "labels": replace(
         STEADY,
-        steps=12_000,
-        alpha=0.05,
+        steps=20_000,
+        alpha=0.08,
         similarity=DETAIL,
-        smoothness="Bending+100*Folding",
+        smoothness="Bending+60*Folding",
         consistency=0.03,
-        labels_weight=0.5,
+        labels_weight=0.6,
         augmentation=JITTERED,
     ),
     "consistent": replace(

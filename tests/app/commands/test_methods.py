@@ -41,5 +41,7 @@ def test_a_method_that_is_none_is_refused(vrnet):
 
 def test_the_default_says_what_it_comes_to_and_nothing_that_depends_on_that(vrnet):
     _, out, _ = vrnet("methods", "default")
-    assert "`vrnet methods Gaussian-LNCC`, `vrnet methods short-axis`" in " ".join(out.split())
+    assert "`vrnet methods Gaussian-LNCC`, `vrnet methods short-axis`, `vrnet methods short-axis-cine`" in " ".join(
+        out.split()
+    )
     assert "percentile" not in out

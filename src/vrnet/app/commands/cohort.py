@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vrnet.cohort.table import CohortTable
     from vrnet.cohort.tally import Tally
     from vrnet.cohort.task import Task
+    from vrnet.methods.method import Images
 
 ListFile = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="LIST.csv")]
 WHOLE = "1/1"
@@ -159,7 +160,8 @@ class Cohort:
 
         if self.scheduler is None:
             find_device(self.options.device)  # which fails at once where there is none
-        method, others = self.method_options.choice(self.method), (self.report, self.bids)
+        images: Images = "cine" if table.kind is CINES else "pair"
+        method, others = self.method_options.choice(self.method, images), (self.report, self.bids)
         names = self.names_of_labels(table)
         if names and not any(column.endswith("labels") for one in table.subjects for column in one.files):
             raise BadInput(f"names are given to labels that are not: {table.path} names no labels")

@@ -1,7 +1,7 @@
 """`vrnet methods`: what there is to register with, and what can be set of each."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import tyro
 from rich.table import Table
@@ -25,8 +25,8 @@ class Methods:
 
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), and to those of the first family -zeros or -noise (what it starts from), -Θ1 (all steps share their
-    weights), -released (the order of steps in the authors' code) and -odd (of C and D:
-    equal images do not move).
+    weights), -released (the order of steps in the authors' code), -odd (of C and D: equal images do not move) and -half
+    (networks at half the resolution).
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
@@ -59,6 +59,7 @@ def list_methods() -> None:
 def describe_method(name: str) -> None:
     """Print what a method says of itself, and one line per parameter."""
     from vrnet.methods.families import FAMILIES
+    from vrnet.methods.method import Images
     from vrnet.methods.names import parameters, parse
 
     if name in FAMILIES and FAMILIES[name].parse(name) is None:
@@ -66,7 +67,8 @@ def describe_method(name: str) -> None:
         return
     method = parse(name)
     print_line(f"{method}: {method.summary}.")
-    if others := {str(method.resolve(d, None)) for d in method.dimensions} - {str(method)}:
+    named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
+    if others := named - {str(method)}:
         print_line(f"What these are: {', '.join(f'`vrnet methods {each}`' for each in sorted(others))}.")
         return
     screen.print(properties_table(method))

@@ -12,7 +12,7 @@ from vrnet.errors import BadInput
 if TYPE_CHECKING:
     from vrnet.data.source import Source
     from vrnet.methods.choice import MethodChoice
-    from vrnet.methods.method import Method
+    from vrnet.methods.method import Images, Method
 
 T = TypeVar("T")
 Group = Annotated[T, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
@@ -73,11 +73,11 @@ class MethodOptions:
 
         return choose(name, *self.asked)
 
-    def choice(self, name: str) -> "MethodChoice":
+    def choice(self, name: str, images: "Images" = "pair") -> "MethodChoice":
         """The same for other processes, which load it themselves."""
         from vrnet.methods.choice import choose_method
 
-        return choose_method(name, *self.asked)
+        return choose_method(name, *self.asked, images)
 
 
 @dataclass(frozen=True, kw_only=True)

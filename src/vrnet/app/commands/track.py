@@ -45,8 +45,8 @@ class Track:
     """What the labels are, where they are not numbered as in ACDC: RV, Myo and LV are known, and others are shown under
     their names; or a known set of names: acdc or ukbb."""
     method: Name = "default"
-    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for single slices and
-    for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
+    """Any name that `vrnet methods` lists. default: short-axis-cine, a model that comes with vrnet, for single slices
+    and for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
     slices: Slices = "auto"
     """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
