@@ -1,22 +1,27 @@
-"""Does it matter which contrast the images have? Dice of hippocampi whose moving image was given another one.
+"""Does it matter which contrast the images have? Dice and verdict of pairs whose moving image was given another one.
 
     python benchmarks/contrasts.py --hippocampus HIPPOCAMPUS [--split val] [--pairs 20] [--methods NAME ...]
+    python benchmarks/contrasts.py --brains BRAINS
 
 Each pair is registered as it is, with moving inverted, scaled by 5 with an offset, and remapped by random curves, drawn
 anew for each pair by a seeded generator: `monotone` curves rise everywhere, at very different rates; `non-monotone`
 ones are smooth and have an extremum inside the range, so that tissues may become one. Folds are repaired, as in use.
+
+rows.csv in the folder of --out gets one row per method, contrast and pair as soon as it is measured; what is there is
+not measured again. table.md is made from it.
 """
 
 import argparse
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import vrnet
-from volume_pairs import hippocampi
-from vrnet.evaluation.metrics import by_label, dice
-from vrnet.fields import warp_labels
+from rows import append_row, read_measured
+from volume_pairs import brains, hippocampi
+from volumes import mean_dice
+from vrnet.files import write_bytes
 
 METHODS = "Gaussian-LNCC", "Gaussian-MIND", "Gaussian-NMI", "Gaussian-Remap"
 POINTS = np.linspace(0, 1, 65)
@@ -54,31 +59,79 @@ CONTRASTS = {
 }
 
 
+KEY = "data", "method", "contrast", "pair"
+COLUMNS = *KEY, "dice_before", "dice", "verdict"
+
+
 def measure(method, pair, contrast, seed):
-    """The mean Dice of a pair over its labels."""
+    """Dice before and after, and the verdict, of a pair whose moving image has another contrast."""
     moving = CONTRASTS[contrast](pair.moving, np.random.default_rng(seed))
     found = vrnet.register(pair.fixed, moving, method, spacing=pair.spacing)
-    labels = torch.from_numpy(pair.moving_labels)[None, None]
-    warped = warp_labels(labels, torch.from_numpy(found.field)[None])[0, 0].numpy()
-    return np.nanmean(list(by_label(dice, pair.fixed_labels, warped, pair.labels).values()))
+    before = mean_dice(pair, np.zeros_like(found.field))
+    return {"dice_before": before, "dice": mean_dice(pair, found.field), "verdict": found.verdict.level}
+
+
+def measure_all(pairs, methods, contrasts, path):
+    """Add the row of every method, contrast and pair that the file does not have."""
+    known = {tuple(row[key] for key in KEY) for row in read_measured(path)}
+    for seed, (data, name, load) in enumerate(pairs):
+        for method, contrast in product(methods, contrasts):
+            key = data, method, contrast, name
+            if key not in known:
+                row = dict(zip(KEY, key, strict=True)) | measure(method, load(), contrast, seed)
+                append_row(row, path, COLUMNS)
+                print(*row.values(), flush=True)
+
+
+def table(rows):
+    """A Markdown table per data set: mean Dice of each method and contrast; then what the verdicts say of the harmed.
+
+    A pair is harmed if its Dice is lower than before registration, and unnoticed if the verdict is good all the same.
+    """
+    lines = []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        part = [row for row in rows if row["data"] == data]
+        methods, contrasts = (list(dict.fromkeys(row[key] for row in part)) for key in ("method", "contrast"))
+        before = np.mean([float(row["dice_before"]) for row in part])
+        pairs = len({row["pair"] for row in part})
+        lines += [f"**{data}**, pairs: {pairs}, Dice before registration: {before:.3f}", ""]
+        lines += [
+            f"| method | {' | '.join(contrasts)} | harmed | unnoticed |",
+            f"| --- |{' ---: |' * (len(contrasts) + 2)}",
+        ]
+        for method in methods:
+            of_method = [row for row in part if row["method"] == method]
+            means = [mean([row for row in of_method if row["contrast"] == contrast]) for contrast in contrasts]
+            harmed = [row for row in of_method if float(row["dice"]) < float(row["dice_before"])]
+            unnoticed = sum(row["verdict"] == "good" for row in harmed)
+            lines.append(f"| {method} | {' | '.join(means)} | {len(harmed)} of {len(of_method)} | {unnoticed} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def mean(rows):
+    """The mean Dice of some rows, in words."""
+    return f"{np.mean([float(row['dice']) for row in rows]):.3f}" if rows else "–"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hippocampus", type=Path, required=True)
+    parser.add_argument("--hippocampus", type=Path, help="the root of the data set")
+    parser.add_argument("--brains", type=Path, help="a folder with a_t1, a_seg, b_t1 and b_seg")
     parser.add_argument("--split", default="val")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--contrasts", nargs="+", default=list(CONTRASTS), choices=list(CONTRASTS))
+    parser.add_argument("--out", type=Path, default=Path("results/contrasts"))
     given = parser.parse_args()
-    pairs = [load() for _, _, load in hippocampi(given.hippocampus, given.split, given.pairs)]
-    print("| method |", " | ".join(given.contrasts), "|\n|", " | ".join(["---"] * (1 + len(given.contrasts))), "|")
-    for method in given.methods:
-        print(f"| {method} |", end="", flush=True)
-        for contrast in given.contrasts:
-            scores = [measure(method, pair, contrast, seed) for seed, pair in enumerate(pairs)]
-            print(f" {np.mean(scores):.4f} |", end="", flush=True)
-        print()
+    if not given.hippocampus and not given.brains:
+        parser.error("there is nothing to register: give --hippocampus, --brains or both")
+    pairs = hippocampi(given.hippocampus, given.split, given.pairs) if given.hippocampus else []
+    pairs += brains(given.brains) if given.brains else []
+    measure_all(pairs, given.methods, given.contrasts, given.out / "rows.csv")
+    found = table(read_measured(given.out / "rows.csv"))
+    write_bytes(f"{found}\n".encode(), given.out / "table.md")
+    print(f"\n{found}")
 
 
 if __name__ == "__main__":
