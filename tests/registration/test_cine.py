@@ -14,7 +14,7 @@ from vrnet.registration.chains import Smoothing
 from vrnet.registration.cine import plan_tracking, track_frames
 from vrnet.registration.folds import repair_folds
 
-METHODS = [("short-axis", 1.0), ("TV-L1", 1.05)]
+METHODS = [("short-axis-cine", 1.0), ("TV-L1", 1.05)]
 """With how many times the error of direct registration each may have: a solver finds large motions by itself."""
 
 
