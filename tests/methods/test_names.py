@@ -186,7 +186,10 @@ def test_every_parameter_can_be_set_by_its_name(method):
 
 
 WRONG = [
-    ("TV-L1(lm=0.1)", r'TV-L1 has no parameter "lm": it has fluid, iterations, lam, levels, theta, tolerance, warps'),
+    (
+        "TV-L1(lm=0.1)",
+        r'TV-L1 has no parameter "lm": it has fluid, iterations, lam, levels, momentum',
+    ),
     ("TV-L1(lam=much)", r"lam of TV-L1 cannot be much: give a number"),
     ("TV-L1(warps=2.5)", r"warps of TV-L1 cannot be 2.5: give a whole number"),
     ("TV-L1(warps=True)", r"give a whole number"),

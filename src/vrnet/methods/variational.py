@@ -45,6 +45,8 @@ class Variational(Method):
     fluid: float = 0.0
     """If above zero, each update is smoothed with this standard deviation, in shortest edges of a voxel, and composed
     with the field instead of added to it, which then hardly folds."""
+    momentum: float = 0.0
+    """With `fluid`, the part of the last update that is added to each, below 1."""
     tolerance: float = 1e-3
     """Stop when three warps together change the energy by less than this part of it."""
 
@@ -59,6 +61,8 @@ class Variational(Method):
         for name, value in (("tolerance", self.tolerance), ("fluid", self.fluid)):
             if not 0 <= value < float("inf"):
                 raise BadInput(f"{name} is {value}: it must be zero or more")
+        if not 0 <= self.momentum < 1:
+            raise BadInput(f"momentum is {self.momentum}: it must be zero or more, and below 1")
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_STEPS)
         check_at_most("levels", self.levels, MAX_LEVELS)
 
@@ -101,7 +105,7 @@ class Variational(Method):
 
     def _step(self, lam: float, theta: float) -> Step:
         data, regularizer = DataStep(DATA_TERMS[self.data], theta), REGULARIZERS[self.regularizer]
-        first = ComposedDataStep(data, self.fluid) if self.fluid else data
+        first = ComposedDataStep(data, self.fluid, self.momentum) if self.fluid else data
         return Step(first, Denoise(regularizer, regularizer.strength(lam, theta)))
 
 
