@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.errors import BadInput
+from vrnet.threads import share
 
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
@@ -75,17 +76,19 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
     if not in_parts(I):
         return sample(I, [position(u, i).flatten(1) for i in range(u.shape[1])]).view(I.shape)
     out = torch.empty_like(I)
-    for rows in slabs(I):
-        out[:, :, rows] = sample(I, [position(u, i, rows) for i in range(u.shape[1])])
+
+    def fill(rows: slice) -> None:
+        out[:, :, rows] = sample(I, [position(u, i, rows).flatten(1) for i in range(u.shape[1])]).view_as(
+            out[:, :, rows]
+        )
+
+    share(fill, slabs(I))
     return out
 
 
-def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b *n"]]) -> Float[Tensor, "b c *n"]:
-    """I at points inside the grid, given along each axis in voxels, by linear interpolation.
-
-    Points may come in rows, which threads share; where gradients flow, in one row."""
-    points = positions[0].shape[1:]
-    corner: Tensor = torch.zeros((), dtype=torch.long, device=I.device)
+def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
+    """I at n points inside the grid, given along each axis in voxels, by linear interpolation."""
+    corner: Tensor = torch.zeros(1, dtype=torch.long, device=I.device)
     axes = []
     for i, (n, x) in enumerate(zip(I.shape[2:], positions, strict=True)):
         if n > 1:
@@ -94,17 +97,17 @@ def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b *n"]]) -
             cell = x.detach().long().clamp_(0, n - 2)
             axes.append((stride, (x - cell).to(I.dtype)))
             corner = corner + cell.mul_(stride)
-    rows = I.flatten(2).view(*I.shape[:2], *[1] * (len(points) - 1), -1).expand(*I.shape[:2], *points[:-1], -1)
-    return interpolate(rows, corner.expand(len(I), 1, *points), 0, axes)
+    points = positions[0].shape[1]
+    return interpolate(I.flatten(2), corner.expand(len(I), 1, points), 0, axes)
 
 
 def interpolate(
-    I: Float[Tensor, "b c *m"], corner: Integer[Tensor, "b 1 *n"], offset: int, axes: list[tuple[int, Tensor]]
-) -> Float[Tensor, "b c *n"]:
+    I: Float[Tensor, "b c m"], corner: Integer[Tensor, "b 1 n"], offset: int, axes: list[tuple[int, Tensor]]
+) -> Float[Tensor, "b c n"]:
     """I inside the cells that start at flat index corner + offset; each axis has its stride and its fractions."""
     if not axes:
-        corner = corner.expand(-1, I.shape[1], *corner.shape[2:])
-        return I[..., offset:].gather(-1, corner) if in_parts(I) else I.gather(-1, corner + offset)
+        corner = corner.expand(-1, I.shape[1], -1)
+        return I[:, :, offset:].gather(2, corner) if in_parts(I) else I.gather(2, corner + offset)
     (stride, fraction), *rest = axes
     near, far = (interpolate(I, corner, offset + step, rest) for step in (0, stride))
     return near.lerp_(far, fraction) if in_parts(I) else near.lerp(far, fraction)
