@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from tests.conftest import SHAPES
 from vrnet import fields
+from vrnet.threads import use_threads
 
 
 def grid(shape):
@@ -56,7 +57,7 @@ def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypa
     u[0, 0, 0] = torch.nan
     whole = fields.warp(I, u)
     monkeypatch.setattr(fields, "VOXELS_AT_ONCE", voxels)
-    with torch.inference_mode():
+    with torch.inference_mode(), use_threads(2):
         torch.testing.assert_close(fields.warp(I, u), whole, atol=0, rtol=0, equal_nan=True)
 
 
