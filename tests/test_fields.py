@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from tests.conftest import SHAPES
 from vrnet import fields
+from vrnet.threads import use_threads
 
 
 def grid(shape):
@@ -48,6 +49,16 @@ def test_warp_agrees_with_scipy_and_grid_sample(d, random):
     xyz = ((grid(shape) + u) * scale - 1).movedim(1, -1).flip(-1)
     sampled = functional.grid_sample(I, xyz, align_corners=True, padding_mode="border")
     torch.testing.assert_close(warped, sampled, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("voxels", [1, 60, 10**6])
+def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypatch):
+    I, u = random(2, 3, *SHAPES[d]).float(), 3 * random(2, d, *SHAPES[d]).float()
+    u[0, 0, 0] = torch.nan
+    whole = fields.warp(I, u)
+    monkeypatch.setattr(fields, "VOXELS_AT_ONCE", voxels)
+    with torch.inference_mode(), use_threads(2):
+        torch.testing.assert_close(fields.warp(I, u), whole, atol=0, rtol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -26,7 +26,7 @@ from vrnet.images.itk_settings import one_thread, silence_warnings, thread_count
 from vrnet.phantom import phantom
 from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
-from vrnet.threads import set_threads, thread_library, use_threads
+from vrnet.threads import set_threads, share, thread_library, use_threads
 
 LOOK_EVERY_S = 0.01
 WAIT_S = 60
@@ -294,3 +294,21 @@ def test_an_odd_header_brings_no_word_of_itk_to_the_terminal(tmp_path, capfd):
     with suppress(BadInput):  # such a header is refused after ITK has read it
         read_image(tmp_path / "odd.nii")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_shared_parts_are_computed_once_each_by_threads_that_compute_alone(count):
+    seen = []
+
+    def look(part):
+        seen.append((part, torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()))
+
+    with use_threads(count), torch.inference_mode():
+        share(look, range(20))
+        assert torch.get_num_threads() == count
+    assert sorted(seen) == [(part, 1, False, True) for part in range(20)]
+
+
+def test_an_error_in_a_shared_part_reaches_the_caller():
+    with use_threads(2), torch.no_grad(), pytest.raises(ZeroDivisionError):
+        share(lambda part: print(1 / part), range(3))

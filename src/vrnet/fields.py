@@ -4,6 +4,7 @@ A field u of shape (b, d, *s) displaces voxel x to x + u(x), in voxels; u[:, i] 
 Every function is pure, differentiable, and written once for any dimension d.
 """
 
+from collections.abc import Iterator
 from functools import reduce
 from math import ceil
 
@@ -13,10 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.errors import BadInput
+from vrnet.threads import share
 
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
+VOXELS_AT_ONCE = 2**16
+"""Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -43,19 +47,43 @@ def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
     return I.new_zeros(I.shape[0], I.dim() - 2, *I.shape[2:])
 
 
-def position(u: Float[Tensor, "b d *s"], axis: int) -> Float[Tensor, "b *s"]:
-    """x + u(x) along one axis, held inside the grid; in float32 at least, since half precision cannot count voxels."""
+def in_parts(I: Tensor) -> bool:
+    """Whether what is made of I is better made part by part: by a CPU, where no gradients flow, which need it whole."""
+    return I.device.type == "cpu" and not torch.is_grad_enabled()
+
+
+def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
+    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; all of it where parts gain nothing."""
+    n = I.shape[2]
+    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1) if in_parts(I) else n
+    return (slice(start, min(start + rows, n)) for start in range(0, n, max(rows, 1)))
+
+
+def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -> Float[Tensor, "b *t"]:
+    """x + u(x) along one axis, held inside the grid, in some rows of the first axis.
+
+    In float32 at least, since half precision cannot count voxels."""
     n = u.shape[2 + axis]
-    x = torch.arange(n, dtype=torch.float32, device=u.device).view(-1, *[1] * (u.dim() - 3 - axis))
-    return (x + u[:, axis]).clamp(0, n - 1)
+    x = torch.arange(n, dtype=torch.float32, device=u.device)
+    x = (x if axis else x[rows]).view(-1, *[1] * (u.dim() - 3 - axis))
+    return (x + u[:, axis, rows]).clamp(0, n - 1)
 
 
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
     """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
 
     It gathers instead of calling grid_sample, so that the identity is exact in float32."""
-    positions = [position(u, i).flatten(1) for i in range(u.shape[1])]
-    return sample(I, positions).view(I.shape)
+    if not in_parts(I):
+        return sample(I, [position(u, i).flatten(1) for i in range(u.shape[1])]).view(I.shape)
+    out = torch.empty_like(I)
+
+    def fill(rows: slice) -> None:
+        out[:, :, rows] = sample(I, [position(u, i, rows).flatten(1) for i in range(u.shape[1])]).view_as(
+            out[:, :, rows]
+        )
+
+    share(fill, slabs(I))
+    return out
 
 
 def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
@@ -78,10 +106,11 @@ def interpolate(
 ) -> Float[Tensor, "b c n"]:
     """I inside the cells that start at flat index corner + offset; each axis has its stride and its fractions."""
     if not axes:
-        return I.gather(2, (corner + offset if offset else corner).expand(-1, I.shape[1], -1))
+        corner = corner.expand(-1, I.shape[1], -1)
+        return I[:, :, offset:].gather(2, corner) if in_parts(I) else I.gather(2, corner + offset)
     (stride, fraction), *rest = axes
     near, far = (interpolate(I, corner, offset + step, rest) for step in (0, stride))
-    return near.lerp(far, fraction)
+    return near.lerp_(far, fraction) if in_parts(I) else near.lerp(far, fraction)
 
 
 def warp_labels(L: Shaped[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Shaped[Tensor, "b c *s"]:

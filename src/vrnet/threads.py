@@ -6,13 +6,16 @@ keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's pr
 import ctypes
 import multiprocessing as mp
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import current_thread, main_thread
+from typing import TypeVar
 
 import torch
 
+T = TypeVar("T")
 SPAWNED = "SpawnProcess", "ForkServerProcess"
 
 
@@ -30,6 +33,27 @@ def use_threads(count: int) -> Iterator[None]:
         yield
     finally:
         set_threads(before, of_mkl, may_be_fewer)
+
+
+def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
+    """function(part) of each part, without gradients, by as many threads as PyTorch has, each of which computes alone.
+
+    They wait for each other once, at the end. Within every small operation that would take far longer than the
+    operation itself where cores are busy. A thread of a host program, which has shared its work, does all alone."""
+    workers, inference = torch.get_num_threads() if in_main_thread() else 1, torch.is_inference_mode_enabled()
+
+    def compute(part: T) -> None:
+        with torch.inference_mode(inference), torch.no_grad():  # which hold for the thread that enters them alone
+            function(part)
+
+    if workers == 1:
+        with use_threads(1):
+            for part in parts:
+                compute(part)
+        return
+    with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(1,)) as pool:
+        for _ in pool.map(compute, parts):
+            pass
 
 
 def set_threads(count: int, of_mkl: int | None = None, may_be_fewer: bool | None = None) -> tuple[int, bool]:

@@ -71,6 +71,13 @@ def test_levels_and_iterations_share_their_steps(name):
         assert all(step is inner[0] for inner in cascade.steps for step in inner)
 
 
+def test_the_finest_level_has_warps_and_a_momentum_of_its_own():
+    solver = parse("Gaussian-LNCC(warps=5,finest_warps=2,momentum={2:0.5,3:0.7})").build(3)
+    finest, *coarser = (part.steps for part in solver.modules() if isinstance(part, Cascade))
+    assert [inner[0].first.momentum for inner in finest] == [0.7] * 2
+    assert [[inner[0].first.momentum for inner in steps] for steps in coarser] == [[0] * 5] * 2
+
+
 @pytest.mark.parametrize("name", ["TV-L1", "Diffusion-L2", "Bending-L1"])
 def test_the_denoiser_weighs_lambda_over_theta(name):
     """The v-subproblem: argmin_v λ R(v) + θ/2 |u − v|²."""

@@ -18,7 +18,7 @@ from vrnet.variational.cascade import (
 )
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.linearize import linearize
-from vrnet.variational.regularizers import TV, Bending, Diffusion
+from vrnet.variational.regularizers import TV, Bending, Diffusion, Gaussian
 
 
 def make_step(theta=0.1):
@@ -119,6 +119,22 @@ def test_a_composed_step_is_the_smoothed_move_after_the_field(d, random):
     move = smooth(data(state).v - v, 1.5)
     assert move.square().sum(1).max() < LONGEST_MOVE**2
     torch.testing.assert_close(ComposedDataStep(data, fluid=1.5)(state).v, compose(v, move))
+
+
+def test_momentum_adds_a_part_of_the_last_move(d, random):
+    """Also after the next linearisation, and of the move as it was before it was cut short."""
+    I0, I1, v = random(1, 1, *SHAPES[d]), random(1, 1, *SHAPES[d]), random(1, d, *SHAPES[d])
+    data, h, total = DataStep(L2(), theta=1.0), (1.0,) * d, 0
+    step = Step(ComposedDataStep(data, 1.5, momentum=0.7), Denoise(Gaussian(), 0.5))
+    with torch.no_grad():
+        result = Cascade(lambda I0, I1, spacing: v, [[step] * 2] * 2)(I0, I1)
+        for _ in range(2):
+            lin = linearize(I0, I1, v, h)
+            for _ in range(2):
+                total = 0.7 * total + smooth(data(State(v, lin)).v - v, 1.5)
+                cut = total / (total.square().sum(1, keepdim=True).sqrt() / LONGEST_MOVE).clamp(min=1)
+                v = smooth(compose(v, cut), 0.5)
+    torch.testing.assert_close(result, v)
 
 
 def test_a_composed_step_moves_no_point_farther_than_half_a_voxel(d, random):

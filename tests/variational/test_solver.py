@@ -71,13 +71,15 @@ def test_a_large_tolerance_stops_early(smooth_image):
         assert len(eager.descend(I0, I1).energies) < len(patient.descend(I0, I1).energies)
 
 
-def test_progress_rises_from_nothing_to_one_and_leaves_no_trace(smooth_image):
+@pytest.mark.parametrize("name", ["TV-L1", "TV-L1(finest_warps=2)"])
+def test_progress_rises_from_nothing_to_one_and_leaves_no_trace(name, smooth_image):
     I0, I1 = smooth_image((64, 64), 3, 0).float(), smooth_image((64, 64), 3, 1).float()
-    solver, seen = parse("TV-L1").build(2), []
+    solver, seen = parse(name).build(2), []
     with torch.no_grad(), watch(solver, (64, 64), None, seen.append):
         solver(I0, I1)
     assert seen == sorted(seen)
     assert 0 < seen[0] < 0.1
+    assert all(part < 1 for part in seen[:-2])
     assert seen[-1] == 1
     solver(I0, I1)
     assert seen[-1] == 1

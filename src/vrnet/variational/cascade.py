@@ -48,6 +48,8 @@ class State:
     """Whether the pair was just linearised at v, so that lin.I1w is I1 warped by v."""
     memory: Memory = None
     """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
+    move: Float[Tensor, "b d *s"] | None = None
+    """What a composed step last moved by, for the next to go on with."""
 
     def move_to(self, v: Float[Tensor, "b d *s"]) -> "State":
         """The state with another field, away from where the pair was linearised."""
@@ -76,17 +78,21 @@ class ComposedDataStep(nn.Module):
     """u = v ∘ (id + δ): the move of a data step, smoothed, and no longer anywhere than half a voxel.
 
     Short smooth moves hardly fold, and so does what they are composed to. `fluid` is the standard deviation of the
-    smoothing, in shortest edges of a voxel."""
+    smoothing, in shortest edges of a voxel. With a momentum, that part of the last move is added to each: many small
+    moves in one direction then become few large ones."""
 
-    def __init__(self, data: DataStep, fluid: float) -> None:
+    def __init__(self, data: DataStep, fluid: float, momentum: float = 0.0) -> None:
         super().__init__()
-        self.data, self.fluid = data, fluid
+        self.data, self.fluid, self.momentum = data, fluid, momentum
 
     def forward(self, state: State) -> State:
         delta = self.data(state).v - state.v
         delta = smooth(delta, tuple(self.fluid / edge for edge in state.lin.h))
+        if self.momentum and state.move is not None:
+            delta = delta.add_(state.move, alpha=self.momentum)
         length = squared_norm(delta).sqrt().clamp(min=LONGEST_MOVE)[:, None]
-        return state.move_to(compose(state.v, delta * (LONGEST_MOVE / length)))
+        u = compose(state.v, delta * (LONGEST_MOVE / length))
+        return replace(state.move_to(u), move=delta if self.momentum else None)
 
 
 class Denoise(nn.Module):
@@ -156,11 +162,11 @@ class Cascade(nn.Module):
         masks: Masks | None = None,
     ) -> Iterator[State]:
         """Every state from a given field on."""
-        memory: Memory = None
+        memory, move = None, None
         for row in range(len(self.schedule)):
-            for state in self.linearize_and_step(row, v, memory, I0, I1, spacing, masks):
+            for state in self.linearize_and_step(row, v, memory, I0, I1, spacing, masks, move):
                 yield state
-            v, memory = state.v, state.memory
+            v, memory, move = state.v, state.memory, state.move
             del state  # before the next linearisation needs the room
 
     def linearize_and_step(
@@ -172,10 +178,11 @@ class Cascade(nn.Module):
         I1: Tensor,
         spacing: Spacing,
         masks: Masks | None = None,
+        move: Tensor | None = None,
     ) -> Iterator[State]:
         """The state after one linearisation, at v, and after each of its steps."""
         lin = self.linearize(I0, I1, v, relative_spacing(spacing, v.shape[1]), weight_at(v, masks))
-        state = State(v, lin, memory=memory)
+        state = State(v, lin, memory=memory, move=move)
         yield state
         for k in self.schedule[row]:
             state = self.parts[k](state)

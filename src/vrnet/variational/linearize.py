@@ -83,7 +83,8 @@ class NormalEquations(WarpedPair):
         A = [[self.A[:, i, j] for j in range(len(self.h))] for i in range(len(self.h))]
         for i, edge in enumerate(self.h):
             A[i][i] = A[i][i] + penalty * edge**2
-        return v - solve_positive(A, add_dot(self.b, self.A, (v - self.at)[:, None]).unbind(1))
+        b = self.b if v is self.at else add_dot(self.b, self.A, (v - self.at)[:, None])
+        return v - solve_positive(A, b.unbind(1))
 
 
 Expansion = Linearization | NormalEquations

@@ -151,11 +151,11 @@ def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Prog
     if report is None:
         yield
         return
-    parts, steps = list(solver.modules()), sum(len(inner) for inner in solver.cascade.schedule)
-    levels = sum(isinstance(part, Cascade) for part in parts)
+    parts = list(solver.modules())
+    steps = [sum(map(len, part.schedule)) for part in parts if isinstance(part, Cascade)]  # finest first
     rounds = next((part.rounds for part in parts if isinstance(part, RelearnContrast)), 1)
-    finest, *coarser = level_sizes(shape, spacing)[:levels]
-    done, total = 0, steps * (finest + rounds * sum(coarser))
+    finest, *coarser = (n * size for n, size in zip(steps, level_sizes(shape, spacing), strict=False))
+    done, total = 0, finest + rounds * sum(coarser)
 
     def tick(module: nn.Module, args: tuple[State], state: State) -> None:
         nonlocal done
