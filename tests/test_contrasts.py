@@ -29,7 +29,8 @@ def test_what_was_measured_is_not_measured_again(pairs, tmp_path, monkeypatch):
     first = path.read_text()
     monkeypatch.setattr(contrasts, "measure", lambda *_: pytest.fail("measured twice"))
     measure_all(pairs, ["identity"], contrast_names, path)
-    assert path.read_text() == first and len(first.splitlines()) == 3
+    assert path.read_text() == first
+    assert len(first.splitlines()) == 3
 
 
 def test_harm_is_counted_and_unnoticed_where_the_verdict_is_good():
