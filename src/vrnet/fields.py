@@ -53,10 +53,10 @@ def in_parts(I: Tensor) -> bool:
 
 
 def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
-    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; all of it where parts gain nothing."""
+    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each."""
     n = I.shape[2]
-    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1) if in_parts(I) else n
-    return (slice(start, min(start + rows, n)) for start in range(0, n, max(rows, 1)))
+    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
 
 def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -> Float[Tensor, "b *t"]:
@@ -75,7 +75,7 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
     It gathers instead of calling grid_sample, so that the identity is exact in float32."""
     if not in_parts(I):
         return sample(I, [position(u, i).flatten(1) for i in range(u.shape[1])]).view(I.shape)
-    out = torch.empty_like(I)
+    out = I.new_empty(I.shape)
 
     def fill(rows: slice) -> None:
         out[:, :, rows] = sample(I, [position(u, i, rows).flatten(1) for i in range(u.shape[1])]).view_as(
@@ -107,7 +107,7 @@ def interpolate(
     """I inside the cells that start at flat index corner + offset; each axis has its stride and its fractions."""
     if not axes:
         corner = corner.expand(-1, I.shape[1], -1)
-        return I[:, :, offset:].gather(2, corner) if in_parts(I) else I.gather(2, corner + offset)
+        return I[:, :, offset:].gather(2, corner) if in_parts(I) else I.gather(2, corner + offset if offset else corner)
     (stride, fraction), *rest = axes
     near, far = (interpolate(I, corner, offset + step, rest) for step in (0, stride))
     return near.lerp_(far, fraction) if in_parts(I) else near.lerp(far, fraction)

@@ -40,13 +40,14 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
 
     They wait for each other once, at the end. Within every small operation that would take far longer than the
     operation itself where cores are busy. A thread of a host program, which has shared its work, does all alone."""
-    workers, inference = torch.get_num_threads() if in_main_thread() else 1, torch.is_inference_mode_enabled()
+    parts, inference = list(parts), torch.is_inference_mode_enabled()
+    workers = min(torch.get_num_threads(), len(parts)) if in_main_thread() else 1
 
     def compute(part: T) -> None:
         with torch.inference_mode(inference), torch.no_grad():  # which hold for the thread that enters them alone
             function(part)
 
-    if workers == 1:
+    if workers <= 1:
         with use_threads(1):
             for part in parts:
                 compute(part)

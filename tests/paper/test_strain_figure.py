@@ -9,7 +9,7 @@ GROUPS = "NOR", "DCM"
 
 def rows_of(method):
     """Two groups of three; the tracked ejection fraction is lower by 1, 2 and 3 points."""
-    scale = {"short-axis": 1.0, "TV-L1": 0.5}[method]
+    scale = {"short-axis-cine": 1.0, "TV-L1": 0.5}[method]
     return [
         {
             "subject": f"{group}{k}", "group": group, "method": method,

@@ -37,7 +37,7 @@ class Variational(Method):
     theta: Thetas | Each[Thetas] = (0.1, 0.5)
     """θ at the first and at the last warp of a level: loose at first, so that the data step moves far, then tighter."""
     warps: int = 10
-    """N_warp: linearisations per level, at most."""
+    """N_warp: linearisations per level, at most; of the finest, `finest_warps` where that is above 0."""
     finest_warps: int | Each[int] = 0
     """N_warp of the finest level, whose steps cost the most; 0 stands for as many as at the others."""
     iterations: int = 3

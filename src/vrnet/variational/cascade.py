@@ -49,7 +49,7 @@ class State:
     memory: Memory = None
     """What a regulariser keeps from one step to the next, which may overwrite it: one slot, since a cascade has one."""
     move: Float[Tensor, "b d *s"] | None = None
-    """What a composed step last moved by, for the next to go on with."""
+    """δ of the last composed step, before it was cut, for the next to go on with."""
 
     def move_to(self, v: Float[Tensor, "b d *s"]) -> "State":
         """The state with another field, away from where the pair was linearised."""
