@@ -67,3 +67,10 @@ def test_a_model_in_the_box_is_chosen_by_its_content_and_one_of_another_vrnet_is
 
 def test_methods_without_weights_have_none_to_compare(short_axis):
     assert choose_method("TV-L1(lam=0.2)").weights_sha256 is None
+
+
+def test_the_default_of_cines_is_known_by_the_weights_of_their_own_model():
+    """A cohort of cines is done again when that model is another, not when the model of pairs is."""
+    of_pairs, of_cines = (choose_method("default", images=images) for images in ("pair", "cine"))
+    assert of_pairs.weights_sha256 == choose_method("short-axis").weights_sha256
+    assert of_cines.weights_sha256 == choose_method("short-axis-cine").weights_sha256 != of_pairs.weights_sha256
