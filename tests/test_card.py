@@ -55,7 +55,10 @@ def whole_stacks(method, column, space="", digits=3):
     return re.sub(r"\b0\.", ".", text)
 
 
-@pytest.mark.parametrize(("method", "name"), [("identity", "unregistered"), ("TV-L1",) * 2, ("short-axis",) * 2])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("identity", "unregistered"), *((name,) * 2 for name in ("TV-L1", "short-axis", "short-axis+average"))],
+)
 def test_the_table_of_whole_stacks_is_what_the_rows_say(method, name):
     text = (ROOT / "results" / "README.md").read_text(encoding="utf-8").split("### Whole stacks")[1]
     dice = [whole_stacks(method, f"dice_{part}") for part in ("LV", "Myo", "RV", "mean")]
