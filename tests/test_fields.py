@@ -61,6 +61,17 @@ def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypa
         torch.testing.assert_close(fields.warp(I, u), whole, atol=0, rtol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("sigma", [1.0, 0.0, 4.0])
+@pytest.mark.parametrize("voxels", [1, 40])
+def test_an_image_smoothed_in_parts_is_the_whole_one_to_the_bit(d, voxels, sigma, random, monkeypatch):
+    """Also where a Gaussian is wider than the image."""
+    I, sigmas = random(2, 3, *SHAPES[d]).float(), (sigma, *[0.7] * (d - 1))
+    whole = fields.smooth(I, sigmas)
+    monkeypatch.setattr(fields, "VOXELS_AT_ONCE", voxels)
+    with torch.inference_mode(), use_threads(2):
+        assert torch.equal(fields.smooth(I, sigmas), whole)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_component_i_moves_axis_i(d, axis, random):
     if axis >= d:

@@ -4,8 +4,8 @@ A field u of shape (b, d, *s) displaces voxel x to x + u(x), in voxels; u[:, i] 
 Every function is pure, differentiable, and written once for any dimension d.
 """
 
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, reduce
 from math import ceil
 
 import torch
@@ -69,21 +69,29 @@ def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -
     return (x + u[:, axis, rows]).clamp(0, n - 1)
 
 
+def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
+    """make(rows) for all rows of the first spatial axis, of the shape of `like`; in parts where that is better."""
+    if not in_parts(like):
+        return make(slice(0, like.shape[2]))
+    out = like.new_empty(like.shape)
+
+    def fill(rows: slice) -> None:
+        out[:, :, rows] = make(rows)
+
+    share(fill, slabs(like))
+    return out
+
+
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:
     """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
 
     It gathers instead of calling grid_sample, so that the identity is exact in float32."""
-    if not in_parts(I):
-        return sample(I, [position(u, i).flatten(1) for i in range(u.shape[1])]).view(I.shape)
-    out = I.new_empty(I.shape)
 
-    def fill(rows: slice) -> None:
-        out[:, :, rows] = sample(I, [position(u, i, rows).flatten(1) for i in range(u.shape[1])]).view_as(
-            out[:, :, rows]
-        )
+    def make(rows: slice) -> Tensor:
+        places = [position(u, i, rows).flatten(1) for i in range(u.shape[1])]
+        return sample(I, places).view(*I.shape[:2], -1, *I.shape[3:])
 
-    share(fill, slabs(I))
-    return out
+    return make_rows(make, I)
 
 
 def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
@@ -235,21 +243,46 @@ def _sample_moved(I: Tensor, identity: Tensor, u: Tensor) -> Tensor:
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:
     """Convolution with a Gaussian of sigma voxels (one for all axes, or one per axis), border repeated."""
     sigmas = sigma if isinstance(sigma, tuple) else (sigma,) * (I.dim() - 2)
-    for axis, s in enumerate(sigmas, start=2):
-        if s > 0:
-            I = _smooth_along(I, axis, s)
-    return I
+    if not any(sigmas):
+        return I
+    first, *others = (gaussian(s) for s in sigmas)
+
+    def make(rows: slice) -> Tensor:
+        part = convolve(rows_around(I, rows, len(first) // 2), 2, first)
+        for axis, taps in enumerate(others, start=3):
+            part = convolve(repeat_border(part, axis, *[len(taps) // 2] * 2), axis, taps)
+        return part
+
+    return make_rows(make, I)
 
 
-def _smooth_along(I: Tensor, axis: int, sigma: float) -> Tensor:
-    radius, n = ceil(3 * sigma), I.shape[axis]
+@lru_cache
+def gaussian(sigma: float) -> tuple[float, ...]:
+    """The weights of a Gaussian of sigma voxels, three times as far to each side."""
+    radius = ceil(3 * sigma)
+    if radius <= 0:
+        return (1.0,)
     taps = torch.arange(-radius, radius + 1, dtype=torch.float64).div(sigma).square().mul(-0.5).exp()
-    taps = taps / taps.sum()
-    padded = repeat_border(I, axis, radius, radius)
-    out = padded.narrow(axis, 0, n) * taps[0].item()
-    for k, tap in enumerate(taps.tolist()[1:], start=1):
-        out.add_(padded.narrow(axis, k, n), alpha=tap)
+    return tuple((taps / taps.sum()).tolist())
+
+
+def convolve(I: Float[Tensor, "b c *s"], axis: int, taps: Sequence[float]) -> Float[Tensor, "b c *t"]:
+    """Σ_k taps[k] I(x + k) along an axis, wherever all of them are inside."""
+    if len(taps) == 1:
+        return I
+    n = I.shape[axis] - len(taps) + 1
+    out = I.narrow(axis, 0, n) * taps[0]
+    for k, tap in enumerate(taps[1:], start=1):
+        out.add_(I.narrow(axis, k, n), alpha=tap)
     return out
+
+
+def rows_around(I: Float[Tensor, "b c *s"], rows: slice, reach: int) -> Float[Tensor, "b c *t"]:
+    """Some rows of the first axis, and as many as `reach` to each side, border repeated."""
+    start, stop = rows.start - reach, rows.stop + reach
+    before, after = max(-start, 0), max(stop - I.shape[2], 0)
+    inside = I[:, :, max(start, 0) : stop]
+    return repeat_border(inside, 2, before, after) if before or after else inside
 
 
 def repeat_border(I: Shaped[Tensor, "b c *s"], axis: int, before: int, after: int) -> Shaped[Tensor, "b c *t"]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.attributes import cached_property
-from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+from vrnet.fields import RelativeSpacing, gradient, make_rows, scale, squared_norm, warp
 from vrnet.variational.masks import Weight
 from vrnet.variational.small_systems import solve_positive
 
@@ -79,12 +79,18 @@ class NormalEquations(WarpedPair):
 
     def minimize(self, v: Float[Tensor, "b d *s"], theta: Float[Tensor, "*theta"]) -> Float[Tensor, "b d *s"]:
         """The u of least ½|ρ(u)|² + θ/2 |u − v|²: (A + θH)(u − v) = −(b + A(v − u^ω)), with H = diag(h²)."""
-        penalty = theta[:, 0] if theta.dim() else theta
-        A = [[self.A[:, i, j] for j in range(len(self.h))] for i in range(len(self.h))]
-        for i, edge in enumerate(self.h):
-            A[i][i] = A[i][i] + penalty * edge**2
-        b = self.b if v is self.at else add_dot(self.b, self.A, (v - self.at)[:, None])
-        return v - solve_positive(A, b.unbind(1))
+
+        def make(rows: slice) -> Tensor:
+            penalty = theta[:, 0, rows] if theta.dim() else theta
+            A = [[self.A[:, i, j, rows] for j in range(len(self.h))] for i in range(len(self.h))]
+            for i, edge in enumerate(self.h):
+                A[i][i] = A[i][i] + penalty * edge**2
+            b, w = self.b[:, :, rows], v[:, :, rows]
+            if v is not self.at:
+                b = add_dot(b, self.A[:, :, :, rows], (w - self.at[:, :, rows])[:, None])
+            return w - solve_positive(A, b.unbind(1))
+
+        return make_rows(make, v)
 
 
 Expansion = Linearization | NormalEquations
