@@ -67,6 +67,8 @@ class Variational(Method):
             momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d)
             if not 0 <= momentum < 1:
                 raise BadInput(f"momentum is {momentum}: it must be zero or more, and below 1")
+            if momentum and not self.fluid:
+                raise BadInput(f"momentum is {momentum} and fluid 0: only composed updates have a momentum")
             if finest_warps < 0:
                 raise BadInput(f"finest_warps is {finest_warps}: it must be zero or more")
             check_at_most("warps times iterations", max(self.warps, finest_warps) * self.iterations, MAX_STEPS)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vrnet.fields import LINEAR_MODE
 from vrnet.networks.convolution import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
 HEAD_STD = 1e-5
@@ -93,7 +94,7 @@ class HalfResolution(nn.Module):
 
     def forward(self, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
         found = self.net(blocks_as_channels(x))
-        return functional.interpolate(found, scale_factor=2, mode="bilinear" if x.dim() == 4 else "trilinear")
+        return functional.interpolate(found, scale_factor=2, mode=LINEAR_MODE[x.dim() - 2])
 
 
 def blocks_as_channels(x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *t"]:

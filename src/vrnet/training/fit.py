@@ -41,7 +41,7 @@ class TrainingJob:
     settings: Training
     folder: Path
     start_from: str | None = None
-    """Weights to begin with, short-axis or a file; None: those that the seed draws."""
+    """Weights to begin with, of a model in the box or in a file; None: those that the seed draws."""
 
 
 def fit(
@@ -60,8 +60,8 @@ def fit(
 ) -> TrainingResult:
     """Train a method; the folder then holds what `run.py` says. Ctrl-C and SIGTERM leave a run that can be resumed.
 
-    `start_from` names weights to begin with, `short-axis` or a file. `watch` is called with a TrainingStatus about
-    twice a second."""
+    `start_from` names weights to begin with: a model in the box or a file. `watch` is called with a TrainingStatus
+    about twice a second."""
     start = None if start_from is None else str(start_from)
     job, pairs = TrainingJob(method, settings, folder, start), Pairs.from_split(train, settings.labels_weight > 0)
     check_devices(settings.batch, devices, nodes)
