@@ -19,7 +19,7 @@ from vrnet.threads import share
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
-VOXELS_AT_ONCE = 2**16
+VOXELS_AT_ONCE = 2**17
 """Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
