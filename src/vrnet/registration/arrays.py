@@ -19,6 +19,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
 from vrnet.registration.checks import check_axes
+from vrnet.registration.content import carry_on, content_box, cut
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
 from vrnet.registration.options import check_choice
@@ -179,10 +180,13 @@ def solve(
             u = find_each(find, I0, I1, spacing, masks, in_threads, progress)
             check_finite(u, str(method))
             return unbatch(u, slice_axis), u.new_zeros(0)
+        shape = tuple(I0.shape[2:])
+        box = content_box(I0, I1) if len(shape) == 3 else tuple(slice(0, n) for n in shape)
+        I0, I1, masks = cut(I0, box), cut(I1, box), masks and masks.map(lambda w: cut(w, box))
         with watch(find, tuple(I0.shape[2:]), spacing, progress):
             descent = find.descend(I0, I1, spacing, masks)
         check_finite(descent.v, str(method))
-        return unbatch(descent.v, slice_axis), descent.energies.mean(1)
+        return unbatch(carry_on(descent.v, box, shape), slice_axis), descent.energies.mean(1)
 
 
 def as_weights(inside: Inside, like: Tensor, slice_axis: int | None) -> Masks | None:
