@@ -86,12 +86,13 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
     """I(x + u(x)), by linear interpolation; outside the grid the border value is repeated.
 
     It gathers instead of calling grid_sample, so that the identity is exact in float32."""
+    return make_rows(lambda rows: warp_rows(I, u, rows), I)
 
-    def make(rows: slice) -> Tensor:
-        places = [position(u, i, rows).flatten(1) for i in range(u.shape[1])]
-        return sample(I, places).view(*I.shape[:2], -1, *I.shape[3:])
 
-    return make_rows(make, I)
+def warp_rows(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], rows: slice) -> Float[Tensor, "b c *t"]:
+    """I(x + u(x)) in some rows of the first axis."""
+    places = [position(u, i, rows).flatten(1) for i in range(u.shape[1])]
+    return sample(I, places).view(*I.shape[:2], -1, *I.shape[3:])
 
 
 def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
@@ -176,6 +177,16 @@ def squared_norm(p: Float[Tensor, "b c *s"]) -> Float[Tensor, "b *s"]:
     return total
 
 
+def shorten(u: Float[Tensor, "b d *s"], longest: float) -> Float[Tensor, "b d *s"]:
+    """u, its vectors cut to a length."""
+
+    def make(rows: slice) -> Tensor:
+        part = u[:, :, rows]
+        return part * (longest / squared_norm(part).sqrt().clamp(min=longest)[:, None])
+
+    return make_rows(make, u)
+
+
 def squared_gradient(u: Float[Tensor, "b c *s"], h: RelativeSpacing) -> Float[Tensor, "b *s"]:
     """|∇u|² by forward differences on voxels with edges h, axis by axis, so that no gradient is held whole."""
     total = torch.zeros_like(u[:, 0])
@@ -214,7 +225,7 @@ def minor(J: Float[Tensor, "b d d *s"], rows: tuple[int, ...], columns: tuple[in
 
 def compose(u: Float[Tensor, "b d *s"], w: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
     """Displacement of (id + u) ∘ (id + w): warping by it is warping by u, then the result by w."""
-    return w + warp(u, w)
+    return make_rows(lambda rows: w[:, :, rows] + warp_rows(u, w, rows), u)
 
 
 def exp(v: Float[Tensor, "b d *s"], squarings: int = 6) -> Float[Tensor, "b d *s"]:

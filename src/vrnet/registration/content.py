@@ -22,9 +22,14 @@ Box = tuple[slice, ...]
 
 def content_box(I0: Float[Tensor, "b c *s"], I1: Float[Tensor, "b c *s"]) -> Box:
     """The smallest box outside of which either image has the value of its first corner everywhere, and a margin."""
-    content = reduce(torch.logical_or, (I != I[(..., *[slice(1)] * (I.dim() - 2))] for I in (I0, I1))).flatten(0, 1)
+    content = reduce(torch.logical_or, (I != corner(I) for I in (I0, I1))).flatten(0, 1)
     content = content.any(0)
     return tuple(_extent(content.movedim(axis, 0).flatten(1).any(1)) for axis in range(content.dim()))
+
+
+def corner(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *ones"]:
+    """The first voxel."""
+    return I.flatten(2)[:, :, 0].view(*I.shape[:2], *[1] * (I.dim() - 2))
 
 
 def _extent(content: Tensor) -> slice:
@@ -39,7 +44,9 @@ def _extent(content: Tensor) -> slice:
 
 def cut(I: Float[Tensor, "b c *s"], box: Box) -> Float[Tensor, "b c *t"]:
     """The part of an image in a box."""
-    return I[(..., *box)].contiguous()
+    for axis, part in enumerate(box, start=2):
+        I = I.narrow(axis, part.start, part.stop - part.start)
+    return I.contiguous()
 
 
 def carry_on(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...]) -> Float[Tensor, "b d *s"]:

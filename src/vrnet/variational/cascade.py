@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import compose, relative_spacing, smooth, squared_norm, zeros
+from vrnet.fields import compose, relative_spacing, shorten, smooth, zeros
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.linearize import Expansion, Linearize, linearize
 from vrnet.variational.masks import SMALLEST_WEIGHT, Masks, weight_at
@@ -90,8 +90,7 @@ class ComposedDataStep(nn.Module):
         delta = smooth(delta, tuple(self.fluid / edge for edge in state.lin.h))
         if self.momentum and state.move is not None:
             delta = delta.add_(state.move, alpha=self.momentum)
-        length = squared_norm(delta).sqrt().clamp(min=LONGEST_MOVE)[:, None]
-        u = compose(state.v, delta * (LONGEST_MOVE / length))
+        u = compose(state.v, shorten(delta, LONGEST_MOVE))
         return replace(state.move_to(u), move=delta if self.momentum else None)
 
 
