@@ -126,10 +126,10 @@ FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": Each(0, 10), "momentum": Ea
 """In volumes, few steps at the finest level, where nearly all the time goes, each with what is left of the last."""
 # L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
 # MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv. Remap, whose
-# channels are those of LNCC, has the λ and θ of that table. The momentum of Gaussian-LNCC, and that only its finest level
-# has one, was chosen on the pair of brains that benchmarks/volumes.py measures, whose Dice is no held-out figure; its
-# warps on the validation pairs of hippocampus, as many as give the Dice of 30 without. A momentum roughens the field:
-# its λ in volumes is the least with which most of these pairs have the verdict good.
+# channels are those of LNCC, has the λ and θ found there for LNCC. The momentum of Gaussian-LNCC, and that only its
+# finest level has one, was chosen on the pair of brains that benchmarks/volumes.py measures, whose Dice is no held-out
+# figure; its warps on the validation pairs of hippocampus, as many as give the Dice of 30 without. A momentum roughens
+# fields: λ is so much greater in volumes that most of these pairs have the verdict good.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
