@@ -6,7 +6,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 
 from tests.conftest import SHAPES
-from vrnet import fields
+from vrnet import fields, parts
 from vrnet.threads import use_threads
 
 
@@ -56,7 +56,7 @@ def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypa
     I, u = random(2, 3, *SHAPES[d]).float(), 3 * random(2, d, *SHAPES[d]).float()
     u[0, 0, 0] = torch.nan
     whole = fields.warp(I, u)
-    monkeypatch.setattr(fields, "VOXELS_AT_ONCE", voxels)
+    monkeypatch.setattr(parts, "VOXELS_AT_ONCE", voxels)
     with torch.inference_mode(), use_threads(2):
         torch.testing.assert_close(fields.warp(I, u), whole, atol=0, rtol=0, equal_nan=True)
 
@@ -67,7 +67,7 @@ def test_an_image_smoothed_in_parts_is_the_whole_one_to_the_bit(d, voxels, sigma
     """Also where a Gaussian is wider than the image."""
     I, sigmas = random(2, 3, *SHAPES[d]).float(), (sigma, *[0.7] * (d - 1))
     whole = fields.smooth(I, sigmas)
-    monkeypatch.setattr(fields, "VOXELS_AT_ONCE", voxels)
+    monkeypatch.setattr(parts, "VOXELS_AT_ONCE", voxels)
     with torch.inference_mode(), use_threads(2):
         assert torch.equal(fields.smooth(I, sigmas), whole)
 

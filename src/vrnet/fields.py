@@ -4,7 +4,7 @@ A field u of shape (b, d, *s) displaces voxel x to x + u(x), in voxels; u[:, i] 
 Every function is pure, differentiable, and written once for any dimension d.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
 from math import ceil
 
@@ -14,13 +14,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.errors import BadInput
-from vrnet.threads import share
+from vrnet.parts import in_parts, make_rows
 
 RelativeSpacing = tuple[float, ...]
 """The edges of a voxel, the shortest counting as 1."""
 LINEAR_MODE = {2: "bilinear", 3: "trilinear"}
-VOXELS_AT_ONCE = 2**17
-"""Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
 SIGNED_TYPE = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -47,18 +45,6 @@ def zeros(I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b d *s"]:
     return I.new_zeros(I.shape[0], I.dim() - 2, *I.shape[2:])
 
 
-def in_parts(I: Tensor) -> bool:
-    """Whether what is made of I is better made part by part: by a CPU, where no gradients flow, which need it whole."""
-    return I.device.type == "cpu" and not torch.is_grad_enabled()
-
-
-def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
-    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each."""
-    n = I.shape[2]
-    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
-
-
 def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -> Float[Tensor, "b *t"]:
     """x + u(x) along one axis, held inside the grid, in some rows of the first axis.
 
@@ -67,19 +53,6 @@ def position(u: Float[Tensor, "b d *s"], axis: int, rows: slice = slice(None)) -
     x = torch.arange(n, dtype=torch.float32, device=u.device)
     x = (x if axis else x[rows]).view(-1, *[1] * (u.dim() - 3 - axis))
     return (x + u[:, axis, rows]).clamp(0, n - 1)
-
-
-def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
-    """make(rows) for all rows of the first spatial axis, of the shape of `like`; in parts where that is better."""
-    if not in_parts(like):
-        return make(slice(0, like.shape[2]))
-    out = like.new_empty(like.shape)
-
-    def fill(rows: slice) -> None:
-        out[:, :, rows] = make(rows)
-
-    share(fill, slabs(like))
-    return out
 
 
 def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *s"]:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from tests.conftest import SHAPES
-from vrnet import fields
+from vrnet import fields, parts
 from vrnet.fields import gradient, warp
 from vrnet.threads import use_threads
 from vrnet.variational.data_terms import LNCC
@@ -40,6 +40,6 @@ def test_normal_equations_solved_in_parts_are_solved_to_the_bit(d, away, random,
     residual = lin.A.movedim((1, 2), (-2, -1)) @ (whole - at).movedim(1, -1)[..., None]
     pull = theta * fields.scale(whole - v, (1.0, *[4.0] * (d - 1)))
     torch.testing.assert_close(residual[..., 0].movedim(-1, 1) + lin.b + pull, torch.zeros_like(v), atol=1e-9, rtol=0)
-    monkeypatch.setattr(fields, "VOXELS_AT_ONCE", 40)
+    monkeypatch.setattr(parts, "VOXELS_AT_ONCE", 40)
     with torch.inference_mode(), use_threads(2):
         assert torch.equal(lin.minimize(v, theta), whole)

@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.attributes import cached_property
-from vrnet.fields import RelativeSpacing, gradient, make_rows, scale, squared_norm, warp
+from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+from vrnet.parts import make_rows
 from vrnet.variational.masks import Weight
 from vrnet.variational.small_systems import solve_positive
 
