@@ -65,7 +65,7 @@ def warp(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"]) -> Float[Tensor
 def warp_rows(I: Float[Tensor, "b c *s"], u: Float[Tensor, "b d *s"], rows: slice) -> Float[Tensor, "b c *t"]:
     """I(x + u(x)) in some rows of the first axis."""
     places = [position(u, i, rows).flatten(1) for i in range(u.shape[1])]
-    return sample(I, places).view(*I.shape[:2], -1, *I.shape[3:])
+    return sample(I, places).view(*I.shape[:2], rows.stop - rows.start, *I.shape[3:])
 
 
 def sample(I: Float[Tensor, "b c *s"], positions: list[Float[Tensor, "b n"]]) -> Float[Tensor, "b c n"]:
@@ -227,7 +227,7 @@ def _sample_moved(I: Tensor, identity: Tensor, u: Tensor) -> Tensor:
 def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Float[Tensor, "b c *s"]:
     """Convolution with a Gaussian of sigma voxels (one for all axes, or one per axis), border repeated."""
     sigmas = sigma if isinstance(sigma, tuple) else (sigma,) * (I.dim() - 2)
-    if not any(sigmas):
+    if not any(s > 0 for s in sigmas):
         return I
     first, *others = (gaussian(s) for s in sigmas)
 
@@ -243,9 +243,9 @@ def smooth(I: Float[Tensor, "b c *s"], sigma: float | tuple[float, ...]) -> Floa
 @lru_cache
 def gaussian(sigma: float) -> tuple[float, ...]:
     """The weights of a Gaussian of sigma voxels, three times as far to each side."""
-    radius = ceil(3 * sigma)
-    if radius <= 0:
+    if not sigma > 0:
         return (1.0,)
+    radius = ceil(3 * sigma)
     taps = torch.arange(-radius, radius + 1, dtype=torch.float64).div(sigma).square().mul(-0.5).exp()
     return tuple((taps / taps.sum()).tolist())
 
@@ -266,11 +266,13 @@ def rows_around(I: Float[Tensor, "b c *s"], rows: slice, reach: int) -> Float[Te
     start, stop = rows.start - reach, rows.stop + reach
     before, after = max(-start, 0), max(stop - I.shape[2], 0)
     inside = I[:, :, max(start, 0) : stop]
-    return repeat_border(inside, 2, before, after) if before or after else inside
+    return repeat_border(inside, 2, before, after)
 
 
 def repeat_border(I: Shaped[Tensor, "b c *s"], axis: int, before: int, after: int) -> Shaped[Tensor, "b c *t"]:
     """I with its first and last voxels along an axis repeated so many times: by a plain copy, not voxel by voxel."""
+    if not before and not after:
+        return I
     shape = list(I.shape)
     ends = []
     for place, times in ((0, before), (I.shape[axis] - 1, after)):

@@ -1,6 +1,7 @@
 """Arrays made part by part: what a processor holds of a part stays in its cache, and threads share the parts."""
 
 from collections.abc import Callable, Iterator
+from math import ceil
 
 import torch
 from jaxtyping import Float, Shaped
@@ -18,9 +19,11 @@ def in_parts(I: Tensor) -> bool:
 
 
 def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
-    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each."""
+    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; of many, one for each thread."""
     n = I.shape[2]
     rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
+    if rows < n:  # else one part is small enough, and threads would wait for each other longer than they compute
+        rows = min(rows, ceil(n / torch.get_num_threads()))
     return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
 
 

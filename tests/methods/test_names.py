@@ -212,7 +212,10 @@ WRONG = [
     ("TV-L1(momentum=1)", r"momentum is 1.0: it must be zero or more, and below 1"),
     ("TV-L1(fluid=1,momentum={2:0.5,3:-0.5})", r"momentum is -0.5"),
     ("TV-L1(momentum=0.5)", r"momentum is 0.5 and fluid 0: only composed updates have a momentum"),
-    ("Gaussian-LNCC(fluid=0)", r"momentum is 0.7 and fluid 0: only composed updates have a momentum"),
+    (
+        "Gaussian-LNCC(fluid=0)",
+        r"momentum is 0.7 and fluid 0: only composed updates have a momentum; give momentum=0, too",
+    ),
     ("TV-L1(finest_warps=-1)", r"finest_warps is -1: it must be zero or more"),
     ("TV-L1(finest_warps=99999999999)", r"it may be 100,000 at most"),
     ("FFD(spacing=0)", r"above zero"),

@@ -27,7 +27,7 @@ from vrnet.registration.result import RegistrationResult
 from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
-from vrnet.variational.solver import Solver, watch
+from vrnet.variational.solver import Solver, fewest_voxels, watch
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
@@ -53,7 +53,9 @@ class Registration(RegistrationResult[Array], Generic[Array]):
     warped: Array
     """moving(x + field(x)), in the intensities of moving."""
     energies: Array
-    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
+    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched.
+
+    Of a volume, the mean over the box that shows anything."""
     method: str
     """The name of the method that was used; never `default`."""
     seconds: float
@@ -181,7 +183,8 @@ def solve(
             check_finite(u, str(method))
             return unbatch(u, slice_axis), u.new_zeros(0)
         shape = tuple(I0.shape[2:])
-        box = content_box(I0, I1) if len(shape) == 3 else tuple(slice(0, n) for n in shape)
+        # Slices stay whole: they are quick, and what was published of them is what solvers find of all of each.
+        box = content_box(I0, I1, fewest_voxels(find)) if len(shape) == 3 else tuple(slice(0, n) for n in shape)
         I0, I1, masks = cut(I0, box), cut(I1, box), masks and masks.map(lambda w: cut(w, box))
         with watch(find, tuple(I0.shape[2:]), spacing, progress):
             descent = find.descend(I0, I1, spacing, masks)

@@ -18,7 +18,7 @@ from vrnet.progress import Progress
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
 from vrnet.variational.masks import Masks, Weight, weight_at
-from vrnet.variational.pyramid import RelearnContrast, coarser_shape, coarser_spacing
+from vrnet.variational.pyramid import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 
 PATIENCE = 3
@@ -169,6 +169,12 @@ def watch(solver: Solver, shape: tuple[int, ...], spacing: Spacing, report: Prog
         for hook in hooks:
             hook.remove()
     report(1.0)
+
+
+def fewest_voxels(solver: Solver) -> int:
+    """Those of an axis that is halved at every level but the coarsest."""
+    levels = sum(isinstance(part, Cascade) for part in solver.modules())
+    return int(SMALLEST_AXIS * 2 ** (levels - 1))
 
 
 def level_sizes(shape: tuple[int, ...], spacing: Spacing) -> list[int]:
