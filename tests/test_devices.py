@@ -282,7 +282,7 @@ def test_outside_the_main_thread_nothing_runs_side_by_side(two_threads):
 def test_without_a_gpu_there_are_no_streams():
     with own_stream(CPU) as stream, on_stream(stream):
         assert stream is None
-        hand_over((torch.zeros(2),), stream, None)
+        hand_over((torch.zeros(2),), stream)
 
 
 @needs_cuda
@@ -291,8 +291,8 @@ def test_a_tensor_handed_over_to_another_stream_is_finished_there():
     with own_stream(device) as source:
         x = torch.randn(4000, 4000, device=device)
         y = (x @ x @ x).sum()
-    with own_stream(device) as target:
-        hand_over((y,), source, target)
+    with own_stream(device):
+        hand_over((y,), source)
         found = y.clone()
     torch.cuda.synchronize()
     torch.testing.assert_close(found, (x @ x @ x).sum())

@@ -136,13 +136,18 @@ def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callabl
 @contextmanager
 def own_stream(device: torch.device) -> Iterator[Stream | None]:
     """Work on a new stream of a GPU, since graphs are not recorded on the default one; elsewhere there is none."""
+    stream = new_stream(device)
+    with on_stream(stream):
+        yield stream
+
+
+def new_stream(device: torch.device) -> Stream | None:
+    """A stream of a GPU, which begins after all that the current one was asked for; elsewhere there is none."""
     if device.type != "cuda":
-        yield None
-        return
+        return None
     stream = Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield stream
+    return stream
 
 
 def on_stream(stream: Stream | None) -> AbstractContextManager[object]:
@@ -150,10 +155,11 @@ def on_stream(stream: Stream | None) -> AbstractContextManager[object]:
     return torch.cuda.stream(stream)
 
 
-def hand_over(tensors: tuple[Tensor, ...], source: Stream | None, target: Stream | None) -> None:
-    """Make tensors that one stream computes safe to use on another."""
-    if source is None or target is None:
+def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
+    """Make tensors that a stream computes safe to use on the current one."""
+    if source is None:
         return
+    target = torch.cuda.current_stream(source.device)
     target.wait_stream(source)
     for tensor in tensors:
         tensor.record_stream(target)

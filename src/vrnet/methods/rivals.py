@@ -6,6 +6,7 @@ Each is a cascade like any other: VoxelMorph and Siamese are empty ones, RC-Net 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -15,7 +16,7 @@ from vrnet.methods.method import CPU, LossTerms
 from vrnet.methods.parameters import check_at_most
 from vrnet.networks import siamese
 from vrnet.networks.adaptors import Predict, Recurse
-from vrnet.networks.unet import unet
+from vrnet.networks.unet import half_unet, unet
 from vrnet.variational.cascade import Cascade, Keep, Step, no_motion
 
 SIAMESE_WIDTH = 64
@@ -74,6 +75,8 @@ class RCNet(Learned):
     cascades: int = 3
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+    resolution: Literal["full", "half"] = "full"
+    """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one, as those of VR-Net can."""
 
     def __post_init__(self) -> None:
         if self.cascades < 1:
@@ -82,7 +85,8 @@ class RCNet(Learned):
         check_width(self.width)
 
     def __str__(self) -> str:
-        return f"{self.cascades}xRC-Net{suffix(self.width)}"
+        half = "-half" if self.resolution == "half" else ""
+        return f"{self.cascades}xRC-Net{half}{suffix(self.width)}"
 
     @property
     def network_count(self) -> int:
@@ -93,14 +97,15 @@ class RCNet(Learned):
         return f"learned: {self.cascades} recursive U-Nets"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
-        nets = [unet(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
+        make = half_unet if self.resolution == "half" else unet
+        nets = [make(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
         return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
 
 
 def parse_rcnet(name: str) -> RCNet | None:
-    """3xRC-Net, or 3xRC-Net-w16."""
-    found = re.fullmatch(rf"{COUNT}xRC-Net(?:-w{COUNT})?", name, flags=re.IGNORECASE)
-    return RCNet(int(found[1]), parse_width(found[2])) if found else None
+    """3xRC-Net, 3xRC-Net-w16, or 3xRC-Net-half-w32."""
+    found = re.fullmatch(rf"{COUNT}xRC-Net(-half)?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return RCNet(int(found[1]), parse_width(found[3]), "half" if found[2] else "full") if found else None
 
 
 def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:

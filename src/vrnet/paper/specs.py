@@ -49,7 +49,10 @@ TABLES = {
     "matched": TableSpec(
         "Networks of 7.8 million parameters on ACDC, trained alike",
         "acdc",
-        ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16"),
+        (
+            "identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "4xRC-Net-half-w32",
+            "D-L2-3x1-w16", "D-L2-3x1-half-w32",
+        ),  # fmt: skip
     ),
     "ukbb": TableSpec(
         "Methods on UK Biobank",

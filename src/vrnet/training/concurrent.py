@@ -41,7 +41,7 @@ class SharedDraws:
             pairs = loop.trainer.draw(loop.step)
             self.latest[key] = loop.step, stream, pairs
         else:
-            hand_over(pairs, drawn_on, stream)
+            hand_over(pairs, drawn_on)
         return pairs
 
 
