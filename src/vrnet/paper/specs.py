@@ -49,10 +49,12 @@ TABLES = {
     "matched": TableSpec(
         "Networks of 7.8 million parameters on ACDC, trained alike",
         "acdc",
-        (
-            "identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "4xRC-Net-half-w32",
-            "D-L2-3x1-w16", "D-L2-3x1-half-w32",
-        ),  # fmt: skip
+        ("identity", *ITERATIVE, "VoxelMorph-w32", "4xRC-Net-w16", "D-L2-3x1-w16"),
+    ),
+    "matched_half": TableSpec(
+        "Networks of 7.7 million parameters at half resolution on ACDC, trained alike",
+        "acdc",
+        ("identity", *ITERATIVE, "4xRC-Net-half-w32", "D-L2-3x1-half-w32"),
     ),
     "ukbb": TableSpec(
         "Methods on UK Biobank",
