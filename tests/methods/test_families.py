@@ -59,7 +59,17 @@ def test_every_learned_method_gives_a_field_for_any_size(d, method, smooth_image
 
 
 @pytest.mark.parametrize(
-    "name", ["R-L1-3x2", "VoxelMorph", "VoxelMorph-w8", "Siamese", "Siamese-w16", "4xRC-Net", "2xRC-Net-w8", "2xRC-Net-half-w8"]
+    "name",
+    [
+        "R-L1-3x2",
+        "VoxelMorph",
+        "VoxelMorph-w8",
+        "Siamese",
+        "Siamese-w16",
+        "4xRC-Net",
+        "2xRC-Net-w8",
+        "2xRC-Net-half-w8",
+    ],
 )
 def test_every_learned_method_has_a_name(name):
     assert str(parse_trainable(name)) == name

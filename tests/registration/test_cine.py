@@ -11,7 +11,7 @@ from vrnet.images.grid import Grid
 from vrnet.phantom import cycle
 from vrnet.registration.arrays import register
 from vrnet.registration.chains import Smoothing
-from vrnet.registration.cine import plan_tracking, track_frames
+from vrnet.registration.cine import FRAMES_OF_NETWORK, between, follow, plan_tracking, prepare, track_frames
 from vrnet.registration.folds import repair_folds
 
 METHODS = [("short-axis-cine", 1.0), ("TV-L1", 1.05)]
@@ -97,11 +97,44 @@ def test_a_change_of_brightness_of_one_frame_is_seen_by_one_scaling():
     assert np.abs(run(Cine(dark, cine.grid)).fields[2] - run(cine).fields[2]).max() > 0.1
 
 
-def test_progress_goes_from_0_to_1():
+@pytest.mark.parametrize("method", ["TV-L1", "short-axis-cine"])
+def test_progress_goes_from_0_to_1(method):
     told = []
-    run(small_stack(), progress=told.append)
+    run(small_stack(), method, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == 1
+
+
+@pytest.mark.parametrize("n", [2, FRAMES_OF_NETWORK, 16, 29, 30, 50])
+def test_a_network_sees_frames_spread_over_the_cycle_and_a_solver_all(n):
+    cine = small_stack()
+    seen = plan_tracking(cine, "short-axis-cine", "auto", "cpu").seen(n)
+    gaps = np.diff([*seen, n])
+    assert seen[0] == 0
+    assert len(seen) == min(n, FRAMES_OF_NETWORK)
+    assert gaps.min() >= 1
+    assert gaps.max() - gaps.min() <= 1
+    assert plan_tracking(cine, "TV-L1", "auto", "cpu").seen(n) == list(range(n))
+
+
+def test_motion_between_frames_that_were_seen_is_linear_in_time_and_closes():
+    """A motion whose speed changes only at these frames is found exactly."""
+    seen, n = [0, 2, 3, 7], 9
+    path = np.interp(np.arange(n), [*seen, n], [0.0, 3.0, -1.0, 4.0, 0.0])
+    truth = torch.tensor(path)[:, None, None, None, None] * torch.randn(1, 2, 2, 4, 5, dtype=torch.float64)
+    torch.testing.assert_close(between(truth[seen], seen, n), truth)
+
+
+def test_what_a_network_finds_is_refined():
+    """Nearer to the truth than the chains alone, which see every frame that the solver sees."""
+    beat = cycle(7, (96, 96), (1.8, 1.8), frames=8)
+    cine = as_cine(beat)
+    plan = plan_tracking(cine, "short-axis-cine", "auto", "cpu")
+    with torch.inference_mode():
+        chains = follow(plan, prepare(cine, plan, 0), None, None).fields[:, 0]
+    found = run(cine, "short-axis-cine")
+    assert wall_errors_mm(found.fields, beat)[1] < 0.9 * wall_errors_mm(chains, beat)[1]
+    assert (found.refined_by, run(small_stack()).refined_by) == ("Gaussian-LNCC(warps=20,levels=1)", None)
 
 
 @pytest.mark.parametrize("frame", [-1, 5])

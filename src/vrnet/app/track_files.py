@@ -112,7 +112,8 @@ def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
         shutil.rmtree(other, ignore_errors=True)
     links = LinkFiles(place)
     if links.steps:
-        said = f"{folder} holds {links.steps} of {len(request.cine)} steps of this very tracking: it goes on from there"
+        steps = len(request.plan.seen(len(request.cine)))
+        said = f"{folder} holds {links.steps} of {steps} steps of this very tracking: it goes on from there"
         warnings.warn(said, InputWarning, stacklevel=1)
     elif others:
         said = f"{folder} held a tracking that was not finished, of another cine or asked otherwise: it is begun anew"
@@ -129,7 +130,7 @@ def fingerprint(request: TrackingRequest) -> str:
         "weights": None if model is None else checksum(model.state_dict(), {}), "device": plan.device.type,
         "order": plan.order, "slice_axis": plan.slice_axis, "grid": repr(plan.grid), "frame": request.frame,
         "shape": frames.shape, "type": frames.dtype.str, "smoothing_mm": (SMOOTHING_MM, SOLVER_SMOOTHING_MM),
-        "kept_of_start": KEPT_OF_START,
+        "kept_of_start": KEPT_OF_START, "seen": plan.seen(len(frames)),
     }  # fmt: skip
     digest = sha256(json.dumps(settings, sort_keys=True).encode())
     digest.update(frames.data)
@@ -205,7 +206,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
     about: dict[str, Any] = {
         "cine": cine.name, "frames": len(cine), "reference": tracking.frame, "shape": cine.grid.shape,
         "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms, "method": found.method, "weights": found.weights,
-        "device": found.device, "seconds": found.seconds, "slice_by_slice": found.slice_axis is not None,
+        "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,
+        "slice_by_slice": found.slice_axis is not None,
         "closure_mm": {"definition": CLOSURE, **tracking.closure_mm},
         "folding_strict_percent": tracking.folding_strict_percent,
         "frames_with_repaired_folds": repaired_frames(tracking),

@@ -101,6 +101,8 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
     about["method"] = found.method
     if kind := kind_of(found.method):
         about["configuration"] = kind
+    if found.refined_by:
+        about["refined by"] = found.refined_by
     if len(cine.grid.shape) == 3:
         about["slices"] = "each by itself" if found.slice_axis is not None else "together"
     if repaired := [k + 1 for k in repaired_frames(tracking)]:
