@@ -4,8 +4,9 @@
     python benchmarks/contrasts.py --brains BRAINS
 
 Each pair is registered as it is, with moving inverted, scaled by 5 with an offset, and remapped by random curves, drawn
-anew for each pair by a seeded generator: `monotone` curves rise everywhere, at very different rates; `non-monotone`
-ones are smooth and have an extremum inside the range, so that tissues may become one. Folds are repaired, as in use.
+anew for each pair by a seeded generator. `monotone` curves rise everywhere, at very different rates; `non-monotone`
+ones are smooth and have an extremum inside the range, so that tissues may become one. `rising knots` and `any knots`
+are lines between random values, the first sorted: rates differ less. Folds are repaired, as in use.
 
 rows.csv in the folder of --out gets one row per method, contrast and pair as soon as it is measured; what is there is
 not measured again. table.md is made from it.
@@ -45,9 +46,22 @@ def non_monotone(image, rng):
             return apply(curve, image)
 
 
+def rising_knots(image, rng):
+    return apply(np.sort(rng.random(8)), image)
+
+
+def any_knots(image, rng):
+    while True:
+        values = rng.random(5)
+        slopes = np.sign(np.diff(values))
+        if slopes.min() < 0 < slopes.max():
+            return apply(values, image)
+
+
 def apply(curve, image):
-    """The curve, from 0 to 1, of intensities from 0 to 1."""
-    return np.interp(image, POINTS, (curve - curve.min()) / np.ptp(curve)).astype(image.dtype)
+    """Values at even steps, brought to [0, 1], and lines between them, of intensities from 0 to 1."""
+    points = np.linspace(0, 1, len(curve))
+    return np.interp(image, points, (curve - curve.min()) / np.ptp(curve)).astype(image.dtype)
 
 
 CONTRASTS = {
@@ -56,6 +70,8 @@ CONTRASTS = {
     "scaled": lambda image, rng: 5 * image + 2,
     "monotone": monotone,
     "non-monotone": non_monotone,
+    "rising knots": rising_knots,
+    "any knots": any_knots,
 }
 
 
