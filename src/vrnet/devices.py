@@ -165,6 +165,16 @@ def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
         tensor.record_stream(target)
 
 
+def keep_pace(stream: Stream | None, before: torch.cuda.Event | None) -> torch.cuda.Event | None:
+    """Let a stream that works ahead of the current one wait for an event of it; returns that to wait for the next time:
+    so it is one turn ahead at most, and no more than that is held in memory."""
+    if stream is None:
+        return None
+    if before is not None:
+        stream.wait_event(before)
+    return torch.cuda.current_stream(stream.device).record_event()
+
+
 def synchronise(device: torch.device) -> None:
     """Wait for all that was asked of a GPU."""
     if device.type == "cuda":

@@ -220,8 +220,9 @@ def tracking_table(tracking: "Tracking") -> Table:
     from vrnet.report.cine_numbers import frame_text
 
     by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
+    refined = ", refined" if tracking.found.refined_by else ""
     method = method_title(tracking.found.method, tracking.found.weights)
-    table = numbers_table(f"{method}, {len(tracking.cine)} frames{by_slice}", "value")
+    table = numbers_table(f"{method}{refined}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
         table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent))
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):

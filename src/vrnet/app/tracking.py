@@ -46,7 +46,8 @@ NOWHERE = -1
 """A label that no voxel has."""
 CLOSURE = (
     "mean length, in mm over the labelled voxels (without labels, over all), of the displacement that a chain of "
-    "registrations finds for the reference itself after going once round the cycle; 0 if it does not drift"
+    "registrations, before it is refined, finds for the reference itself after going once round the cycle; 0 if it "
+    "does not drift"
 )
 Array = NDArray[Any]
 
@@ -197,7 +198,8 @@ def track(
     or of a 4D image of SimpleITK or nibabel.
 
     Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
-    cycle; the two are blended, so that the last frame closes on the first. With `labels` of the reference, every frame
+    cycle; the two are blended, so that the last frame closes on the first. Of a network that is done for 20 frames at
+    most, and a solver refines all. With `labels` of the reference, every frame
     gets labels, and there are volumes and strain. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity;
     a lone value is the wall), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
     other structures too. Where no method is named, the model in the box tracks stacks slice by slice, and Gaussian-LNCC

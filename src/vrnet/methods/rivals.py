@@ -11,7 +11,16 @@ from typing import Literal
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, Learned, check_width, parse_width, suffix
+from vrnet.methods.learned import (
+    COUNT,
+    MAX_CASCADES,
+    PAPER_WIDTH,
+    Learned,
+    check_resolution,
+    check_width,
+    parse_width,
+    suffix,
+)
 from vrnet.methods.method import CPU, LossTerms
 from vrnet.methods.parameters import check_at_most
 from vrnet.networks import siamese
@@ -82,6 +91,7 @@ class RCNet(Learned):
         if self.cascades < 1:
             raise BadInput("0xRC-Net has no network: give at least 1x")
         check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
+        check_resolution(self.resolution)
         check_width(self.width)
 
     def __str__(self) -> str:

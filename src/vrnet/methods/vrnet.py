@@ -10,7 +10,16 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
+from vrnet.methods.learned import (
+    COUNT,
+    MAX_CASCADES,
+    PAPER_WIDTH,
+    SHORTHAND,
+    Learned,
+    check_resolution,
+    check_width,
+    suffix,
+)
 from vrnet.methods.method import CPU
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
@@ -83,6 +92,7 @@ class VRNet(Learned):
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
+        check_resolution(self.resolution)
         check_width(self.width)
 
     def __str__(self) -> str:

@@ -33,13 +33,12 @@ from vrnet.registration.plan import choose_slice_axis
 from vrnet.variational.solver import Solver
 
 Array = NDArray[Any]
-REFINEMENT = replace(preset("Gaussian", "LNCC"), levels=1, warps=20)
-"""What refines the fields of a network, which knows hearts, and not this one. On phantoms points are then nearer to the
-truth, and on a real cine outlines that ended within the muscle lie on its border."""
-FRAMES_OF_NETWORK = 15
-"""How many frames a network sees at most. Between them motion is little: refined, it is as near to the truth as if the
-network had seen all of 30 frames, in half of the time."""
-PART_OF_NETWORK = 0.7
+REFINEMENT = replace(preset("Gaussian", "LNCC"), levels=1, warps=5, finest_warps=0, momentum=0.0)
+"""What refines the fields of a network, which adds a little at every step of a chain: on a real cine, outlines that had
+ended within the cavity then lie on its border. With more warps it finds less motion, and noise."""
+FRAMES_OF_NETWORK = 20
+"""How many frames of a cine a network sees at most: between them motion is little."""
+PART_OF_NETWORK = 0.9
 """Of the time that it takes to track a cine."""
 
 
@@ -88,10 +87,10 @@ class TrackingPlan:
         assert within is not None
         return within
 
-    @property
-    def refinement(self) -> Variational | None:
-        """What refines that which the method finds; None if it is no network."""
-        return REFINEMENT if self.method.is_network else None
+    def refinement(self, n: int) -> Variational | None:
+        """What refines that which the method finds of n frames. A network's chain is refined, and not its one step from
+        the first to the second of two frames; what other methods find is not either."""
+        return REFINEMENT if self.method.is_network and n > 2 else None
 
     def seen(self, n: int) -> list[int]:
         """Those of n frames, from the reference on, that the method registers: of a network some, evenly spread over
@@ -131,8 +130,9 @@ def track_frames(
     turned = np.roll(np.stack([turn_back(u, plan) for u in fields]), frame, axis=0)
     shifted = tuple(repairs[(k - frame) % len(cine)] for k in range(len(cine)))
     run = str(plan.method), plan.method.weights, plan.device.type, axis, shifted
-    refined_by = None if plan.refinement is None else str(plan.refinement)
+    refinement = plan.refinement(len(cine))
     closed = np.stack([turn_back(u, plan) for u in closing])
+    refined_by = None if refinement is None else str(refinement)
     return TrackedFrames(turned, closed, *run, perf_counter() - start, refined_by)
 
 
@@ -153,13 +153,14 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 
 
 
 def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
-    """The motion of every frame. A network finds that of some frames, and a solver that of all from there."""
-    if plan.refinement is None:
-        return follow(plan, frames, store, progress)
-    tell, seen = progress or (lambda part: None), plan.seen(len(frames))
+    """The motion of every frame. A network finds that of some frames, and a solver refines that of all."""
+    n, tell = len(frames), progress or (lambda part: None)
+    refinement = plan.refinement(n)
+    if refinement is None:
+        return follow(plan, frames, store, tell)
+    seen = plan.seen(n)
     cycle = follow(plan, frames[seen], store, lambda part: tell(PART_OF_NETWORK * part))
-    starts = between(cycle.fields, seen, len(frames))
-    return refine(plan, plan.refinement, frames, cycle._replace(fields=starts), tell)
+    return refine(plan, refinement, frames, cycle._replace(fields=between(cycle.fields, seen, n)), tell)
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -175,7 +176,7 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
 def refine(
     plan: TrackingPlan, method: Variational, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress
 ) -> Cycle:
-    """A cycle whose fields are those that a solver finds from the given ones; that of the reference stays zero."""
+    """The cycle, whose fields are now those that a solver finds from them; that of the reference stays zero."""
     find, fields, others = solve_from(method.build(plan.d, plan.device), plan), cycle.fields, range(1, len(frames))
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
@@ -183,22 +184,20 @@ def refine(
         return find(frames[0], frames[t], fields[t])
 
     in_threads = plan.d == 2 and plan.device == CPU
-    found = [torch.zeros_like(fields[0])]
-    for u in side_by_side(refined, others) if in_threads else map(refined, others):
-        found.append(u)
-        tell(PART_OF_NETWORK + (1 - PART_OF_NETWORK) * len(found) / len(frames))
-    return cycle._replace(fields=torch.stack(found))
+    for t, u in zip(others, side_by_side(refined, others) if in_threads else map(refined, others), strict=True):
+        fields[t] = u
+        tell(PART_OF_NETWORK + (1 - PART_OF_NETWORK) * t / others[-1])
+    return cycle
 
 
-def follow(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
+def follow(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress) -> Cycle:
     """Both chains, by the method of the plan."""
     find = plan.method.build(plan.d, plan.device)
     in_threads = plan.method.is_network and plan.device == CPU
     done, n = 0, len(frames)
 
     def tell(part: float) -> None:
-        if progress:
-            progress((done + part) / n)
+        progress((done + part) / n)
 
     def find_all(I0: Tensor, I1: Tensor) -> Tensor:
         return find_each(find, I0, I1, plan.spacing, None, in_threads, tell)

@@ -32,14 +32,14 @@ class SharedDraws:
     def __init__(self) -> None:
         self.latest: dict[object, tuple[int, Stream | None, tuple[Tensor, ...]]] = {}
 
-    def draw(self, loop: TrainingLoop, stream: Stream | None) -> tuple[Tensor, ...]:
+    def draw(self, loop: TrainingLoop) -> tuple[Tensor, ...]:
         """The pairs of the next step of a loop, safe to use on its stream, which is the current one."""
         asked = loop.settings
         key = asked.seed, asked.batch, asked.augmentation, asked.labels_weight > 0
         step, drawn_on, pairs = self.latest.get(key, (-1, None, None))
         if pairs is None or step != loop.step:
             pairs = loop.trainer.draw(loop.step)
-            self.latest[key] = loop.step, stream, pairs
+            self.latest[key] = loop.step, loop.trainer.drawing, pairs
         else:
             hand_over(pairs, drawn_on)
         return pairs
@@ -109,7 +109,7 @@ def run_in_turn(
         for loop, stream in left:
             with on_stream(stream):
                 try:
-                    loop.advance(*draws.draw(loop, stream))
+                    loop.advance(*draws.draw(loop))
                 except BadInput as error:
                     failed[loop.folder] = str(error)
         if perf_counter() - reported > REPORT_EVERY_SECONDS:

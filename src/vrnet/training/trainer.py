@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
-from vrnet.devices import WARM_UP_CALLS, channels_last, hand_over, new_stream, on_stream, record_graph
+from vrnet.devices import WARM_UP_CALLS, channels_last, hand_over, keep_pace, new_stream, on_stream, record_graph
 from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import augment, augment_labels
 from vrnet.training.loss import Loss, make_loss
@@ -39,8 +39,9 @@ class Trainer:
         trained = RecomputedCascade(self.model) if settings.recompute and self.model.steps else self.model
         self._model, self._optimizer = fabric.setup(trained, self.optimizer)
         self._descend = self.descend
-        self._drawing = new_stream(fabric.device)
+        self.drawing = new_stream(fabric.device)
         """Where pairs are drawn, beside the step before: what is copied to a GPU waits for its stream."""
+        self._before: torch.cuda.Event | None = None
         self._warm_up = WARM_UP_CALLS if on_gpu and fabric.world_size == 1 else -1
 
     def step(self, number: int) -> Tensor:
@@ -60,9 +61,10 @@ class Trainer:
     def draw(self, number: int) -> tuple[Tensor, ...]:
         """The augmented images of a step, fixed and moving, and their labels if these are trained on; on several
         devices, the part of this one."""
-        with on_stream(self._drawing):
+        self._before = keep_pace(self.drawing, self._before)
+        with on_stream(self.drawing):
             drawn = self._draw(number)
-        hand_over(drawn, self._drawing)
+        hand_over(drawn, self.drawing)
         return drawn
 
     def _draw(self, number: int) -> tuple[Tensor, ...]:
