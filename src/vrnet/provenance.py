@@ -8,7 +8,7 @@ import torch
 
 from vrnet.devices import describe_device
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 GIT_TIMEOUT_SECONDS = 10
 
 
