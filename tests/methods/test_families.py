@@ -24,8 +24,6 @@ def test_a_cascade_without_steps_is_refused():
         lambda: VRNet(warps=0),
         lambda: parse_learned("R-L1-0x1"),
         lambda: RCNet(0),
-        lambda: RCNet(2, 8, "quarter"),
-        lambda: VRNet(resolution="quarter"),
         lambda: VRNet(theta=0.0),
     ):
         with pytest.raises(BadInput):

@@ -58,12 +58,6 @@ def check_width(width: int | None) -> None:
     check_at_most("the width of a network", width or 0, MAX_WIDTH)
 
 
-def check_resolution(resolution: str) -> None:
-    """BadInput unless networks see images so."""
-    if resolution not in ("full", "half"):
-        raise BadInput(f'there is no resolution "{resolution}": choose full or half')
-
-
 def suffix(width: int | None) -> str:
     """How a name says the width, where it is not the paper's."""
     return "" if width is None else f"-w{width}"

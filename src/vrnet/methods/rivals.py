@@ -91,7 +91,6 @@ class RCNet(Learned):
         if self.cascades < 1:
             raise BadInput("0xRC-Net has no network: give at least 1x")
         check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
-        check_resolution(self.resolution)
         check_width(self.width)
 
     def __str__(self) -> str:

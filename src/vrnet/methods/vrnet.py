@@ -92,7 +92,6 @@ class VRNet(Learned):
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
-        check_resolution(self.resolution)
         check_width(self.width)
 
     def __str__(self) -> str:
