@@ -11,16 +11,7 @@ from typing import Literal
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import (
-    COUNT,
-    MAX_CASCADES,
-    PAPER_WIDTH,
-    Learned,
-    check_resolution,
-    check_width,
-    parse_width,
-    suffix,
-)
+from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, Learned, check_width, parse_width, suffix
 from vrnet.methods.method import CPU, LossTerms
 from vrnet.methods.parameters import check_at_most
 from vrnet.networks import siamese

@@ -10,16 +10,7 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import (
-    COUNT,
-    MAX_CASCADES,
-    PAPER_WIDTH,
-    SHORTHAND,
-    Learned,
-    check_resolution,
-    check_width,
-    suffix,
-)
+from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
 from vrnet.methods.method import CPU
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
