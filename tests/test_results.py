@@ -13,7 +13,10 @@ pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
 NAMES = [table.stem for table in TABLES]
-ASKED = {"matched_consistent": ("matched", {"budget": "consistent", "seeds": 3, "alphas": (0.05, 0.2)})}
+ASKED = {
+    "matched_consistent": ("matched", {"budget": "consistent", "seeds": 3, "alphas": (0.05, 0.2)}),
+    "matched_half_consistent": ("matched_half", {"budget": "consistent", "seeds": 3, "alphas": (0.02, 0.05)}),
+}
 """Tables that a plain request does not make: their names, and what is asked for besides."""
 
 

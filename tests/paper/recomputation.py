@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,14 +25,22 @@ def read_csv(path):
 def identify(table: Path):
     """The name of the table in a file, its data set and its budget."""
     budget = re.search(r'budget "(\w+)"', table.with_suffix(".md").read_text(encoding="utf-8"))[1]
-    name, _, data = table.stem.removesuffix(f"_{budget}").partition("_")
-    return name, data or TABLES[name].data, budget
+    stem = table.stem.removesuffix(f"_{budget}")
+    name = max((known for known in TABLES if f"{stem}_".startswith(f"{known}_")), key=len)
+    return name, stem[len(name) + 1 :] or TABLES[name].data, budget
 
 
-def find_files(folder: Path, name: str, data: str, budget: str):
+def read_alphas(table: Path):
+    """{method: the α that the table says was chosen for it}"""
+    said = re.search(r"^α was chosen .*?: (.*)\.$", table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M)
+    chosen = [part.split(" for ") for part in said[1].split("; ")] if said else []
+    return {method: float(alpha) for alpha, methods in chosen for method in methods.split(", ")}
+
+
+def find_files(folder: Path, name: str, data: str, budget: str, alphas=MappingProxyType({})):
     """{method: the metrics.csv of each seed that all learned methods have}"""
     results = Results(folder, data, BUDGETS[budget])
-    found = {method: results.seeds(method) for method in TABLES[name].methods}
+    found = {method: results.seeds(method, alphas.get(method)) for method in TABLES[name].methods}
     count = min(len(entries) for entries in found.values() if entries[0].training)
     return {
         method: [results.folder(entry) / "metrics.csv" for entry in entries[:count]]
@@ -48,7 +57,7 @@ def recompute(paths, measure):
 
 def compare_table(table: Path, folder: Path) -> int:
     """Hold a table against the files of its subjects; return how many numbers were compared."""
-    files, rows, compared = find_files(folder, *identify(table)), read_csv(table), 0
+    files, rows, compared = find_files(folder, *identify(table), read_alphas(table)), read_csv(table), 0
     assert [LABELS.get(row["method"], row["method"]) for row in rows] == list(files)
     for row, paths in zip(rows, files.values(), strict=True):
         for title, measure in COLUMNS.items():
