@@ -22,6 +22,7 @@ from vrnet.devices import (
     find_device,
     free_memory,
     hand_over,
+    keep_pace,
     on_stream,
     own_stream,
     record_graph,
@@ -283,6 +284,7 @@ def test_without_a_gpu_there_are_no_streams():
     with own_stream(CPU) as stream, on_stream(stream):
         assert stream is None
         hand_over((torch.zeros(2),), stream)
+        assert keep_pace(stream, None) is None
 
 
 @needs_cuda

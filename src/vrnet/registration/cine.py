@@ -34,8 +34,9 @@ from vrnet.variational.solver import Solver
 
 Array = NDArray[Any]
 REFINEMENT = replace(preset("Gaussian", "LNCC"), lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
-"""What refines the fields of a network, which adds a little at every step of a chain: on a real cine, outlines that had
-ended within the cavity then lie on its border. With more warps it finds less motion; with a smaller λ, noise."""
+"""What refines the fields of a network, which adds a little at every step of a chain: on a real cine, the inner
+outline, which had ended within the cavity, then lies on its border. With more warps it finds less motion; with a
+smaller λ, noise."""
 FRAMES_OF_NETWORK = 20
 """How many frames of a cine a network sees at most: between them motion is little."""
 PART_OF_NETWORK = 0.9
