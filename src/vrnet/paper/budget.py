@@ -98,7 +98,7 @@ BUDGETS = {
         {
             **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
             **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
-            "hippocampus": PRESETS["hippocampus-consistent"],
+            "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
         },
     ),
     "quick": Budget(

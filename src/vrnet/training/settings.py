@@ -132,13 +132,13 @@ PRESETS = {
     ),
     "hippocampus-consistent": replace(
         STEADY,
-        steps=4_500,
+        steps=8_000,
         batch=4,
-        alpha=0.05,
+        alpha=0.5,
         similarity="LNCC(radii=4,epsilon=0.05)",
         smoothness="Bending",
         consistency=0.1,
-        augmentation=replace(IN_SPACE, swap=0.3),
+        augmentation=replace(IN_SPACE, flip=False, swap=0.3),
     ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
 }
