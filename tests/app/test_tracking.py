@@ -7,8 +7,9 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.track_files import summary
+from vrnet.app.track_labels import NOWHERE, heart_of, interpret_labels
 from vrnet.app.track_report import film_of, notes_on_tracking
-from vrnet.app.tracking import NOWHERE, Tracking, heart_of, interpret_labels, prepare_tracking
+from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
@@ -77,6 +78,25 @@ def test_a_lone_label_is_the_wall_and_what_it_encloses_the_cavity(beat):
     assert (heart.wall, heart.lv) == (1, 3)
     assert_array_equal(found.array == heart.wall, wall)
     assert_array_equal(found.array == heart.lv, labels == 3)
+
+
+def test_a_wall_that_does_not_close_is_named(beat):
+    """An arc, as at the outflow, and not a disc, as at the apex."""
+    wall = (beat.labels.numpy() == 2).astype(np.uint8)
+    middle = wall.shape[0] // 2
+    wall[:middle, :, 1] = 0
+    wall[..., 2] = ndimage.binary_fill_holes(wall[..., 2])
+    with pytest.warns(InputWarning, match="in slice 2 of .* the wall does not close"):
+        interpret_labels(Image(wall, GRID))
+
+
+def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
+    assert exact.muscle_in_cavity < 0.1
+    still = replace(exact.found, fields=np.zeros_like(exact.fields))
+    missed = Tracking(exact.cine, 0, still, exact.reference_labels, exact.heart)
+    assert missed.evidence.muscle_in_cavity == missed.muscle_in_cavity > 0.22
+    assert any("as dark as muscle" in reason for reason in missed.verdict.reasons)
+    assert Tracking(exact.cine, 0, exact.found).muscle_in_cavity is None
 
 
 def test_a_file_of_one_slice_is_tracked(beat, tmp_path):

@@ -1,7 +1,7 @@
 """A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,11 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
+from vrnet.app.track_labels import check_labels, heart_of, interpret_labels
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.advice import Run
+from vrnet.evaluation.cavity import muscle_in_cavity
 from vrnet.evaluation.cine_verdict import CineEvidence, WallExtremes, judge_cine, unevenness
 from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
@@ -25,7 +27,7 @@ from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
-from vrnet.images.image import Image, as_labels
+from vrnet.images.image import Image
 from vrnet.images.inputs import CineLike, ImageLike, given_cine, given_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
@@ -38,12 +40,6 @@ from vrnet.registration.propagation import motion_of, propagate_labels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
-"""What parts of the heart are called in names of labels, and in HeartLabels."""
-CAVITY = 3
-"""What the inside of the wall is labelled where a map has the wall alone."""
-NOWHERE = -1
-"""A label that no voxel has."""
 CLOSURE = (
     "mean length, in mm over the labelled voxels (without labels, over all), of the displacement that a chain of "
     "registrations, before it is refined, finds for the reference itself after going once round the cycle; 0 if it "
@@ -133,7 +129,15 @@ class Tracking:
             unevenness=unevenness(self.fields, self.labelled.astype(float)),
             wall_change=float(np.abs(wall / wall[self.frame] - 1).max()) if wall[self.frame] else None,
             extremes=None if self.strain is None else WallExtremes.of(self.strain),
+            muscle_in_cavity=self.muscle_in_cavity,
         )
+
+    @cached_property
+    def muscle_in_cavity(self) -> float | None:
+        """How much more of the cavity looks like muscle than in the reference; None without its labels."""
+        if self.labels is None or self.heart is None:
+            return None
+        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.found.slice_axis)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -249,50 +253,3 @@ def prepare_tracking(
     of_frame = check_labels(given_image("labels", labels), whole)
     known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)
-
-
-def heart_of(names: LabelNames) -> HeartLabels:
-    """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
-    parts = [(PARTS[name.casefold()], label) for label, name in names.items() if name.casefold() in PARTS]
-    found, shown = dict(parts), ", ".join(f"{label}={name}" for label, name in names.items())
-    if len(found) < len(parts):
-        raise BadInput(f"the names of labels are {shown}: a part of the heart is named twice; give each once")
-    if "wall" not in found:
-        raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
-    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
-
-
-def check_labels(labels: Image, cine: Cine) -> Image:
-    """The labels of a frame; BadInput unless they are a label map on its grid that shows something."""
-    if not labels.grid.matches(cine.grid):
-        raise BadInput(f"{labels.name} is not on the grid of the frames of {cine.name}: labels must match their image")
-    found = as_labels(labels)
-    if not found.array.any():
-        raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
-    return replace(found, grid=cine.grid)
-
-
-def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
-    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too."""
-    values = np.unique(labels.array[labels.array != 0])
-    if len(values) > 1:
-        return labels, HeartLabels()
-    wall, across = int(values[0]), labels.grid.across if labels.array.ndim == 3 else None
-    planes = labels.array[None] if across is None else np.moveaxis(labels.array, across, 0)
-    filled = np.stack([enclosed(plane != 0) for plane in planes])
-    inside = filled[0] if across is None else np.moveaxis(filled, 0, across)
-    cavity = CAVITY if wall != CAVITY else CAVITY + 1
-    array = labels.array.astype(np.int32)
-    array[inside] = cavity
-    said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
-    warnings.warn(said, InputWarning, stacklevel=1)
-    return labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
-
-
-def enclosed(wall: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The largest part of a slice that the wall encloses: pits within the wall are no cavity."""
-    from scipy.ndimage import binary_fill_holes, label
-
-    parts, count = label(binary_fill_holes(wall) & ~wall)
-    sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
-    return parts == 1 + sizes.argmax() if count else np.zeros_like(wall)

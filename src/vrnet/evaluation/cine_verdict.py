@@ -1,8 +1,8 @@
 """Good, look at it, or failed: what a tracked cine is worth.
 
 Every frame is judged as a registered pair is; the cine as a whole by whether its chains close, whether its motion runs
-evenly from frame to frame, whether the wall keeps its volume, as muscle does, and whether its strain is one that hearts
-have. docs/verdict.md says how the limits were measured."""
+evenly from frame to frame, whether the wall keeps its volume, as muscle does, whether the cavity holds blood, and
+whether its strain is one that hearts have. docs/verdict.md says how the limits were measured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,6 +72,8 @@ class CineEvidence:
     """The largest change of the volume of the wall, as a part of that in the reference; None without labels of it."""
     extremes: WallExtremes | None = None
     """Of strain; None where none is measured."""
+    muscle_in_cavity: float | None = None
+    """See `vrnet.evaluation.cavity.muscle_in_cavity`."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,17 @@ FINDINGS = (
         0.6,
         lambda e: f"The wall changes its volume by {percent(e.wall_change or 0.0)}, which muscle does not.",
         (check_labels, advice.other_tracker),
+    ),
+    CineRule(
+        "muscle in the cavity",
+        lambda e: -inf if e.muscle_in_cavity is None else e.muscle_in_cavity,
+        0.22,
+        inf,
+        lambda e: (
+            f"The tracked cavity has {percent(e.muscle_in_cavity or 0.0)} more that is as dark as muscle than in the "
+            "reference: the heart may move further than was found, and eject more."
+        ),
+        (advice.other_tracker, check_labels),
     ),
     CineRule(
         "shortening",
