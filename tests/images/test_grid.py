@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from tests.conftest import SHAPES
 from tests.images.conftest import indices, make_grid, turn
 from vrnet.images.grid import Grid
-from vrnet.images.io import to_sitk
+from vrnet.images.io import read_image, to_sitk
 
 
 def test_a_voxel_is_where_simpleitk_says_it_is(grid):
@@ -27,6 +27,18 @@ def test_to_world_takes_a_displacement_in_voxels_to_one_in_millimetres(grid):
     start = np.full_like(step, 3)
     assert_allclose(grid.points(start + step) - grid.points(start), step @ grid.to_world.T, atol=1e-9)
     assert_allclose(np.linalg.norm(grid.to_world, axis=0), grid.spacing)
+
+
+def test_a_header_that_is_the_identity_does_not_say_how_the_image_lies(d, tmp_path):
+    """As SimpleITK writes an image without a header, in LPS, and nibabel one whose matrix only scales, in RAS."""
+    plain = Grid.plain((3, 4, 5)[:d], (1.5, 1.5, 8.0)[:d])
+    assert not plain.is_placed
+    assert replace(plain, origin=(0.0, 1.0, 0.0)[:d]).is_placed
+    assert plain.flipped([0]).is_placed
+    nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5)), np.diag([1.5, 1.5, 8.0, 1.0])), tmp_path / "a.nii")
+    assert not read_image(tmp_path / "a.nii").grid.is_placed
+    nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5)), np.diag([-1.5, 1.5, 8.0, 1.0])), tmp_path / "b.nii")
+    assert read_image(tmp_path / "b.nii").grid.is_placed
 
 
 def test_the_plain_grid_only_scales(d):

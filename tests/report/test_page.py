@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,17 @@ def test_measures_and_files_are_in_the_page(open_page):
     ]
     assert cells == [["label 7", "0.500", "0.750"], ["label -2", "–", "–"]]
     assert find_element(page, "svg polyline").is_displayed()
+
+
+def test_a_volume_whose_header_does_not_say_how_it_lies_has_no_letters(open_page, tmp_path, volume):
+    page = open_page("volume")
+    assert find_element(page, ".unplaced").text == "The header does not say how the image lies."
+    assert page.find_elements("css selector", ".edge") == []
+    assert open_page("heart").find_elements("css selector", ".unplaced") == []
+    write_report(tmp_path / "page.html", replace(volume, grid=replace(volume.grid, origin=(9.0, 0.0, 0.0))), {}, [], {})
+    text = (tmp_path / "page.html").read_text()
+    assert text.count('class="edge ') == 4
+    assert "how the image lies" not in text
 
 
 def test_the_verdict_is_in_the_header_by_word_and_colour(open_page):

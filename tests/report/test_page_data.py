@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -6,7 +8,7 @@ from tests.conftest import SHAPES
 from tests.report.test_sheets import decode
 from vrnet.images.grid import Grid
 from vrnet.report.appearance import appearance
-from vrnet.report.page_data import BOX_MARGIN, page_data
+from vrnet.report.page_data import BOX_MARGIN, edge_letters, page_data
 from vrnet.report.pair import Pair
 from vrnet.report.slices import slice_pair
 
@@ -23,7 +25,7 @@ def pair(d, random):
 
 def data_of(pair, names=None):
     """What the page of a pair holds."""
-    return page_data(pair, slice_pair(pair), appearance(pair), names)
+    return page_data(pair, slice_pair(pair), appearance(pair), edge_letters(pair.grid), names)
 
 
 def slice_of(data, name, k=0):
@@ -71,9 +73,18 @@ def test_the_box_holds_the_structures_with_a_margin(pair):
     assert data_of(pair)["box"] == (3, 2, 6, 6)
 
 
-def test_only_a_volume_has_anatomical_edges(pair, d):
+def test_only_a_volume_that_is_placed_has_anatomical_edges(pair, d):
+    assert data_of(pair)["edges"] == {}
+    placed = replace(pair, grid=replace(pair.grid, origin=(-90.0, 40.0, 7.0)[:d]))
     expected = {} if d == 2 else {"left": "R", "right": "L", "top": "A", "bottom": "P"}
-    assert data_of(pair)["edges"] == expected
+    assert data_of(placed)["edges"] == expected
+
+
+@pytest.mark.parametrize("signs", [(1.0, 1.0, 1.0), (-1.0, -1.0, 1.0)])
+def test_edges_are_those_of_the_picture_and_not_of_the_file(signs):
+    grid = Grid((4, 5, 6), (1.0, 1.0, 8.0), (3.0, 0.0, 0.0), tuple(np.diag(signs).ravel().tolist()))
+    assert "".join(edge_letters(grid).values()) == "RLAP"
+    assert edge_letters(replace(grid, origin=(0.0, 0.0, 0.0))) == {}
 
 
 def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):

@@ -79,7 +79,7 @@ def shown_pair(tracking: Tracking) -> Pair:
 
 def frame_picture(film: Film, t: int) -> "Image":
     """A frame of the main slice: in grey with contours, and beside it with strain or grid."""
-    return film_picture(film.slices, material_points(film.slices, film.slices.main), t)
+    return film_picture(film, material_points(film.slices, film.slices.main), t)
 
 
 def tracking_card(tracking: Tracking) -> Card:

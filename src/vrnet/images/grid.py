@@ -38,6 +38,14 @@ class Grid:
         return cls(shape, spacing, (0.0,) * d, tuple(np.eye(d).ravel().tolist()))
 
     @property
+    def is_placed(self) -> bool:
+        """Whether the header says how the image lies. One that does not has its first voxel at the origin and no turn:
+        axes are those of the world, of LPS or, in a NIfTI file, of RAS."""
+        to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
+        is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
+        return is_turned or any(self.origin)
+
+    @property
     def axes(self) -> Float[ndarray, "d d"]:
         """Column i is the unit vector, in the world, along which axis i runs."""
         d = len(self.shape)

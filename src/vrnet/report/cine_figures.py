@@ -13,6 +13,7 @@ from vrnet.evaluation.strain import GLOBAL, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.files import write_bytes
 from vrnet.report.cine_data import COLOUR_LIMITS, WINDOW_PERCENTILES
+from vrnet.report.cine_numbers import frame_text, with_minus
 from vrnet.report.colours import GRID, STRAIN_MAP
 from vrnet.report.film import Film, FilmSlices
 from vrnet.report.greys import window_of
@@ -28,13 +29,18 @@ CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apica
 LEVEL_LINES = dict(zip(LEVELS, ("-", "--", ":"), strict=True))
 VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
 PLOTTED = {"green_circumferential": "circumferential strain (Green), %", "green_radial": "radial strain (Green), %"}
-FILM_SIDE_PIXELS = 300
+FILM_SIDE_PIXELS = 440
 """The longer side of each of the two pictures of a film."""
 OVERSAMPLING = 2
 """How many times larger pictures are drawn, so that lines are smooth once they are reduced."""
-WALL_OPACITY = 0.75
-COLOURS = 256
-"""Of each frame of a film: as many as GIF has; fewer leave blotches in even tissue."""
+WALL_OPACITY = 0.6
+"""More than on the page: the picture beside it shows the wall without colour."""
+STRIP_PIXELS, FONT_PIXELS, LEAST_EMS = 30, 15, 46
+"""Of the strip below the pictures: its height, the size of its letters, and how many such sizes its words need."""
+COLOURS, GREYS = 256, 96
+"""Of each frame of a film: as many as GIF has. So many are greys that even tissue has neither blotches nor tints."""
+TINT = 12
+"""How far apart red, green and blue are in a colour; what is below is a grey."""
 DEFAULT_FRAME_MS = 40
 
 
@@ -114,14 +120,25 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
 def write_film(path: Path, film: Film) -> None:
     """Write the middle slice over the cycle as an animated GIF: in grey with contours, and beside it with the strain of
     the wall or, without labels, with the grid."""
-    from PIL.Image import Dither, Quantize
-
-    slices, points = film.slices, material_points(film.slices, film.slices.main)
-    pictures = [film_picture(slices, points, t) for t in range(len(film))]
+    points = material_points(film.slices, film.slices.main)
+    pictures = [film_picture(film, points, t) for t in range(len(film))]
     file = BytesIO()
-    first, *others = (picture.quantize(COLOURS, Quantize.MAXCOVERAGE, dither=Dither.NONE) for picture in pictures)
+    first, *others = (reduce_colours(picture) for picture in pictures)
     first.save(file, "GIF", save_all=True, append_images=others, duration=frame_ms(film), loop=0)
     write_bytes(file.getvalue(), path)
+
+
+def reduce_colours(picture: "Image") -> "Image":
+    """A picture in the colours that a GIF can have: greys, and those that stand best for all that is not grey."""
+    from PIL import Image
+
+    pixels = np.asarray(picture)
+    is_coloured = np.ptp(pixels, axis=2) > TINT
+    is_coloured[0, 0] = True  # there is one at least
+    chosen = Image.fromarray(pixels[is_coloured][None]).quantize(COLOURS - GREYS, Image.Quantize.MAXCOVERAGE)
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*np.linspace(0, 255, GREYS).astype(np.uint8).repeat(3).tolist(), *(chosen.getpalette() or [])])
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 def frame_ms(film: Film) -> int:
@@ -131,10 +148,11 @@ def frame_ms(film: Film) -> int:
     return max(20, 10 * round((film.times_ms[-1] - film.times_ms[0]) / (len(film) - 1) / 10))
 
 
-def film_picture(slices: FilmSlices, points: MaterialPoints, t: int) -> "Image":
-    """Two pictures of a frame, side by side."""
+def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
+    """Two pictures of a frame, side by side, and a strip below them."""
     from PIL import Image
 
+    slices = film.slices
     low, high = window_of([slices.frames[..., slices.main]], WINDOW_PERCENTILES)
     still = quantise(slices.frames[t, ..., slices.main], low, high)
     left, scale = enlarge(still, slices.spacing)
@@ -147,10 +165,32 @@ def film_picture(slices: FilmSlices, points: MaterialPoints, t: int) -> "Image":
     for picture in (left, right):
         draw_outlines(picture, slices, points, moved)
     gap = 4 * OVERSAMPLING
-    both = Image.new("RGB", (2 * left.width + gap, left.height))
+    both = Image.new("RGB", (2 * left.width + gap, left.height + STRIP_PIXELS * OVERSAMPLING))
     both.paste(left, (0, 0))
     both.paste(right, (left.width + gap, 0))
+    draw_strip(both, film, t)
     return both.reduce(OVERSAMPLING)
+
+
+def draw_strip(picture: "Image", film: Film, t: int) -> None:
+    """Along the bottom: the frame, its time where that is known, and on the right what the colours mean."""
+    import matplotlib as mpl
+    from PIL import Image, ImageDraw, ImageFont
+
+    em = round(min(FONT_PIXELS * OVERSAMPLING, picture.width / LEAST_EMS))
+    font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", em)
+    pen, y = ImageDraw.Draw(picture), picture.height - STRIP_PIXELS * OVERSAMPLING // 2
+    time = "" if film.times_ms is None else f" · {film.times_ms[t]:.0f} ms"
+    pen.text((em // 2, y), frame_text(t, len(film)) + time, "white", font, anchor="lm")
+    if film.slices.strain is None:
+        return
+    limit = COLOUR_LIMITS["circumferential"]
+    shades = mpl.colormaps[STRAIN_MAP](np.linspace(0, 1, 8 * em), bytes=True)[None, :, :3].repeat(em // 2, 0)
+    right = picture.width - 4 * em
+    left = right - 8 * em
+    picture.paste(Image.fromarray(shades), (left, y - em // 4))
+    pen.text((left - em // 2, y), with_minus(f"circumferential strain  -{limit:.0f} %"), "white", font, anchor="rm")
+    pen.text((right + em // 2, y), f"{limit:.0f} %", "white", font, anchor="lm")
 
 
 def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple["Image", Float[ndarray, " 2"]]:

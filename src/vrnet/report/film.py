@@ -129,7 +129,7 @@ def slice_film(film: Film) -> FilmSlices:
         spacing=(whole.grid.spacing[0], whole.grid.spacing[1]),
         numbers=numbers,
         depth=1 if len(whole.grid.shape) == 2 else whole.grid.shape[2],
-        edges=edge_letters(whole.grid),
+        edges=edge_letters(film.grid),
         label_names=film.label_names,
     )
 

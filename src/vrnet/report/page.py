@@ -10,7 +10,7 @@ from typing import Any
 from vrnet.files import write_bytes
 from vrnet.report import measures
 from vrnet.report.appearance import appearance
-from vrnet.report.page_data import page_colours, page_data
+from vrnet.report.page_data import edge_letters, page_colours, page_data
 from vrnet.report.pair import Pair, orient_for_viewing
 from vrnet.report.slice_table import slice_table
 from vrnet.report.slices import slice_pair
@@ -34,7 +34,7 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
     """The page as text; the arguments are those of `write_report`."""
     shown, names = orient_for_viewing(pair), metrics.get("label_names") or {}
     slices, look = slice_pair(shown), appearance(shown)
-    data = page_data(shown, slices, look, names)
+    data = page_data(shown, slices, look, edge_letters(pair.grid), names)
     return render_template(
         "page.html",
         method=metrics.get("method", run.get("method", "")),

@@ -19,7 +19,7 @@ from vrnet.report.colours import (
     colour_stops,
 )
 from vrnet.report.greys import Window
-from vrnet.report.pair import Pair, world_axes
+from vrnet.report.pair import Pair, turn_grid, viewing_order, world_axes
 from vrnet.report.sheets import encode_sheet, quantise, quantise_motion, rank_labels, sheet_columns
 from vrnet.report.slices import PageSlices
 from vrnet.report.volumes import DETERMINANTS, is_volume, volume_data
@@ -31,9 +31,14 @@ BOX_MARGIN = 0.25
 
 
 def page_data(
-    pair: Pair, slices: PageSlices, look: Appearance, names: Mapping[str, str] | None = None
+    pair: Pair,
+    slices: PageSlices,
+    look: Appearance,
+    edges: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What the page holds of a pair, which is oriented for viewing; `names` are what its labels are called."""
+    """What the page holds of a pair, which is oriented for viewing; `edges` are the letters of its grid before that,
+    `names` what its labels are called."""
     names = names or {}
     largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
     return {
@@ -47,7 +52,7 @@ def page_data(
         "slices": [k + 1 for k in slices.numbers],
         "depth": 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2],
         "start": look.start,
-        "edges": edge_letters(pair.grid),
+        "edges": dict(edges),
         "labels": [
             {"value": value, "name": label_text(value, names), "colour": colour}
             for value, colour in look.colours.items()
@@ -96,11 +101,13 @@ def tile_layout(slices: PageSlices) -> dict[str, int]:
 
 
 def edge_letters(grid: Grid) -> dict[str, str]:
-    """The letters of what lies left, right, above and below in the pictures of a volume; none for an image."""
-    if len(grid.shape) == 2:
+    """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file.
+
+    None for an image, and none where the header does not say how it lies."""
+    if len(grid.shape) == 2 or not grid.is_placed:
         return {}
-    D = np.reshape(grid.direction, (3, 3))
-    ends = [AXIS_ENDS[axis][:: 1 if D[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(grid)[:2])]
+    shown = turn_grid(grid, *viewing_order(grid))
+    ends = [AXIS_ENDS[axis][:: 1 if shown.axes[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(shown)[:2])]
     return dict(zip(("left", "right", "top", "bottom"), "".join(ends), strict=True))
 
 

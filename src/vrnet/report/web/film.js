@@ -1,8 +1,8 @@
 // The film: a frame of the slice in grey, and over it what moves with the tissue: strain of the wall, grid, contours.
-const state = { k: report.start, t: report.reference, contours: true, grid: false, wall: "circumferential" };
+const state = { k: report.start, t: report.reference, contours: true, grid: false, wall: "off" };
 const ramp = colourRamp(colours.strain).map(([r, g, b]) => `rgb(${r} ${g} ${b})`);
 const film = element("film"), overlay = document.createElement("canvas");
-const WALL_OPACITY = 0.75;
+const WALL_OPACITY = 0.45;
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 

@@ -103,11 +103,11 @@ function drawPlaneLines(viewer) {
   });
 }
 
-// The name of each plane, and the letters of what lies on its sides.
+// The name of each plane, and the letters of what lies on its sides, where the header says it.
 function namePlanes(found, density) {
   const box = element("planes-box");
   box.querySelectorAll(".plane").forEach((plane) => plane.remove());
-  const sides = { axial: "RLAP", coronal: "RLSI", sagittal: "APSI" };
+  const sides = { axial: "RLAP", coronal: "RLSI", sagittal: "APSI" }, isPlaced = Object.keys(report.edges).length > 0;
   for (const { name, area } of found) {
     const plane = document.createElement("div"), title = document.createElement("b");
     plane.className = "plane";
@@ -115,7 +115,7 @@ function namePlanes(found, density) {
     ["left", "top", "width", "height"].forEach((side, n) => (plane.style[side] = `${area[n] / density}px`));
     title.textContent = name;
     plane.append(title);
-    ["left", "right", "top", "bottom"].forEach((side, n) => {
+    (isPlaced ? ["left", "right", "top", "bottom"] : []).forEach((side, n) => {
       const letter = document.createElement("i");
       letter.className = side;
       letter.textContent = sides[name][n];

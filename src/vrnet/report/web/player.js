@@ -120,8 +120,10 @@ if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
 showSlice(state.k);
 if (report.strain) showMeasure();
 showFrame(state.t);
-new ResizeObserver(() => {
+// Both may get another size while the page as a whole keeps its own.
+const resized = new ResizeObserver(() => {
   drawFilm();
   charts.forEach((chart) => chart.draw());
-}).observe(document.querySelector("main"));
+});
+[film, ...charts.map((chart) => chart.svg)].forEach((drawn) => resized.observe(drawn));
 if (!lessMotion.matches) play();

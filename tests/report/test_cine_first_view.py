@@ -1,0 +1,77 @@
+"""What one sees first of a tracked cine: contours on the image, its curves beside it, and letters that are known."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.report.browser import find_element, open_file, press
+from tests.report.cines import TRACKED, beating_film, without_labels, without_rv
+from tests.report.conftest import HOSTILE
+from tests.report.test_cine_page import greys
+from vrnet.images.grid import Grid
+from vrnet.report.cine_page import write_cine_page
+
+
+@pytest.fixture(scope="module")
+def film():
+    return beating_film()
+
+
+@pytest.fixture(scope="module")
+def open_cine(browser, film, tmp_path_factory):
+    """Opens a page that stands still: of a heart, of a heart without RV and with a long name, or of one 2D slice."""
+    folder = tmp_path_factory.mktemp("cines")
+    write_cine_page(folder / "heart.html", film, TRACKED, {"cine": "cine.nii.gz"})
+    write_cine_page(folder / "wall.html", without_rv(film), TRACKED, {"cine": HOSTILE})
+    bare, grid = without_labels(film), Grid.plain(film.grid.shape[:2], film.grid.spacing[:2])
+    flat = replace(bare, frames=bare.frames[..., 1], fields=bare.fields[:, :2, ..., 1], grid=grid)
+    write_cine_page(folder / "bare.html", flat, TRACKED, {})
+
+    def open_and_wait(name, **screen):
+        return open_file(browser, folder / f"{name}.html", "#when", reduced_motion="reduce", **screen)
+
+    return open_and_wait
+
+
+def test_the_film_starts_with_contours_alone_and_colour_lets_the_muscle_be_seen(open_cine, film):
+    page = open_cine("heart")
+    assert find_element(page, "#contours").is_selected()
+    assert find_element(page, "input[name=wall][value=off]").is_selected()
+    assert not find_element(page, "#ramp").is_displayed()
+    assert "strain" in page.execute_script("return document.querySelector('[name=wall]').closest('fieldset').innerText")
+    press(page, "c")
+    plain = greys(page)
+    press(page, "s")
+    is_wall = film.slices.labels[..., film.slices.main] == film.slices.heart.wall
+    at = [((np.arange(n) + 0.5) * size / n).astype(int) for n, size in zip(is_wall.shape, plain.shape, strict=True)]
+    before, after = (shown[np.ix_(*at)][is_wall].std() for shown in (plain, greys(page)))
+    assert 0.5 < after / before < 0.8  # in the reference all colour is one: what varies is the muscle
+
+
+@pytest.mark.parametrize("name", ["heart", "wall"])
+@pytest.mark.parametrize("screen", [(1400, 1000), (1280, 720)])
+def test_the_film_and_its_curves_are_seen_together(open_cine, name, screen):
+    page = open_cine(name, width=screen[0], height=screen[1])
+    below = "return document.getElementById(arguments[0]).getBoundingClientRect().bottom"
+    dock = page.execute_script("return document.querySelector('.dock').getBoundingClientRect().top")
+    assert max(page.execute_script(below, each) for each in ("film", "strain", "volumes", "volumes-values")) <= dock
+    film = find_element(page, "#film").size
+    assert min(film["width"], film["height"]) >= 300
+    drawn = "return [...document.querySelectorAll('.chart')].map((c) => c.viewBox.baseVal.width - c.clientWidth)"
+    assert page.execute_script(drawn) == [0, 0]
+
+
+def test_there_are_letters_of_directions_only_where_the_header_says_them(open_cine, film, tmp_path):
+    page = open_cine("heart")
+    assert find_element(page, ".unplaced").text == "The header does not say how the image lies."
+    assert page.find_elements("css selector", ".edge") == []
+    assert open_cine("bare").find_elements("css selector", ".edge, .unplaced") == []
+    placed = replace(film, grid=replace(film.grid, origin=(-80.0, 10.0, 5.0)))
+    write_cine_page(tmp_path / "placed.html", placed, TRACKED, {})
+    text = (tmp_path / "placed.html").read_text()
+    assert re.findall(r'class="edge (\w+)" aria-hidden="true">(.)', text) == [
+        ("left", "R"), ("right", "L"), ("top", "A"), ("bottom", "P")
+    ]  # fmt: skip
+    assert "how the image lies" not in text
