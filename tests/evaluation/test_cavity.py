@@ -77,3 +77,16 @@ def test_a_cavity_that_vanishes_does_not_count():
     """Where a slice of the apex closes there is nothing to look at."""
     frames, labels = stack(heart(14), heart(1))
     assert muscle_in_cavity(frames, labels, HEART, 0) == 0
+
+
+def test_a_cavity_that_lies_in_muscle_altogether_is_the_worst():
+    """Then the brightest of it is muscle too."""
+    frames, labels = stack(heart(14), (heart(3)[0], heart(14)[1]))
+    assert muscle_in_cavity(frames, labels, HEART, 0) > 0.9
+
+
+def test_frames_of_any_kind_and_any_reference():
+    (image, _), (_, large) = heart(8), heart(14)
+    frames, labels = stack((image, large), heart(14))
+    found = muscle_in_cavity(frames, labels, HEART, 1)
+    assert muscle_in_cavity(frames > 0.5, labels, HEART, 1) == found > 0.5

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Integer
+from jaxtyping import Bool
 from numpy import ndarray
 
 from vrnet.errors import BadInput, InputWarning
@@ -19,8 +19,11 @@ CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
 NOWHERE = -1
 """A label that no voxel has."""
-OPEN_WALL = 1.5
-"""How many times as large as a wall and all that it encloses its convex hull is, where the wall is an open arc."""
+OPEN_WALL = 1.2
+"""How many times as large as a wall that encloses nothing its convex hull is, where the wall is an open arc: that of
+the apex, a disc, is no larger than it."""
+SMALLEST_CAVITY = 0.05
+"""Of the wall: less is a pit in it."""
 
 
 def heart_of(names: LabelNames) -> HeartLabels:
@@ -58,7 +61,7 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     array[inside] = cavity
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
     warnings.warn(said, InputWarning, stacklevel=1)
-    warn_of_open_walls(planes, labels.name)
+    warn_of_open_walls(planes != 0, filled, labels.name)
     return labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
 
 
@@ -71,22 +74,23 @@ def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
     return parts == 1 + sizes.argmax() if count else np.zeros_like(wall)
 
 
-def warn_of_open_walls(planes: Integer[ndarray, "k x y"], name: str) -> None:
+def warn_of_open_walls(walls: Bool[ndarray, "k x y"], cavities: Bool[ndarray, "k x y"], name: str) -> None:
     """Warn of slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has."""
-    found = [str(k + 1) for k, plane in enumerate(planes) if is_open(plane != 0)]
+    found = [str(k + 1) for k, pair in enumerate(zip(walls, cavities, strict=True)) if is_open(*pair)]
     if found:
         where = f"slice {found[0]}" if len(found) == 1 else f"slices {', '.join(found)}"
         said = f"in {where} of {name} the wall does not close: no cavity is counted there, and volumes are too small"
         warnings.warn(f"{said}; label the cavity too, or leave such slices out", InputWarning, stacklevel=1)
 
 
-def is_open(wall: Bool[ndarray, "x y"]) -> bool:
-    """Whether a wall is an arc: its convex hull is much larger than it is with all that it encloses."""
-    from scipy.ndimage import binary_fill_holes
+def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:
+    """Whether a wall encloses nothing, and is an arc."""
     from scipy.spatial import ConvexHull, QhullError
 
+    if cavity.sum() > SMALLEST_CAVITY * wall.sum():
+        return False
     try:
         hull = ConvexHull(np.argwhere(wall)).volume
     except (QhullError, ValueError):  # a line, a few voxels, or none
         return False
-    return bool(hull > OPEN_WALL * binary_fill_holes(wall).sum())
+    return bool(hull > OPEN_WALL * wall.sum())

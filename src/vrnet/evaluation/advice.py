@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vrnet.errors import BadInput
+from vrnet.methods.boxed import SHORT_AXIS_CINE
 from vrnet.methods.names import parameters, parse, with_parameters
 from vrnet.methods.parameters import value_in
 
-TRACKER_OF_HEARTS = "short-axis-cine"
-"""The model in the box, of slices: on a real cine it finds 15 points more of the ejection fraction than the others."""
 TRACKERS = "TV-L1", "Gaussian-LNCC"
 """Methods that need no training, one of each kind: of brightness, and of structure."""
 
@@ -99,12 +98,18 @@ def stronger(run: Run, factor: float, change: str, other: str) -> str:
     return f'`method="{with_lam(run, factor) or other}"`'
 
 
+def tracker_of_hearts(run: Run) -> str | None:
+    """The model in the box that tracks slices, unless it was run."""
+    is_done = run.dimension != 2 or run.method == SHORT_AXIS_CINE
+    return None if is_done else f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+
+
 def other_tracker(run: Run) -> str:
     """The model that tracks hearts; after it, and of volumes, methods that track in another way than the one that was
     run."""
-    if run.dimension == 2 and run.method != TRACKER_OF_HEARTS:
-        return f"`method={TRACKER_OF_HEARTS}`, the model of hearts in the box"
-    return ", or ".join(f"`method={name}`" for name in TRACKERS if not run.method.startswith(name))
+    return tracker_of_hearts(run) or ", or ".join(
+        f"`method={name}`" for name in TRACKERS if not run.method.startswith(name)
+    )
 
 
 def with_lam(run: Run, factor: float) -> str | None:

@@ -26,18 +26,17 @@ def muscle_in_cavity(
     The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion. `across` is
     the axis of s across which slices lie: each has its own brightness, and counts by the size of its cavity."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
-    wall, cavity = maps == heart.wall, maps == heart.lv
-    shown = [enough(wall[reference, k]) and enough(cavity[reference, k]) for k in range(maps.shape[1])]
-    if not any(shown):
+    known = maps[reference]
+    shown = [k for k in range(len(known)) if enough(known[k] == heart.wall) and enough(known[k] == heart.lv)]
+    if not shown:
         return None
-    images, wall, cavity = (np.asarray(array)[:, shown] for array in (images, wall, cavity))
-    if np.median(images[reference][cavity[reference]]) < np.median(images[reference][wall[reference]]):
-        images = -images.astype(float)  # dark blood
-    places = np.ndindex(images.shape[:2])
-    parts = np.reshape([part_like_muscle(images[at], wall[at], cavity[at]) for at in places], images.shape[:2])
-    sizes = cavity.reshape(*parts.shape, -1).sum(2) * np.isfinite(parts)
-    rises = (np.nan_to_num(parts - parts[reference]) * sizes).sum(1) / np.maximum(sizes.sum(1), 1)
-    return float(rises.max())
+    sign = -1.0 if is_dark(images[reference], known, heart) else 1.0
+    parts = np.empty((len(images), len(shown), 2))
+    for t, (image, map_) in enumerate(zip(images, maps, strict=True)):
+        parts[t] = [like_muscle(image[k], map_[k], heart, sign) for k in shown]
+    like, size = parts[..., 0], parts[..., 1]
+    rise = ((like - like[reference]) * size).sum(1) / np.maximum(size.sum(1), 1)
+    return float(rise.max())
 
 
 def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:
@@ -49,10 +48,18 @@ def enough(mask: Bool[ndarray, "*p"]) -> bool:
     return int(mask.sum()) >= LEAST_VOXELS
 
 
-def part_like_muscle(image: Shaped[ndarray, "*p"], wall: Bool[ndarray, "*p"], cavity: Bool[ndarray, "*p"]) -> float:
-    """The part of the cavity that is darker than half-way from the wall to blood; NaN where too little is labelled."""
-    if not (enough(wall) and enough(cavity)):
-        return np.nan
-    inside = image[cavity]
-    half_way = (np.median(image[wall]) + np.percentile(inside, BRIGHT_PERCENTILE)) / 2
-    return float((inside < half_way).mean())
+def is_dark(image: Shaped[ndarray, "*s"], labels: Integer[ndarray, "*s"], heart: HeartLabels) -> bool:
+    """Whether blood is darker than muscle."""
+    return bool(np.median(image[labels == heart.lv]) < np.median(image[labels == heart.wall]))
+
+
+def like_muscle(
+    image: Shaped[ndarray, "*p"], labels: Integer[ndarray, "*p"], heart: HeartLabels, sign: float
+) -> tuple[float, float]:
+    """The part of a slice's cavity that is no brighter than half-way from the wall to blood, and the voxels of the
+    cavity: none where too little is labelled to tell."""
+    wall, cavity = (sign * image[labels == label].astype(float) for label in (heart.wall, heart.lv))
+    if min(len(wall), len(cavity)) < LEAST_VOXELS:
+        return 0.0, 0.0
+    half_way = (np.median(wall) + np.percentile(cavity, BRIGHT_PERCENTILE)) / 2
+    return float((cavity <= half_way).mean()), float(len(cavity))

@@ -192,10 +192,10 @@ FINDINGS = (
         0.22,
         inf,
         lambda e: (
-            f"The tracked cavity has {percent(e.muscle_in_cavity or 0.0)} more that is as dark as muscle than in the "
-            "reference: the heart may move further than was found, and eject more."
+            f"In one frame {percent(e.muscle_in_cavity or 0.0)} of the tracked cavity look like muscle, beyond those "
+            "that do in the reference: the heart may move further than was found, and eject more."
         ),
-        (advice.other_tracker, check_labels),
+        (advice.tracker_of_hearts, check_labels),
     ),
     CineRule(
         "shortening",

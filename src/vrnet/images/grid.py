@@ -43,7 +43,7 @@ class Grid:
         axes are those of the world, of LPS or, in a NIfTI file, of RAS."""
         to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
         is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
-        return is_turned or any(self.origin)
+        return is_turned or not np.allclose(self.origin, 0, atol=1e-3)
 
     @property
     def axes(self) -> Float[ndarray, "d d"]:
