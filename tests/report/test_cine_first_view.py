@@ -65,7 +65,8 @@ def test_the_film_and_its_curves_are_seen_together(open_cine, name, screen):
 
 def test_there_are_letters_of_directions_only_where_the_header_says_them(open_cine, film, tmp_path):
     page = open_cine("heart")
-    assert find_element(page, ".unplaced").text == "The header does not say how the image lies."
+    said = "The header does not say how the image lies: anterior and inferior segments may be exchanged."
+    assert find_element(page, ".unplaced").text == said
     assert page.find_elements("css selector", ".edge") == []
     assert open_cine("bare").find_elements("css selector", ".edge, .unplaced") == []
     placed = replace(film, grid=replace(film.grid, origin=(-80.0, 10.0, 5.0)))
