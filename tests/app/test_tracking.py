@@ -89,8 +89,8 @@ def test_a_wall_that_does_not_close_is_named(beat):
     with pytest.warns(InputWarning) as said:
         interpret_labels(Image(wall, GRID))
     assert [str(each.message) for each in said if "does not close" in str(each.message)] == [
-        "in slice 2 of the image the wall does not close: no cavity is counted there, and volumes are too small; "
-        "label the cavity too, or leave such slices out"
+        "in slice 2 of the image the wall does not close: volumes and the ejection fraction lack the cavity there; "
+        "to count it, label the cavity too (2 wall, 3 cavity)"
     ]
 
 

@@ -79,8 +79,8 @@ def warn_of_open_walls(walls: Bool[ndarray, "k x y"], cavities: Bool[ndarray, "k
     found = [str(k + 1) for k, pair in enumerate(zip(walls, cavities, strict=True)) if is_open(*pair)]
     if found:
         where = f"slice {found[0]}" if len(found) == 1 else f"slices {', '.join(found)}"
-        said = f"in {where} of {name} the wall does not close: no cavity is counted there, and volumes are too small"
-        warnings.warn(f"{said}; label the cavity too, or leave such slices out", InputWarning, stacklevel=1)
+        said = f"in {where} of {name} the wall does not close: volumes and the ejection fraction lack the cavity there"
+        warnings.warn(f"{said}; to count it, label the cavity too (2 wall, 3 cavity)", InputWarning, stacklevel=1)
 
 
 def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:
