@@ -21,7 +21,7 @@ def named_methods(words):
 
 @pytest.mark.parametrize("d", [2, 3])
 def test_every_method_that_is_advised_is_one_and_another_than_was_run(d):
-    for method in [*map(str, all_methods()), "short-axis", "TV-MIND(lam=0.3)", "Gaussian-NMI"]:
+    for method in [*map(str, all_methods()), "short-axis", "short-axis-cine", "TV-MIND(lam=0.3)", "Gaussian-NMI"]:
         for each in EVERY | {each for rule in CINE_FINDINGS for each in rule.to_try}:
             for name in named_methods(each(Run(method, d)) or ""):
                 assert str(parse(name)) == name != method
