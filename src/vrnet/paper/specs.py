@@ -72,9 +72,9 @@ TABLES = {
         "Methods between subjects: hippocampi", "hippocampus", ("identity", *ITERATIVE, *NETWORKS_3D)
     ),
     "hippocampus_half": TableSpec(
-        "A network at half resolution and solvers between subjects: hippocampi",
+        "Networks at half resolution and solvers between subjects: hippocampi",
         "hippocampus",
-        ("identity", *ITERATIVE, "Gaussian-LNCC", "D-L2-3x1-half-w16"),
+        ("identity", *ITERATIVE, "Gaussian-LNCC", "4xRC-Net-half-w16", "D-L2-3x1-half-w16"),
     ),
     "phantom3d": TableSpec(
         "Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *NETWORKS_3D)
