@@ -5,7 +5,7 @@ import pytest
 from PIL import Image as Picture
 
 from vrnet import Cine, Grid, Image, InputWarning, write_image
-from vrnet.app.track_report import describe_tracking, in_runs
+from vrnet.app.track_report import describe_tracking
 from vrnet.app.tracking import Tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine_files import read_cine
@@ -62,10 +62,6 @@ def test_the_page_says_what_was_run(exact):
     assert said["frames"] == "4 of 56 x 52 x 2 voxels of 3 x 3 x 10 mm"
     assert said["reference"] == "frame 1 of 4"
     assert "frame 1 here is frame 0 there" in said["in files"]
-
-
-def test_neighbouring_frames_are_named_together():
-    assert in_runs([4, 5, 6, 8, 10, 11]) == "4 to 6, 8, 10 to 11"
 
 
 def test_a_page_can_be_had_alone(exact, tmp_path):

@@ -14,6 +14,7 @@ from vrnet.evaluation.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 from vrnet.registration.folds import Repair
+from vrnet.report.cine_numbers import volume_table
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
 
@@ -56,7 +57,7 @@ def test_frames_whose_folds_were_repaired_are_told(exact):
     mended = replace(exact, found=replace(exact.found, repairs=repairs))
     (note,) = notes_on_tracking(mended)
     assert "in 2 of 5 frames" in note
-    assert "frame 3, 4 %" in note
+    assert "frame 4, 4 %" in note  # as people count
     assert notes_on_tracking(exact) == []
     assert summary(mended)["frames_with_repaired_folds"] == [1, 3]
 
@@ -89,7 +90,7 @@ def test_a_wall_that_does_not_close_is_named(beat):
     with pytest.warns(InputWarning) as said:
         interpret_labels(Image(wall, GRID))
     assert [str(each.message) for each in said if "does not close" in str(each.message)] == [
-        "in slice 2 of the image the wall does not close: volumes and the ejection fraction lack the cavity there; "
+        "the image: in slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there; "
         "to count it, label the cavity too (2 wall, 3 cavity)"
     ]
 
@@ -102,6 +103,33 @@ def test_a_gap_in_a_thick_or_a_thin_wall_is_found(gap, inner):
     arc = ring & (np.degrees(np.abs(np.arctan2(y, x))) > gap / 2)
     assert is_open(arc, enclosed(arc))
     assert not is_open(ring, enclosed(ring))
+
+
+def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
+    labels = exact.reference_labels.array.copy()
+    labels[: labels.shape[0] // 2, :, 1] = 0
+    labels[..., 1][labels[..., 1] != 2] = 0
+    found = replace(exact, reference_labels=exact.reference_labels.with_array(labels))
+    said = "In slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there."
+    assert said in notes_on_tracking(found)
+    assert summary(found)["volumes"]["slices_whose_wall_is_open"] == (1,)
+    assert said in volume_table(found.volumes).notes
+    assert exact.volumes.open_slices == ()
+
+
+def test_labels_are_named_whoever_numbered_them(exact):
+    """Files and pages name the parts of the heart where nobody has."""
+    assert summary(exact)["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
+    wall = replace(exact, heart=HeartLabels(rv=NOWHERE, wall=2, lv=3))
+    assert summary(wall)["label_names"] == {"2": "Myo", "3": "LV"}
+    assert "label_names" not in summary(Tracking(exact.cine, 0, exact.found))
+
+
+def test_without_a_right_ventricle_the_terminal_says_that_there_are_no_segments(exact):
+    labels = exact.reference_labels.array
+    bare = exact.reference_labels.with_array(np.where(labels == 1, 0, labels))
+    (note,) = notes_on_tracking(replace(exact, reference_labels=bare))
+    assert note.startswith("There is no strain by segments")
 
 
 def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):

@@ -17,6 +17,7 @@ from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
 from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
+from vrnet.wording import in_runs
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -219,7 +220,7 @@ def tracking_table(tracking: "Tracking") -> Table:
     from vrnet.evaluation.strain import TITLES
     from vrnet.report.cine_numbers import frame_text
 
-    by_slice = ", slice by slice" if tracking.found.slice_axis is not None else ""
+    grid, by_slice = tracking.cine.grid, ", slice by slice" if tracking.found.slice_axis is not None else ""
     refined = ", refined" if tracking.found.refined_by else ""
     method = method_title(tracking.found.method, tracking.found.weights)
     table = numbers_table(f"{method}{refined}, {len(tracking.cine)} frames{by_slice}", "value")
@@ -230,10 +231,13 @@ def tracking_table(tracking: "Tracking") -> Table:
         if peak:
             place = frame_text(peak.frame, len(tracking.cine))
             table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
+    if tracking.strain is not None and len(grid.shape) == 3:
+        measured = in_runs([k + 1 for k in sorted(tracking.strain.slices)])
+        table.add_row("Strain is of slices", f"{measured} (of {grid.shape[grid.across]})")
     for way, length in tracking.closure_mm.items():
         table.add_row(f"Closure error {way}, mm", number(length))
     table.add_row("Folded voxels (strict), %", number(tracking.folding_strict_percent))
-    table.add_row("Seconds", number(tracking.found.seconds))
+    table.add_row("Seconds of tracking", number(tracking.found.seconds))
     return table
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vrnet.app.track_labels import parts_of
 from vrnet.app.track_report import (
     REPORT_FILES,
     VOLUME_DEFINITION,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 TRANSFORMS, LABELS, VOLUMES, STRAIN, SUMMARY = (
     "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "summary.json"
 )  # fmt: skip
+COUNTING = "frames and slices are counted from 0"
 UNFINISHED = ".vrnet-track"
 """The folder, inside that of the results, of what is kept until they are written."""
 
@@ -92,13 +94,12 @@ def track_to_folder(
     check_set(folder, names)
     links = open_links(request, folder)
     tracking = request.run(links, stage(f"tracking with {request.plan.method}"))
-    stage("measuring")
+    tracking.measure(stage("measuring"))
     stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
     with replace_set(folder, (*names, LABELS, VOLUMES, STRAIN, *REPORT_FILES, *stale)) as staged:
         write_tracking(tracking, staged, stage("writing"))
         if report:
-            stage("drawing")
-            write_track_report(tracking, staged)
+            write_track_report(tracking, staged, stage("drawing"))
         written = [name for name in names if exists(staged / name)]
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     return tracking, written
@@ -204,8 +205,9 @@ def summary(tracking: Tracking) -> dict[str, Any]:
     """What summary.json says."""
     cine, found = tracking.cine, tracking.found
     about: dict[str, Any] = {
-        "cine": cine.name, "frames": len(cine), "reference": tracking.frame, "shape": cine.grid.shape,
-        "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms, "method": found.method, "weights": found.weights,
+        "cine": cine.name, "counting": COUNTING, "frames": len(cine), "reference": tracking.frame,
+        "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
+        "method": found.method, "weights": found.weights,
         "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,
         "slice_by_slice": found.slice_axis is not None,
         "closure_mm": {"definition": CLOSURE, **tracking.closure_mm},
@@ -213,8 +215,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "frames_with_repaired_folds": repaired_frames(tracking),
         "verdict": verdict_of(tracking),
     }  # fmt: skip
-    if tracking.label_names:
-        about["label_names"] = {str(label): name for label, name in tracking.label_names.items()}
+    if names := tracking.label_names or parts_of(tracking.heart):
+        about["label_names"] = {str(label): name for label, name in names.items()}
     if tracking.volumes is not None:
         about["volumes"] = describe_volumes(tracking.volumes)
     if tracking.strain is not None:
@@ -232,6 +234,7 @@ def describe_volumes(found: Volumes) -> dict[str, Any]:
         "lv_largest_ml": lv.max(),
         "lv_smallest_ml": lv.min(),
         "mass_g": found.mass_g,
+        "slices_whose_wall_is_open": found.open_slices,
     }
 
 

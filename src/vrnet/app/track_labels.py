@@ -2,18 +2,22 @@
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
+from numpy.typing import NDArray
 
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.label_names import LabelNames
+from vrnet.evaluation.volumes import OPEN_SLICES
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
 from vrnet.images.image import Image, as_labels
+from vrnet.wording import in_slices
 
-PARTS = {"rv": "rv", "myo": "wall", "lv": "lv"}
+PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
@@ -24,17 +28,27 @@ OPEN_WALL = 1.2
 the apex, a disc, is no larger than it."""
 SMALLEST_CAVITY = 0.05
 """Of the wall: less is a pit in it."""
+Array = NDArray[Any]
 
 
 def heart_of(names: LabelNames) -> HeartLabels:
     """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
-    parts = [(PARTS[name.casefold()], label) for label, name in names.items() if name.casefold() in PARTS]
+    known = {name.casefold(): part for name, part in PARTS.items()}
+    parts = [(known[name.casefold()], label) for label, name in names.items() if name.casefold() in known]
     found, shown = dict(parts), ", ".join(f"{label}={name}" for label, name in names.items())
     if len(found) < len(parts):
         raise BadInput(f"the names of labels are {shown}: a part of the heart is named twice; give each once")
     if "wall" not in found:
         raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
     return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
+
+
+def parts_of(heart: HeartLabels | None) -> LabelNames:
+    """What labels are called, by which are the parts of the heart; none where none are."""
+    if heart is None:
+        return {}
+    found = {getattr(heart, part): name for name, part in PARTS.items()}
+    return {label: name for label, name in found.items() if label != NOWHERE}
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:
@@ -52,17 +66,23 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
-    wall, across = int(values[0]), labels.grid.across if labels.array.ndim == 3 else None
-    planes = labels.array[None] if across is None else np.moveaxis(labels.array, across, 0)
-    filled = np.stack([enclosed(plane != 0) for plane in planes])
-    inside = filled[0] if across is None else np.moveaxis(filled, 0, across)
+    wall = int(values[0])
     cavity = CAVITY if wall != CAVITY else CAVITY + 1
+    inside = np.stack([enclosed(plane) for plane in in_planes(labels.array != 0, labels)])
     array = labels.array.astype(np.int32)
-    array[inside] = cavity
+    in_planes(array, labels)[inside] = cavity
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
     warnings.warn(said, InputWarning, stacklevel=1)
-    warn_of_open_walls(planes != 0, filled, labels.name)
-    return labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
+    found, heart = labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
+    if slices := open_slices(found, heart):
+        said = f"{labels.name}: {OPEN_SLICES.format(in_slices(slices))}"
+        warnings.warn(f"{said}; to count it, label the cavity too (2 wall, 3 cavity)", InputWarning, stacklevel=1)
+    return found, heart
+
+
+def in_planes(array: Array, labels: Image) -> Array:
+    """A view of what is on the grid of labels: its slices first; an image of two axes is one slice."""
+    return array[None] if array.ndim == 2 else np.moveaxis(array, labels.grid.across, 0)
 
 
 def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
@@ -74,13 +94,10 @@ def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
     return parts == 1 + sizes.argmax() if count else np.zeros_like(wall)
 
 
-def warn_of_open_walls(walls: Bool[ndarray, "k x y"], cavities: Bool[ndarray, "k x y"], name: str) -> None:
-    """Warn of slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has."""
-    found = [str(k + 1) for k, pair in enumerate(zip(walls, cavities, strict=True)) if is_open(*pair)]
-    if found:
-        where = f"slice {found[0]}" if len(found) == 1 else f"slices {', '.join(found)}"
-        said = f"in {where} of {name} the wall does not close: volumes and the ejection fraction lack the cavity there"
-        warnings.warn(f"{said}; to count it, label the cavity too (2 wall, 3 cavity)", InputWarning, stacklevel=1)
+def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
+    """The slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has."""
+    walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
+    return tuple(k for k, pair in enumerate(zip(walls, cavities, strict=True)) if is_open(*pair))
 
 
 def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:

@@ -1,6 +1,5 @@
 """What people look at of a tracked cine: the page, its curves as a picture, and a film for slides."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -8,13 +7,16 @@ from typing import Any
 
 from vrnet.app.endings import as_options
 from vrnet.app.tracking import CLOSURE, Tracking
+from vrnet.evaluation.volumes import OPEN_SLICES
 from vrnet.methods.names import kind_of
+from vrnet.progress import Progress
 from vrnet.provenance import versions
 from vrnet.report.cine_figures import curves_figure, write_film
 from vrnet.report.cine_numbers import Tracked, frame_text
 from vrnet.report.cine_page import write_cine_page
 from vrnet.report.figures import save
 from vrnet.report.film import Film
+from vrnet.wording import in_runs, in_slices
 
 PAGE_SUFFIX = ".html"
 REPORT_FILES = PAGE, CURVES, FILM = "report.html", "strain.png", "cine.gif"
@@ -36,12 +38,14 @@ def write_track_page(tracking: Tracking, page: Path, film: Film | None = None) -
     return page
 
 
-def write_track_report(tracking: Tracking, folder: Path) -> Path:
+def write_track_report(tracking: Tracking, folder: Path, progress: Progress | None = None) -> Path:
     """Write the page and the pictures in a folder, and return the page."""
-    film = film_of(tracking)
+    tell, film = progress or (lambda done: None), film_of(tracking)
     write_track_page(tracking, folder / PAGE, film)
+    tell(0.4)
     if film.volumes is not None:
         save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)
+    tell(0.6)
     write_film(folder / FILM, film)
     return folder / PAGE
 
@@ -76,12 +80,30 @@ def repaired_frames(tracking: Tracking) -> list[int]:
 
 
 def notes_on_tracking(tracking: Tracking) -> list[str]:
-    """What a reader should know of the fields, beside the verdict: in how many frames folds were repaired."""
+    """What a reader should know beside the verdict: what strain and volumes lack, and where folds were repaired."""
+    return [*notes_on_strain(tracking), *notes_on_volumes(tracking), *notes_on_folds(tracking)]
+
+
+def notes_on_strain(tracking: Tracking) -> list[str]:
+    """Why strain is not by segments."""
+    if tracking.strain is None or tracking.strain.insertions:
+        return []
+    return ["There is no strain by segments: these are found by where the RV, which must be labelled, meets the wall."]
+
+
+def notes_on_volumes(tracking: Tracking) -> list[str]:
+    """Where the cavity is missing."""
+    slices = () if tracking.volumes is None else tracking.volumes.open_slices
+    return [f"{OPEN_SLICES.format(in_slices(slices)).capitalize()}."] if slices else []
+
+
+def notes_on_folds(tracking: Tracking) -> list[str]:
+    """In how many frames folds were repaired."""
     changed = {k: repair.changed_percent for k, repair in enumerate(tracking.found.repairs) if repair is not None}
     if not changed:
         return []
     worst = max(changed, key=lambda k: changed[k])
-    most = f"in the worst, frame {worst}, {changed[worst]:.2g} % of the voxels were moved"
+    most = f"in the worst, {frame_text(worst)}, {changed[worst]:.2g} % of the voxels were moved"
     return [f"Folds were repaired in {len(changed)} of {len(tracking.cine)} frames: {most}."]
 
 
@@ -109,14 +131,7 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
         about["folds"] = f"repaired in {len(repaired)} of {len(cine)} frames: {in_runs(repaired)}"
     return about | {
         "device": found.device,
-        "seconds": f"{found.seconds:.1f}",
+        "seconds of tracking": f"{found.seconds:.1f}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
         "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
     }
-
-
-def in_runs(numbers: Sequence[int]) -> str:
-    """Rising numbers, neighbours together: 4 to 19, 21."""
-    starts = [n for n in numbers if n - 1 not in numbers]
-    ends = [n for n in numbers if n + 1 not in numbers]
-    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.app.track_labels import check_labels, heart_of, interpret_labels
+from vrnet.app.track_labels import check_labels, heart_of, interpret_labels, open_slices
 from vrnet.attributes import cached_property
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.advice import Run
@@ -99,9 +99,11 @@ class Tracking:
     @cached_property
     def volumes(self) -> Volumes | None:
         """Volumes of the ventricles at every frame; None without labels."""
-        if self.labels is None:
+        if self.labels is None or self.reference_labels is None:
             return None
-        return volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart)
+        heart = self.heart or HeartLabels()
+        without_cavity = open_slices(self.reference_labels, heart)
+        return volumes(self.labels, self.cine.grid.spacing, self.frame, heart, without_cavity)
 
     @cached_property
     def closure_mm(self) -> dict[str, float]:
@@ -159,6 +161,14 @@ class Tracking:
     def warped(self, k: int) -> Image:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
+
+    def measure(self, progress: Progress | None = None) -> None:
+        """Compute all that is measured, which is kept: otherwise each part is computed when it is first asked for."""
+        parts = "labels", "volumes", "strain", "closure_mm", "folding_strict_percent", "verdict"
+        for done, part in enumerate(parts, 1):
+            getattr(self, part)
+            if progress:
+                progress(done / len(parts))
 
     def metrics(self) -> dict[str, Any]:
         """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""

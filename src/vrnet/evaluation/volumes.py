@@ -10,6 +10,7 @@ from numpy import ndarray
 from vrnet.evaluation.wall import HeartLabels
 
 MYOCARDIUM_G_PER_ML = 1.05
+OPEN_SLICES = "in {} the wall does not close: volumes and the ejection fraction lack the cavity there"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Volumes:
     rv_ml: Float[ndarray, " t"]
     wall_ml: Float[ndarray, " t"]
     reference: int
+    open_slices: tuple[int, ...] = ()
+    """Those whose wall does not close, and that have no cavity to count."""
 
     @property
     def lv_ejection_fraction_percent(self) -> float:
@@ -52,6 +55,7 @@ def volumes(
     spacing: tuple[float, ...],
     reference: int = 0,
     heart: HeartLabels | None = None,
+    open_slices: tuple[int, ...] = (),
 ) -> Volumes:
     """Volumes of the label map of every frame; the spacing, in mm, is that between slices too."""
     heart = heart or HeartLabels()
@@ -60,4 +64,4 @@ def volumes(
         (labels == value).sum(tuple(range(1, labels.ndim))) * voxel_ml for value in (heart.lv, heart.rv, heart.wall)
     )
     lv, rv, wall = counts
-    return Volumes(lv, rv, wall, reference)
+    return Volumes(lv, rv, wall, reference, open_slices)

@@ -7,8 +7,9 @@ from typing import Any
 
 from vrnet.aha import LEVELS
 from vrnet.evaluation.strain import GLOBAL, MEASURES, TITLES, Peak, Strain
-from vrnet.evaluation.volumes import Volumes
+from vrnet.evaluation.volumes import OPEN_SLICES, Volumes
 from vrnet.report.film import Film
+from vrnet.wording import in_slices
 
 ABSENT = "–"
 SYMBOLS = {
@@ -78,18 +79,17 @@ def peak_table(strain: Strain) -> Table:
         peaks = [strain.peak(m.name, region) for region in regions]
         values = (with_minus(f"{peak.percent:.1f}") if peak else ABSENT for peak in peaks)
         rows.append((m.title, *values, when(peaks[0])))
-    used = ", ".join(str(k + 1) for k in sorted(strain.slices))
     reasons = dict.fromkeys(left.reason for left in strain.left_out)
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
     unknown = "Segments are not known: no right ventricle is labelled, or it does not show where the septum begins."
-    notes = (f"Measured in slices {used}.", *left_out, *([] if strain.insertions else [unknown]))
+    notes = (f"Measured in {in_slices(strain.slices)}.", *left_out, *([] if strain.insertions else [unknown]))
     return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
 
 
 def slices_of(reason: str, strain: Strain) -> str:
     """The slices that are left out for this reason, as the subject of a sentence."""
-    numbers = [str(left.slice + 1) for left in strain.left_out if left.reason == reason]
-    return f"Slice {numbers[0]} is" if len(numbers) == 1 else f"Slices {', '.join(numbers)} are"
+    slices = [left.slice for left in strain.left_out if left.reason == reason]
+    return f"{in_slices(slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
 
 
 def volume_table(volumes: Volumes) -> Table:
@@ -101,9 +101,12 @@ def volume_table(volumes: Volumes) -> Table:
     ):
         if curve.any():
             rows.append((name, f"{curve.max():.1f} ml", f"{curve.min():.1f} ml", in_percent(fraction)))
-    mass = (f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g.",)
-    notes = mass if isfinite(volumes.mass_g) else ()
-    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, notes)
+    notes = []
+    if isfinite(volumes.mass_g):
+        notes.append(f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g.")
+    if volumes.open_slices:
+        notes.append(f"{OPEN_SLICES.format(in_slices(volumes.open_slices)).capitalize()}.")
+    return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, tuple(notes))
 
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:

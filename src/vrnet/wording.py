@@ -1,0 +1,16 @@
+"""Numbers as sentences have them."""
+
+from collections.abc import Iterable, Sequence
+
+
+def in_runs(numbers: Sequence[int]) -> str:
+    """Rising numbers, neighbours together: 4 to 19, 21."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
+
+
+def in_slices(slices: Iterable[int]) -> str:
+    """Slices of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
+    numbers = [k + 1 for k in sorted(slices)]
+    return f"slice{'' if len(numbers) == 1 else 's'} {in_runs(numbers)}"
