@@ -23,7 +23,8 @@ def film():
 def open_cine(browser, film, tmp_path_factory):
     """Opens a page that stands still: of a heart, of a heart without RV and with a long name, or of one 2D slice."""
     folder = tmp_path_factory.mktemp("cines")
-    write_cine_page(folder / "heart.html", film, TRACKED, {"cine": "cine.nii.gz"})
+    good = replace(TRACKED, verdict={"level": "good", "reasons": [], "try": []})
+    write_cine_page(folder / "heart.html", film, good, {"cine": "cine.nii.gz"})
     write_cine_page(folder / "wall.html", without_rv(film), TRACKED, {"cine": HOSTILE})
     bare, grid = without_labels(film), Grid.plain(film.grid.shape[:2], film.grid.spacing[:2])
     flat = replace(bare, frames=bare.frames[..., 1], fields=bare.fields[:, :2, ..., 1], grid=grid)
@@ -76,3 +77,11 @@ def test_there_are_letters_of_directions_only_where_the_header_says_them(open_ci
         ("left", "R"), ("right", "L"), ("top", "A"), ("bottom", "P")
     ]  # fmt: skip
     assert "how the image lies" not in text
+
+
+def test_the_verdict_leads_to_where_outlines_are_least_sure(open_cine, film):
+    page = open_cine("heart")
+    find_element(page, "#smallest").click()
+    smallest = int(film.volumes.lv_ml.argmin())
+    assert find_element(page, "#when").text.startswith(f"frame {smallest + 1} of {len(film)}")
+    assert "least sure" not in open_cine("bare").page_source

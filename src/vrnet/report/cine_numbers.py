@@ -109,6 +109,11 @@ def volume_table(volumes: Volumes) -> Table:
     return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, tuple(notes))
 
 
+def smallest_cavity(volumes: Volumes | None) -> int | None:
+    """The frame at which the LV is smallest, where outlines are least sure; None where it is not labelled."""
+    return int(volumes.lv_ml.argmin()) if volumes is not None and volumes.lv_ml.any() else None
+
+
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:
     """What the numbers mean."""
     measures = {} if film.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}

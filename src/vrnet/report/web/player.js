@@ -99,6 +99,10 @@ element("frame").addEventListener("input", (event) => {
   stop();
   showFrame(Number(event.target.value));
 });
+element("smallest")?.addEventListener("click", (event) => {
+  stop();
+  showFrame(Number(event.target.dataset.frame));
+});
 for (const name of ["contours", "grid"]) element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
 inputsNamed("wall").forEach((input) => input.addEventListener("change", () => showWall(input.value)));
 inputsNamed("when").forEach((input) => input.addEventListener("change", followSegments));
