@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.devices import few_threads
+from vrnet.percentages import small_percent
 from vrnet.repair import MARGIN, unfold
 
 
@@ -88,11 +89,6 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
 
 def percent(mask: Tensor) -> float:
     return 100 * mask.double().mean().item()
-
-
-def small_percent(value: float) -> str:
-    """A percentage to two digits; a very small one in words, not in powers of ten."""
-    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:
