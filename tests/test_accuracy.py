@@ -3,9 +3,10 @@
 import pytest
 
 from vrnet import parse, register
-from vrnet.data import acdc
+from vrnet.data.acdc import ACDC
 from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.phantom import phantom
+from vrnet.structures import HEART
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}
@@ -34,13 +35,13 @@ def test_the_model_in_the_box_leaves_less_than_a_third_of_the_error_on_phantoms(
 @pytest.fixture(scope="module")
 def hearts(data_root):
     """The 20 test subjects of ACDC."""
-    data = acdc.ACDC(data_root / "acdc")
+    data = ACDC(data_root / "acdc")
     return [data.prepare(name, "evaluation") for name in data.subjects("test")]
 
 
 def scores(name, hearts):
     """(Dice, Hausdorff distance in mm), means over the subjects."""
-    found = summarise([measure_subject(heart, parse(name).build(2), acdc.STRUCTURES) for heart in hearts])
+    found = summarise([measure_subject(heart, parse(name).build(2), HEART) for heart in hearts])
     return found["dice_mean"]["mean"], found["hd_mean"]["mean"]
 
 

@@ -99,8 +99,8 @@ PLACES = {
     "registration.arrays": ["Registration", "register"],
     "registration.images": ["ImageRegistration", "register_images"],
 }
-"""Where each name is defined. It is imported when it is first asked for, so that the command can answer Ctrl-C, and
-lack of memory, while PyTorch is loaded."""
+"""Where each name is defined. It is imported when it is first asked for, so that the command line is loaded without
+PyTorch, and can answer Ctrl-C, and lack of memory, while that is loaded."""
 
 
 _connect(lambda: import_module("vrnet.app.viewer"))  # results are shown by a layer above the one that makes them

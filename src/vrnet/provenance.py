@@ -3,10 +3,10 @@
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from vrnet.devices import describe_device
+if TYPE_CHECKING:
+    import torch
 
 __version__ = "0.4.0"
 GIT_TIMEOUT_SECONDS = 10
@@ -48,9 +48,13 @@ def git(folder: Path, *words: str) -> str:
 
 def versions() -> dict[str, str | None]:
     """The code that made a result."""
+    import torch
+
     return {"vrnet": __version__, "commit": commit(), "torch": str(torch.__version__)}
 
 
-def provenance(device: torch.device) -> dict[str, str | None]:
+def provenance(device: "torch.device") -> dict[str, str | None]:
     """What a run, a result or a card records of what made it."""
+    from vrnet.devices import describe_device
+
     return {**versions(), "device": describe_device(device)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -21,8 +21,6 @@ from torch import Tensor
 from vrnet.fields import check_finite, determinant, minor, squared_norm
 from vrnet.folds import CELLS_AT_ONCE, drop_flat_axes, edges, simplices, smallest_determinant
 
-Folds = Literal["repair", "keep"]
-"""What may be done about the folds of a field that a method found."""
 MARGIN = 0.02
 """The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
 TARGET = 0.03

@@ -212,6 +212,38 @@ def test_help_and_lists_are_shown_without_the_large_libraries(words):
     assert not heavy & set(done.stderr.split())
 
 
+REFUSING = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "scipy", "SimpleITK", "nibabel", "matplotlib"):
+            raise ImportError(f"{{name}} is refused")
+
+sys.meta_path.insert(0, Refuse())
+import vrnet.app.cli
+from vrnet.__main__ import main
+sys.argv = ["vrnet", *{words}]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "refused"),
+    [
+        (["--version"], 0, 0),
+        (["--help"], 0, 0),
+        (["register", "--help"], 0, 0),
+        (["register", "--nonsense"], 2, 0),
+        (["methods"], 2, 1),
+    ],
+)
+def test_the_command_line_is_loaded_without_what_computes(words, status, refused):
+    """Help, and what is wrong with the words, are shown where PyTorch cannot be imported; no command is run then."""
+    done = subprocess.run([sys.executable, "-c", REFUSING.format(words=words)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("is refused")) == (status, refused), done.stderr
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

@@ -180,6 +180,12 @@ def test_too_little_memory_is_told_as_such(files, tmp_path, megabytes):
     assert "damaged" not in err
 
 
+def test_help_is_shown_where_memory_is_too_little_for_a_command():
+    status, out, _ = run("--help", before=("bash", "-c", 'ulimit -v 700000; exec "$@"', "bash"))
+    assert status == 0
+    assert "register" in out
+
+
 def wait_until_computed(process, seconds):
     """Until it has computed for so long, or has ended. By the clock, it may not have begun on a busy machine."""
     while process.poll() is None and sum(psutil.Process(process.pid).cpu_times()[:2]) < seconds:

@@ -13,8 +13,7 @@ from torch.optim import Adam
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.sample import Sample
 from vrnet.phantom import phantom
-from vrnet.training.augmentation import Augmentation
-from vrnet.training.settings import Training
+from vrnet.training.settings import Augmentation, Training
 
 QUICK = Training(steps=6, batch=2, rate=1e-3, validate_every=3, augmentation=Augmentation(tilt=5.0))
 EVERYTHING = replace(

@@ -5,7 +5,8 @@ import pytest
 import torch
 from scipy import ndimage
 
-from vrnet.training.augmentation import ELASTIC_POINTS, Augmentation, RandomTransform, augment, augment_labels
+from vrnet.training.augmentation import ELASTIC_POINTS, RandomTransform, augment, augment_labels, draw_transform
+from vrnet.training.settings import Augmentation
 
 NONE = Augmentation(flip=False, rotation=0.0, tilt=0.0, scale=0.0, translation=0.0, gamma=0.0, swap=0.0)
 JITTERED = Augmentation(tilt=20.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0, twins=0.5)
@@ -18,7 +19,7 @@ def pair(d, smooth_image):
 
 def test_nothing_allowed_is_nothing_done(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    J0, J1 = augment(I0, I1, NONE.draw(3, SHAPES[d], (1.0,) * d))
+    J0, J1 = augment(I0, I1, draw_transform(NONE, 3, SHAPES[d], (1.0,) * d))
     torch.testing.assert_close(J0, I0.clamp(min=1e-6), rtol=0, atol=1e-5)
     torch.testing.assert_close(J1, I1.clamp(min=1e-6), rtol=0, atol=1e-5)
 
@@ -26,8 +27,8 @@ def test_nothing_allowed_is_nothing_done(d, smooth_image):
 def test_the_affine_map_is_scipy_s(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     spacing = (1.0, 2.0, 3.0)[:d]
-    transform = replace(NONE, rotation=40.0, tilt=20.0, scale=0.2, translation=0.1, flip=True).draw(
-        3, SHAPES[d], spacing
+    transform = draw_transform(
+        replace(NONE, rotation=40.0, tilt=20.0, scale=0.2, translation=0.1, flip=True), 3, SHAPES[d], spacing
     )
     J0, _ = augment(I0, I1, transform)
     half = (np.array(SHAPES[d]) - 1) / 2
@@ -41,7 +42,7 @@ def test_the_affine_map_is_scipy_s(d, smooth_image):
 
 def test_a_turn_is_a_turn_in_space_whatever_the_voxels(d):
     spacing = (1.0, 2.0, 3.0)[:d]
-    transform = replace(NONE, rotation=90.0, tilt=30.0, flip=True).draw(8, SHAPES[d], spacing)
+    transform = draw_transform(replace(NONE, rotation=90.0, tilt=30.0, flip=True), 8, SHAPES[d], spacing)
     extent = torch.tensor([h * (n - 1) for h, n in zip(spacing, SHAPES[d], strict=True)])
     in_mm = transform.affine[..., :-1] * extent[:, None] / extent
     identity = torch.eye(d).expand(8, d, d)
@@ -51,14 +52,14 @@ def test_a_turn_is_a_turn_in_space_whatever_the_voxels(d):
 
 def test_both_images_of_a_pair_are_changed_alike(d, smooth_image):
     I0, _ = pair(d, smooth_image)
-    J0, J1 = augment(I0, I0, Augmentation(tilt=20.0).draw(3, SHAPES[d], (1.0,) * d))
+    J0, J1 = augment(I0, I0, draw_transform(Augmentation(tilt=20.0), 3, SHAPES[d], (1.0,) * d))
     assert torch.equal(J0, J1)
     assert not torch.allclose(J0[0], J0[1], atol=1e-2)  # but each pair in its own way
 
 
 def test_exchanged_images_are_the_other_way_round(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
-    affine = NONE.draw(3, SHAPES[d], (1.0,) * d).affine
+    affine = draw_transform(NONE, 3, SHAPES[d], (1.0,) * d).affine
     J0, J1 = augment(I0, I1, RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True])))
     assert torch.allclose(J0[0], I1[0], atol=1e-5)
     assert torch.allclose(J0[1], I0[1], atol=1e-5)
@@ -67,7 +68,7 @@ def test_exchanged_images_are_the_other_way_round(d, smooth_image):
 
 def test_gamma_is_a_power_of_the_intensities(smooth_image):
     I0, I1 = pair(2, smooth_image)
-    affine = NONE.draw(3, SHAPES[2], (1.0, 1.0)).affine
+    affine = draw_transform(NONE, 3, SHAPES[2], (1.0, 1.0)).affine
     J0, _ = augment(I0, I1, RandomTransform(affine, torch.tensor([0.5, 1.0, 2.0]), torch.zeros(3, dtype=torch.bool)))
     torch.testing.assert_close(J0[0], I0[0].clamp(min=1e-6).sqrt(), rtol=0, atol=1e-4)
     torch.testing.assert_close(J0[2], I0[2].square(), rtol=0, atol=1e-4)
@@ -77,7 +78,7 @@ def test_gamma_is_a_power_of_the_intensities(smooth_image):
 @pytest.mark.parametrize("rows", [slice(0, None, 2), slice(1, None, 2)])
 def test_parts_of_a_draw_make_the_whole(rows, allowed, smooth_image):
     I0, I1 = pair(2, smooth_image)
-    transform = allowed.draw(3, SHAPES[2], (1.0, 1.0))
+    transform = draw_transform(allowed, 3, SHAPES[2], (1.0, 1.0))
     whole = augment(I0, I1, transform)
     part = augment(I0[rows], I1[rows], transform.select(rows, torch.device("cpu")))
     assert torch.equal(part[0], whole[0][rows])
@@ -86,7 +87,7 @@ def test_parts_of_a_draw_make_the_whole(rows, allowed, smooth_image):
 
 def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
     allowed = Augmentation(rotation=0.0, scale=0.0, translation=0.2, gamma=0.5, flip=True, swap=0.5)
-    transform = allowed.draw(2000, SHAPES[d], (1.0,) * d)
+    transform = draw_transform(allowed, 2000, SHAPES[d], (1.0,) * d)
     t, g = transform.affine[..., -1], transform.gamma.log()
     for found, largest in ((t, 0.2), (g, 0.5)):
         assert 0.98 * largest < found.abs().max() <= largest
@@ -98,15 +99,16 @@ def test_what_is_drawn_keeps_within_what_is_allowed_and_reaches_it(d):
 
 def test_what_is_allowed_besides_changes_nothing_else_that_is_drawn(d):
     torch.manual_seed(3)
-    plain = Augmentation(tilt=20.0, swap=0.3).draw(5, SHAPES[d], (1.0,) * d)
+    plain = draw_transform(Augmentation(tilt=20.0, swap=0.3), 5, SHAPES[d], (1.0,) * d)
     torch.manual_seed(3)
-    assert all(torch.equal(a, b) for a, b in zip(plain[:3], JITTERED.draw(5, SHAPES[d], (1.0,) * d)[:3], strict=True))
+    jittered = draw_transform(JITTERED, 5, SHAPES[d], (1.0,) * d)
+    assert all(torch.equal(a, b) for a, b in zip(plain[:3], jittered[:3], strict=True))
     assert plain[3:] == (None,) * len(plain[3:])
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.3, 1.0])
 def test_pairs_are_exchanged_as_often_as_is_said(chance):
-    swapped = Augmentation(swap=chance).draw(4000, (8, 8), (1.0, 1.0)).swap.float().mean().item()
+    swapped = draw_transform(Augmentation(swap=chance), 4000, (8, 8), (1.0, 1.0)).swap.float().mean().item()
     assert swapped == pytest.approx(chance, abs=0.03 if 0 < chance < 1 else 0)
 
 
@@ -120,7 +122,7 @@ def b_spline(points, shape):
 def test_the_elastic_map_is_scipy_s_b_spline_and_labels_follow_it(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     L0, L1 = ((10 * I).clamp(0, 9).to(torch.uint8) for I in (I0, I1))
-    transform = replace(NONE, elastic=3.0, translation=0.1).draw(3, SHAPES[d], (1.0,) * d)
+    transform = draw_transform(replace(NONE, elastic=3.0, translation=0.1), 3, SHAPES[d], (1.0,) * d)
     (J0, J1), (M0, M1) = augment(I0, I1, transform), augment_labels((L0, L1), transform)
     half = (np.array(SHAPES[d]) - 1) / 2
     for k in range(3):
@@ -138,7 +140,7 @@ def test_the_elastic_map_is_scipy_s_b_spline_and_labels_follow_it(d, smooth_imag
 
 def test_labels_are_exchanged_with_their_images():
     L0, L1 = (torch.full((3, 1, 9, 9), value, dtype=torch.uint8) for value in (1, 2))
-    affine = NONE.draw(3, (9, 9), (1.0, 1.0)).affine
+    affine = draw_transform(NONE, 3, (9, 9), (1.0, 1.0)).affine
     transform = RandomTransform(affine, torch.ones(3), torch.tensor([True, False, True]))
     for found, expected in zip(augment_labels((L0, L1), transform), ([2, 1, 2], [1, 2, 1]), strict=True):
         assert found[:, 0, 4, 4].tolist() == expected
@@ -148,7 +150,7 @@ def test_labels_are_exchanged_with_their_images():
 def test_contrast_and_brightness_are_those_of_the_formula_and_alike_in_both_images(smooth_image):
     I0, I1 = pair(2, smooth_image)
     bright, sharp = torch.tensor([0.1, -0.05, 0.0]), torch.tensor([1.0, 1.2, 0.8])
-    transform = NONE.draw(3, SHAPES[2], (1.0, 1.0))._replace(contrast=sharp, brightness=bright)
+    transform = draw_transform(NONE, 3, SHAPES[2], (1.0, 1.0))._replace(contrast=sharp, brightness=bright)
     for image, found in zip((I0, I1), augment(I0, I1, transform), strict=True):
         expected = 0.5 + sharp.view(3, 1, 1, 1) * (image.clamp(min=1e-6) - 0.5) + bright.view(3, 1, 1, 1)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
@@ -156,7 +158,7 @@ def test_contrast_and_brightness_are_those_of_the_formula_and_alike_in_both_imag
 
 def test_noise_is_another_in_each_image_and_as_strong_as_is_said():
     flat = torch.full((2, 1, 100, 100), 0.5)
-    transform = replace(NONE, noise=0.1).draw(2, (100, 100), (1.0, 1.0))
+    transform = draw_transform(replace(NONE, noise=0.1), 2, (100, 100), (1.0, 1.0))
     transform = transform._replace(noise=torch.tensor([0.05, 0.1]))
     J0, J1 = (J - 0.5 for J in augment(flat, flat, transform))
     for noise in (J0, J1):
@@ -168,7 +170,7 @@ def test_noise_is_another_in_each_image_and_as_strong_as_is_said():
 def test_a_twin_is_fixed_moved_on_its_own_and_labels_follow_it(d, smooth_image):
     I0, I1 = pair(d, smooth_image)
     L0, L1 = ((4 * I.clamp(0, 1)).byte() for I in (I0, I1))
-    transform = replace(NONE, twins=1.0, twin_motion=2.0).draw(3, SHAPES[d], (1.0,) * d)
+    transform = draw_transform(replace(NONE, twins=1.0, twin_motion=2.0), 3, SHAPES[d], (1.0,) * d)
     J0, J1 = augment(I0, I1, transform)
     torch.testing.assert_close(J0, I0.clamp(min=1e-6), rtol=0, atol=1e-5)
     M0, M1 = augment_labels((L0, L1), transform)
@@ -182,7 +184,7 @@ def test_a_twin_is_fixed_moved_on_its_own_and_labels_follow_it(d, smooth_image):
 
 
 def test_so_many_are_twins_and_some_of_them_hardly_move(smooth_image):
-    transform = Augmentation(twins=0.3, twin_motion=2.0).draw(4000, (8, 8), (1.0, 1.0))
+    transform = draw_transform(Augmentation(twins=0.3, twin_motion=2.0), 4000, (8, 8), (1.0, 1.0))
     assert transform.twin.float().mean().item() == pytest.approx(0.3, abs=0.03)
     moves = transform.twin_motion.flatten(1).abs().amax(1)
     assert (moves[~transform.twin] == 0).all()
@@ -192,7 +194,7 @@ def test_so_many_are_twins_and_some_of_them_hardly_move(smooth_image):
 
 def test_pairs_that_are_no_twins_stay_what_they_are(smooth_image):
     I0, I1 = pair(2, smooth_image)
-    transform = replace(NONE, twins=0.5).draw(3, SHAPES[2], (1.0, 1.0))
+    transform = draw_transform(replace(NONE, twins=0.5), 3, SHAPES[2], (1.0, 1.0))
     transform = transform._replace(twin=torch.zeros(3, dtype=torch.bool), twin_motion=torch.zeros(3, 2, 8, 8))
     _, J1 = augment(I0, I1, transform)
     torch.testing.assert_close(J1, I1.clamp(min=1e-6), rtol=0, atol=1e-5)

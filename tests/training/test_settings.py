@@ -6,9 +6,8 @@ import pytest
 from vrnet.app.commands.train import Train
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.training.augmentation import Augmentation
 from vrnet.training.options import TrainingOptions
-from vrnet.training.settings import PRESETS, Training, fill_settings, settings
+from vrnet.training.settings import PRESETS, Augmentation, Training, fill_settings, settings
 from vrnet.training.trainer import loss_of
 
 

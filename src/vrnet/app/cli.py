@@ -3,7 +3,6 @@
 A new command is a file in `vrnet/app/commands` and a line in COMMANDS.
 """
 
-import gc
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
 from vrnet.app.endings import UNREAD_STATUS, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
+from vrnet.app.loading import load_libraries
 from vrnet.app.parser import Command, read_command
 from vrnet.app.start import start_text
 from vrnet.errors import BadInput
@@ -50,7 +50,6 @@ def main() -> None:
     """Run a command. Whatever goes wrong is told in one line: bad input by status 2, Ctrl-C by 130, a bug by 1.
 
     A registration that failed has written its files, and ends with status 3."""
-    gc.freeze()  # what was imported stays until the end: the collector need not look through it
     prepare_terminal()
     try:
         with repeat_lost_interrupts():
@@ -76,8 +75,10 @@ def run(words: list[str]) -> int:
         print(start_text())
         return 0
     check_words(words)
+    command = read_command(COMMANDS)
+    load_libraries()
     with notes():
-        read_command(COMMANDS).run()
+        command.run()
     return 0
 
 

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from vrnet.data.grids import centred_grid
-from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
+from vrnet.data.protocols import SIZE, SPACING_MM, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.image import Image
+from vrnet.structures import HEART
 
 
 @dataclass(frozen=True)
 class PatientFolder(SubjectFolder):
     """One folder per patient: Info.cfg, which names two frames, and these frames with their masks."""
 
-    structures = STRUCTURES
+    structures = HEART
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """Info.cfg, both frames and both masks, whatever the purpose: a folder that lacks one is a damaged copy."""

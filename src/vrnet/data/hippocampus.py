@@ -15,8 +15,7 @@ from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.intensity import rescale_images_jointly
-
-STRUCTURES = {"anterior": 1, "posterior": 2}
+from vrnet.structures import HIPPOCAMPUS
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Hippocampus(SubjectFolder):
     """Room for every image of the data set."""
 
     name = "hippocampus"
-    structures = STRUCTURES
+    structures = HIPPOCAMPUS
     pairs_across_subjects = True
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:

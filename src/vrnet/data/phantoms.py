@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vrnet.data.protocols import STRUCTURES
 from vrnet.data.sample import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.phantom import phantom
+from vrnet.structures import HEART
 
 FIRST_SEED = {"train": 0, "val": 1000, "test": 2000}
 
@@ -23,7 +23,7 @@ class Phantoms:
     counts: Mapping[str, int] = field(default_factory=lambda: {"train": 40, "val": 10, "test": 20})
     """Patients of each split."""
 
-    structures = STRUCTURES
+    structures = HEART
     pairs_across_subjects = False
 
     def subjects(self, split: str) -> list[str]:

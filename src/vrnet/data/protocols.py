@@ -22,8 +22,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly, rescale_jointly
 from vrnet.images.resample import place_image, place_labels, resample_image
+from vrnet.structures import HEART
 
-STRUCTURES = {"LV": 3, "Myo": 2, "RV": 1}
 SPACING_MM, SIZE = 1.8, 160
 QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
@@ -81,7 +81,7 @@ def label_slices(masks: Sequence[Image], grid: Grid) -> list[UInt8[Tensor, "n 1 
 
 def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:
     """The slices at the quantiles of those that show enough LV and Myo at both phases."""
-    enough = [(mask == STRUCTURES[part]).sum((1, 2, 3)) >= MIN_PIXELS for mask in labels for part in ("LV", "Myo")]
+    enough = [(mask == HEART[part]).sum((1, 2, 3)) >= MIN_PIXELS for mask in labels for part in ("LV", "Myo")]
     valid = torch.stack(enough).all(0).nonzero()[:, 0].tolist()
     if not valid:
         raise BadInput(f"{name} has no slice with LV and Myo at both phases: leave it out of split.csv")

@@ -15,12 +15,13 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from vrnet.data.grids import centred_grid, snap_to_voxels
-from vrnet.data.protocols import SIZE, SPACING_MM, STRUCTURES, Plane, all_slices, three_slices, volume_pair
+from vrnet.data.protocols import SIZE, SPACING_MM, Plane, all_slices, three_slices, volume_pair
 from vrnet.data.reading import LARGEST_LABEL, labels_for, read_frames, read_labels, read_phases
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
 from vrnet.images.image import Image
+from vrnet.structures import HEART
 
 PHASES = "ED", "ES"
 
@@ -29,7 +30,7 @@ PHASES = "ED", "ES"
 class PhaseFolder(SubjectFolder):
     """One folder per subject: the images of both phases and their labels; to be trained on, these may be missing."""
 
-    structures = STRUCTURES
+    structures = HEART
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """The images of both phases, and their labels; to be trained on, these if they are there."""
@@ -38,7 +39,7 @@ class PhaseFolder(SubjectFolder):
         return images + labels_for(purpose, labels)
 
     def read(self, files: Sequence[Path]) -> tuple[list[Image], list[Image]]:
-        """The images of both phases, and their labels where there are any, numbered as STRUCTURES says."""
+        """The images of both phases, and their labels where there are any, numbered as HEART says."""
         images = read_phases(files[:2])
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         return images, [exchange_lv_rv(mask) for mask in masks] if masks and has_lv_rv_exchanged(masks) else masks
@@ -88,20 +89,20 @@ class CMR3D(PhaseFolder):
 def has_lv_rv_exchanged(masks: Sequence[Image]) -> bool:
     """Whether LV and RV have each other's numbers, as in some segmentations: what Myo encloses is the LV."""
     inside = np.concatenate([enclosed_labels(mask) for mask in masks])
-    return bool((inside == STRUCTURES["RV"]).sum() > (inside == STRUCTURES["LV"]).sum())
+    return bool((inside == HEART["RV"]).sum() > (inside == HEART["LV"]).sum())
 
 
 def enclosed_labels(mask: Image) -> UInt8[ndarray, " n"]:
     """The labels of the voxels that Myo goes all round, slice by slice."""
     from scipy.ndimage import binary_fill_holes
 
-    wall = mask.array == STRUCTURES["Myo"]
+    wall = mask.array == HEART["Myo"]
     filled = np.stack([binary_fill_holes(wall[..., k]) for k in range(wall.shape[2])], axis=2)
     return mask.array[filled & ~wall]
 
 
 def exchange_lv_rv(mask: Image) -> Image:
     """The mask with LV for RV, and RV for LV."""
-    lv, rv, numbers = STRUCTURES["LV"], STRUCTURES["RV"], np.arange(LARGEST_LABEL + 1, dtype=np.uint8)
+    lv, rv, numbers = HEART["LV"], HEART["RV"], np.arange(LARGEST_LABEL + 1, dtype=np.uint8)
     numbers[[lv, rv]] = rv, lv
     return mask.with_array(numbers[mask.array])

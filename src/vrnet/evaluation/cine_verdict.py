@@ -16,9 +16,10 @@ from vrnet.aha import LEVELS
 from vrnet.evaluation import advice
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
-from vrnet.evaluation.rules import Level, percent
+from vrnet.evaluation.levels import Level
 from vrnet.evaluation.strain import Strain
 from vrnet.evaluation.verdict import UNKNOWN, Verdict, judge_evidence, unique
+from vrnet.wording import percent
 
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vrnet.choices import Folds
 from vrnet.data.sample import Sample
 from vrnet.devices import CPU, capture_graph
 from vrnet.evaluation.metrics import contour_hausdorff, dice
@@ -16,7 +17,7 @@ from vrnet.evaluation.pair import batch_regularity
 from vrnet.fields import check_finite, warp_labels, zeros
 from vrnet.files import Row, columns_of
 from vrnet.methods.method import Method
-from vrnet.repair import Folds, unfold
+from vrnet.repair import unfold
 from vrnet.variational.cascade import Initializer
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from vrnet.data import hippocampus, protocols
 from vrnet.errors import BadInput
+from vrnet.structures import HEART, HIPPOCAMPUS
 
 LabelNames = Mapping[int, str]
 LABEL = re.compile("-?[0-9]{1,18}")
@@ -37,9 +37,9 @@ def by_label(structures: Mapping[str, int]) -> dict[int, str]:
 
 
 KNOWN: dict[str, LabelNames] = {
-    "acdc": by_label(protocols.STRUCTURES),
-    "ukbb": by_label(protocols.STRUCTURES),
-    "hippocampus": by_label(hippocampus.STRUCTURES),
+    "acdc": by_label(HEART),
+    "ukbb": by_label(HEART),
+    "hippocampus": by_label(HIPPOCAMPUS),
     "freesurfer": FREESURFER,
 }
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")

@@ -6,17 +6,15 @@ contrast may register such images well. docs/verdict.md says how the limits were
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, inf
-from typing import Literal
 
 from vrnet.evaluation import advice
 from vrnet.evaluation.evidence import Evidence
+from vrnet.evaluation.levels import MANY_FOLDS_PERCENT, Level
+from vrnet.wording import percent
 
-Level = Literal["good", "look", "failed"]
 LEAST_GAIN = 0.2
 """The part of the missing local correlation that a registration should find where small shifts would find some."""
 MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
-MANY_FOLDS_PERCENT = 15.0
-"""A field that folds at more of the voxels is a failure."""
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
@@ -201,8 +199,3 @@ CAUSES = (
     ),
 )
 """What may be behind it, the likeliest first: what to try is then about the first of them."""
-
-
-def percent(part: float) -> str:
-    """0.384 as "38 %"."""
-    return f"{100 * part:.0f} %"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vrnet.choices import Folds
 from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.executors import check_jobs, open_executor
 from vrnet.cohort.plan import Plan, make_plan
@@ -32,7 +33,6 @@ from vrnet.methods.choice import MethodChoice
 from vrnet.methods.method import Method
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, commit, provenance
-from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"

@@ -10,10 +10,10 @@ from torch import Tensor
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
-from vrnet.evaluation.levels import WORDS
+from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.metrics import mean_dice_before_and_after
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, Level
+from vrnet.evaluation.rules import CAUSES, FINDINGS
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensors, check_spacing, field_tensor

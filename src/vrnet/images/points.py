@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.choices import Space
 from vrnet.errors import BadInput
 from vrnet.files import read_table, write_table
 
-Space = Literal["LPS", "RAS"]
 FORM = "a header x,y,z and one row per point"
 
 

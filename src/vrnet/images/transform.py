@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
+from vrnet.choices import Interpolation
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian
 from vrnet.files import atomic_write, check_file, check_written
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import SimpleITK as sitk
     from matplotlib.figure import Figure
 
-Interpolation = Literal["linear", "bspline"]
 ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
 TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
 """The formats that transforms are written in."""

@@ -9,8 +9,7 @@ from vrnet.data.sample import Purpose
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import parse
 from vrnet.methods.outside import FFD, Demons, SyN
-from vrnet.training.augmentation import Augmentation
-from vrnet.training.settings import IN_SPACE, PRESETS, Training
+from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training
 
 DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}
 """The dimension of each data set that tables are made of."""

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vrnet.choices import Folds
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
@@ -24,7 +25,6 @@ from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
 from vrnet.registration.options import check_choice
 from vrnet.registration.result import RegistrationResult
-from vrnet.repair import Folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vrnet.devices import few_threads
 from vrnet.repair import MARGIN, unfold
+from vrnet.wording import small_percent
 
 
 @dataclass(frozen=True)
@@ -88,11 +89,6 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
 
 def percent(mask: Tensor) -> float:
     return 100 * mask.double().mean().item()
-
-
-def small_percent(value: float) -> str:
-    """A percentage to two digits; a very small one in words, not in powers of ten."""
-    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
 
 
 def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from vrnet.choices import Folds
 from vrnet.errors import BadInput
-from vrnet.repair import Folds
 
 Slices = Literal["auto", "each", "together"]
 AffineStart = Literal["none", "rigid", "affine"]

@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any
 
 from vrnet.evaluation.label_names import label_text
-from vrnet.evaluation.rules import MANY_FOLDS_PERCENT
-from vrnet.registration.folds import small_percent
+from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
+from vrnet.wording import small_percent
 
 NAMES = {
     "dice": "Dice",

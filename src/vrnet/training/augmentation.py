@@ -5,7 +5,6 @@ Drawing and applying are apart, so that several devices can each apply their par
 drawn last, and only where it is allowed: settings without it draw what they always did.
 """
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import radians
 from typing import NamedTuple
@@ -15,9 +14,10 @@ from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.training.settings import MAX_SEED, Augmentation
+
 ELASTIC_POINTS = 8
 """Control points along each axis of an elastic map: smooth over about a fifth of the image."""
-MAX_SEED = 2**31 - 1
 
 
 class RandomTransform(NamedTuple):
@@ -50,81 +50,53 @@ class RandomTransform(NamedTuple):
         return RandomTransform(**{name: t if name == "noise_seed" else t.to(device) for name, t in parts.items()})
 
 
-@dataclass(frozen=True)
-class Augmentation:
-    """How far images may be changed; zeros and False leave them as they are."""
+def draw_transform(
+    allowed: Augmentation, batch: int, shape: tuple[int, ...], spacing: tuple[float, ...]
+) -> RandomTransform:
+    """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
+    d = len(shape)
+    rotation = rotate_planes(draw_uniform(batch, d * (d - 1) // 2), allowed, d)
+    size = (1 + allowed.scale * draw_uniform(batch, 1)) * torch.where(
+        (draw_uniform(batch, d) < 0) & allowed.flip, -1.0, 1.0
+    )
+    extent = torch.tensor([h * (n - 1) for h, n in zip(spacing, shape, strict=True)])
+    A = rotation * extent / extent[:, None] * size[:, None]
+    t = allowed.translation * draw_uniform(batch, d)
+    swap = draw_uniform(batch) < 2 * allowed.swap - 1
+    gamma = (allowed.gamma * draw_uniform(batch)).exp()
+    return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **draw_jitter(allowed, batch, d))
 
-    flip: bool = True
-    """Mirror along each axis, half of the time."""
-    rotation: float = 180.0
-    """Largest turn within the plane of the first two axes, in degrees."""
-    tilt: float = 0.0
-    """In 3D, the largest turn in the other two planes, in degrees."""
-    scale: float = 0.2
-    """Largest change of size, as a part of it."""
-    translation: float = 0.1
-    """Largest shift along each axis, as a part of half the image."""
-    gamma: float = 0.3
-    """Intensities are raised to the power e^g, |g| at most this."""
-    swap: float = 0.5
-    """The probability that fixed and moving are exchanged."""
-    contrast: float = 0.0
-    """Intensities I become 1/2 + e^c (I − 1/2), |c| at most this; the same for both images."""
-    brightness: float = 0.0
-    """The most that is added to all intensities of both images."""
-    noise: float = 0.0
-    """The largest standard deviation of normal noise, which is another in each image."""
-    elastic: float = 0.0
-    """How far the control points of a smooth map, the same for both images, move along each axis, in voxels."""
-    twins: float = 0.0
-    """The probability that moving is fixed again, moved on its own: its motion is known from the image, and may be
-    none."""
-    twin_motion: float = 3.0
-    """How far the control points of such a motion move along each axis at most, in voxels."""
 
-    def draw(self, batch: int, shape: tuple[int, ...], spacing: tuple[float, ...]) -> RandomTransform:
-        """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
-        d = len(shape)
-        rotation = self._rotation(draw_uniform(batch, d * (d - 1) // 2), d)
-        size = (1 + self.scale * draw_uniform(batch, 1)) * torch.where(
-            (draw_uniform(batch, d) < 0) & self.flip, -1.0, 1.0
-        )
-        extent = torch.tensor([h * (n - 1) for h, n in zip(spacing, shape, strict=True)])
-        A = rotation * extent / extent[:, None] * size[:, None]
-        t = self.translation * draw_uniform(batch, d)
-        swap = draw_uniform(batch) < 2 * self.swap - 1
-        gamma = (self.gamma * draw_uniform(batch)).exp()
-        return RandomTransform(torch.cat([A, t[..., None]], dim=2), gamma, swap, **self._draw_jitter(batch, d))
+def draw_jitter(allowed: Augmentation, batch: int, d: int) -> dict[str, Tensor]:
+    """The rest of a transform: what is not allowed is not drawn."""
+    found = {}
+    if allowed.contrast:
+        found["contrast"] = (allowed.contrast * draw_uniform(batch)).exp()
+    if allowed.brightness:
+        found["brightness"] = allowed.brightness * draw_uniform(batch)
+    if allowed.noise:
+        found["noise"] = allowed.noise * torch.rand(batch)
+        found["noise_seed"] = torch.randint(MAX_SEED, (batch,))
+    if allowed.elastic:
+        found["elastic"] = allowed.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+    if allowed.twins:
+        found["twin"] = torch.rand(batch) < allowed.twins
+        largest = allowed.twin_motion * torch.rand(batch) * found["twin"]
+        points = draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
+        found["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
+    return found
 
-    def _draw_jitter(self, batch: int, d: int) -> dict[str, Tensor]:
-        """The rest of a transform: what is not allowed is not drawn."""
-        found = {}
-        if self.contrast:
-            found["contrast"] = (self.contrast * draw_uniform(batch)).exp()
-        if self.brightness:
-            found["brightness"] = self.brightness * draw_uniform(batch)
-        if self.noise:
-            found["noise"] = self.noise * torch.rand(batch)
-            found["noise_seed"] = torch.randint(MAX_SEED, (batch,))
-        if self.elastic:
-            found["elastic"] = self.elastic * draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
-        if self.twins:
-            found["twin"] = torch.rand(batch) < self.twins
-            largest = self.twin_motion * torch.rand(batch) * found["twin"]
-            points = draw_uniform(batch, d, *[ELASTIC_POINTS] * d)
-            found["twin_motion"] = largest.view(-1, *[1] * (d + 1)) * points
-        return found
 
-    def _rotation(self, chance: Float[Tensor, "b planes"], d: int) -> Float[Tensor, "b d d"]:
-        """A rotation in each plane of two axes, one after the other, by chance (from -1 to 1) times the largest."""
-        rotation = torch.eye(d).expand(len(chance), d, d)
-        for k, (i, j) in enumerate(combinations(range(d), 2)):
-            angle = chance[:, k] * radians(self.tilt if k else self.rotation)
-            plane = torch.eye(d).repeat(len(chance), 1, 1)
-            plane[:, i, i] = plane[:, j, j] = angle.cos()
-            plane[:, i, j], plane[:, j, i] = -angle.sin(), angle.sin()
-            rotation = plane @ rotation
-        return rotation
+def rotate_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation, d: int) -> Float[Tensor, "b d d"]:
+    """A rotation in each plane of two axes, one after the other, by chance (from -1 to 1) times the largest."""
+    rotation = torch.eye(d).expand(len(chance), d, d)
+    for k, (i, j) in enumerate(combinations(range(d), 2)):
+        angle = chance[:, k] * radians(allowed.tilt if k else allowed.rotation)
+        plane = torch.eye(d).repeat(len(chance), 1, 1)
+        plane[:, i, i] = plane[:, j, j] = angle.cos()
+        plane[:, i, j], plane[:, j, i] = -angle.sin(), angle.sin()
+        rotation = plane @ rotation
+    return rotation
 
 
 def augment(

@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from vrnet.errors import BadInput
-from vrnet.files import json_ready
-from vrnet.methods.method import Trainable
-from vrnet.training.augmentation import Augmentation
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
+    from vrnet.methods.method import Trainable
 
 MAX_SEED = 2**31 - 1
 MAX_COUNT = 100_000_000
@@ -19,6 +17,39 @@ MAX_COUNT = 100_000_000
 
 MAX_WEIGHT = 1e30
 """Rate and α must be numbers in float32, too."""
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """How far images may be changed; zeros and False leave them as they are."""
+
+    flip: bool = True
+    """Mirror along each axis, half of the time."""
+    rotation: float = 180.0
+    """Largest turn within the plane of the first two axes, in degrees."""
+    tilt: float = 0.0
+    """In 3D, the largest turn in the other two planes, in degrees."""
+    scale: float = 0.2
+    """Largest change of size, as a part of it."""
+    translation: float = 0.1
+    """Largest shift along each axis, as a part of half the image."""
+    gamma: float = 0.3
+    """Intensities are raised to the power e^g, |g| at most this."""
+    swap: float = 0.5
+    """The probability that fixed and moving are exchanged."""
+    contrast: float = 0.0
+    """Intensities I become 1/2 + e^c (I − 1/2), |c| at most this; the same for both images."""
+    brightness: float = 0.0
+    """The most that is added to all intensities of both images."""
+    noise: float = 0.0
+    """The largest standard deviation of normal noise, which is another in each image."""
+    elastic: float = 0.0
+    """How far the control points of a smooth map, the same for both images, move along each axis, in voxels."""
+    twins: float = 0.0
+    """The probability that moving is fixed again, moved on its own: its motion is known from the image, and may be
+    none."""
+    twin_motion: float = 3.0
+    """How far the control points of such a motion move along each axis at most, in voxels."""
 
 
 @dataclass(frozen=True)
@@ -151,14 +182,14 @@ PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a file keeps; those that it does not know, since they came later, are at their defaults, which
     change nothing."""
-    defaults = json_ready(asdict(Training()))
+    defaults = asdict(Training())
     found, augmentation = {**defaults, **kept}, kept.get("augmentation")
     if isinstance(augmentation, dict):
         found["augmentation"] = {**defaults["augmentation"], **augmentation}
     return found
 
 
-def settings(method: Trainable, preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
+def settings(method: "Trainable", preset: str, split: "PreparedSplit", changes: Mapping[str, Any]) -> Training:
     """A preset ("auto": that of the data, or else of its dimension) with the method's own α, and these changes."""
     if preset == "auto":
         preset = PRESET_OF_DATA.get(split.data, PRESET_OF_DIMENSION[len(split.samples[0].spacing)])

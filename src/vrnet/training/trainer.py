@@ -12,7 +12,7 @@ from torch.optim import Adam
 
 from vrnet.devices import WARM_UP_CALLS, channels_last, hand_over, keep_pace, new_stream, on_stream, record_graph
 from vrnet.methods.method import Trainable
-from vrnet.training.augmentation import augment, augment_labels
+from vrnet.training.augmentation import augment, augment_labels, draw_transform
 from vrnet.training.loss import Loss, make_loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.recompute import RecomputedCascade, recompute
@@ -76,7 +76,7 @@ class Trainer:
         (I0, I1), labels = (tuple(part.to(device) for part in parts) for parts in drawn)
         if augmentation is None:
             return I0, I1, *labels
-        transform = augmentation.draw(size, self.pairs.shape, self.pairs.spacing).select(rows, device)
+        transform = draw_transform(augmentation, size, self.pairs.shape, self.pairs.spacing).select(rows, device)
         return (*augment(I0, I1, transform), *augment_labels(labels, transform))
 
     def seed(self, *key: int) -> None:

@@ -27,8 +27,8 @@ from vrnet.app.console import (
     summary_table,
 )
 from vrnet.app.endings import STOPPED, end_if_any, end_if_failed
+from vrnet.choices import Space
 from vrnet.errors import BadInput
-from vrnet.images.points import Space
 from vrnet.registration.options import RegistrationOptions, Slices
 
 OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"

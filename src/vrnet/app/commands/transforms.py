@@ -8,9 +8,8 @@ import tyro
 
 from vrnet.app.commands.options import File, MovingFile, NextTransforms, OptionalFile, TransformFile
 from vrnet.app.console import print_line, stage_progress
+from vrnet.choices import Interpolation, Space
 from vrnet.errors import BadInput
-from vrnet.images.points import Space
-from vrnet.images.transform import Interpolation
 
 
 @dataclass(frozen=True, kw_only=True)
