@@ -45,7 +45,7 @@ def test_help_names_every_data_set(command):
 
 
 def test_train_takes_every_preset():
-    """The names are written at the option, so that help is shown without importing the settings."""
+    """The names are written at the option, where help reads them."""
     assert set(get_args(get_type_hints(COMMANDS["train"])["preset"])) == {"auto", *PRESETS}
 
 

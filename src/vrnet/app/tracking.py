@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vrnet.app.track_labels import check_labels, heart_of, interpret_labels, open_slices
 from vrnet.attributes import cached_property
+from vrnet.choices import Slices
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.cavity import muscle_in_cavity
@@ -34,7 +35,6 @@ from vrnet.methods.method import Method
 from vrnet.progress import Progress
 from vrnet.registration.chains import LinkStore
 from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
-from vrnet.registration.options import Slices
 from vrnet.registration.propagation import motion_of, propagate_labels
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vrnet.choices import Slices
 from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite
@@ -28,7 +29,6 @@ from vrnet.registration.chains import Cycle, FindFrom, LinkStore, Smoothing, go_
 from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.images import mirror_field
-from vrnet.registration.options import Slices
 from vrnet.registration.plan import choose_slice_axis
 from vrnet.variational.solver import Solver
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrnet.choices import Folds
+from vrnet.choices import AffineStart, DeviceChoice, Folds, Slices
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -22,7 +22,7 @@ from vrnet.registration.affine import find_affine
 from vrnet.registration.arrays import register
 from vrnet.registration.folds import Repair
 from vrnet.registration.masks import ImageMasks
-from vrnet.registration.options import AffineStart, DeviceChoice, RegistrationOptions, Slices
+from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.plan import Plan, make_plan
 from vrnet.registration.result import RegistrationResult
 

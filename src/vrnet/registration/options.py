@@ -3,12 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from vrnet.choices import Folds
+from vrnet.choices import AffineStart, DeviceChoice, Folds, Slices
 from vrnet.errors import BadInput
-
-Slices = Literal["auto", "each", "together"]
-AffineStart = Literal["none", "rigid", "affine"]
-DeviceChoice = Literal["auto", "cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)

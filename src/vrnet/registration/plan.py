@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vrnet.choices import Folds
+from vrnet.choices import Folds, Slices
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.images.arrays import check_values
@@ -13,7 +13,7 @@ from vrnet.images.image import Image
 from vrnet.methods.method import Method
 from vrnet.registration.arrays import spacing_within
 from vrnet.registration.checks import check_axes
-from vrnet.registration.options import RegistrationOptions, Slices
+from vrnet.registration.options import RegistrationOptions
 
 
 @dataclass(frozen=True)

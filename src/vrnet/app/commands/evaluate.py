@@ -27,9 +27,9 @@ from vrnet.app.console import (
     summary_table,
 )
 from vrnet.app.endings import STOPPED, end_if_any, end_if_failed
-from vrnet.choices import Space
+from vrnet.choices import Slices, Space
 from vrnet.errors import BadInput
-from vrnet.registration.options import RegistrationOptions, Slices
+from vrnet.registration.options import RegistrationOptions
 
 OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"
 """Options that say nothing of a data set."""

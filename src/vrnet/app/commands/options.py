@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 
+from vrnet.choices import DeviceChoice
 from vrnet.errors import BadInput
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class MethodOptions:
 class DeviceOptions:
     """Where to compute."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: DeviceChoice = "auto"
     """Where to compute; auto takes CUDA where there is one."""
 
 

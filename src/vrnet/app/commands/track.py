@@ -14,7 +14,7 @@ from vrnet.app.commands.options import (
 )
 from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
 from vrnet.app.endings import end_if_failed
-from vrnet.registration.options import Slices
+from vrnet.choices import Slices
 
 
 @dataclass(frozen=True, kw_only=True)
