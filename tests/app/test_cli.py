@@ -217,7 +217,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "scipy", "SimpleITK", "nibabel", "matplotlib"):
+        if name.partition(".")[0] in ("numpy", "jaxtyping", "torch", "scipy", "SimpleITK", "nibabel", "matplotlib"):
             raise ImportError(f"{{name}} is refused")
 
 sys.meta_path.insert(0, Refuse())
@@ -234,6 +234,7 @@ main()
         (["--version"], 0, 0),
         (["--help"], 0, 0),
         (["register", "--help"], 0, 0),
+        (["train", "--help"], 0, 0),
         (["register", "--nonsense"], 2, 0),
         (["methods"], 2, 1),
     ],

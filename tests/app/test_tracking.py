@@ -7,7 +7,7 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.track_files import summary
-from vrnet.app.track_labels import NOWHERE, enclosed, heart_of, interpret_labels, is_open
+from vrnet.app.track_labels import enclosed, heart_of, interpret_labels, is_open, open_slices
 from vrnet.app.track_report import film_of, notes_on_tracking
 from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
@@ -88,11 +88,19 @@ def test_a_wall_that_does_not_close_is_named(beat):
     wall[: wall.shape[0] // 2, :, 1] = 0
     wall[..., 2] = ndimage.binary_fill_holes(wall[..., 2])
     with pytest.warns(InputWarning) as said:
-        interpret_labels(Image(wall, GRID))
+        prepare_tracking(Cine(beat.frames.numpy(), GRID), "TV-L1", Image(wall, GRID), 0, "auto", None, "cpu")
     assert [str(each.message) for each in said if "does not close" in str(each.message)] == [
         "the image: in slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there; "
-        "to count it, label the cavity too (2 wall, 3 cavity)"
+        "to count it, label the cavity too"
     ]
+
+
+@pytest.mark.parametrize("heart", [HeartLabels(lv=None), HeartLabels(rv=None, lv=None), HeartLabels()])
+def test_a_ring_whose_inside_is_not_labelled_is_not_open(exact, heart):
+    rings = np.where(exact.reference_labels.array == 3, 0, exact.reference_labels.array)
+    assert open_slices(exact.reference_labels.with_array(rings), heart) == ()
+    rings[..., 0] = exact.reference_labels.array[..., 0]
+    assert open_slices(exact.reference_labels.with_array(rings), heart) == ()
 
 
 @pytest.mark.parametrize("gap", [10, 30, 90])
@@ -111,17 +119,16 @@ def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
     labels[..., 1][labels[..., 1] != 2] = 0
     found = replace(exact, reference_labels=exact.reference_labels.with_array(labels))
     said = "In slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there."
-    assert said in notes_on_tracking(found)
     assert summary(found)["volumes"]["slices_whose_wall_is_open"] == (1,)
     assert said in volume_table(found.volumes).notes
     assert exact.volumes.open_slices == ()
 
 
 def test_labels_are_named_whoever_numbered_them(exact):
-    """Files and pages name the parts of the heart where nobody has."""
+    """Files name the parts of the heart that are there where nobody has."""
     assert summary(exact)["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
-    wall = replace(exact, heart=HeartLabels(rv=NOWHERE, wall=2, lv=3))
-    assert summary(wall)["label_names"] == {"2": "Myo", "3": "LV"}
+    wall = replace(exact, heart=HeartLabels(rv=None, wall=2, lv=None))
+    assert summary(wall)["label_names"] == {"2": "Myo"}
     assert "label_names" not in summary(Tracking(exact.cine, 0, exact.found))
 
 
@@ -129,7 +136,7 @@ def test_without_a_right_ventricle_the_terminal_says_that_there_are_no_segments(
     labels = exact.reference_labels.array
     bare = exact.reference_labels.with_array(np.where(labels == 1, 0, labels))
     (note,) = notes_on_tracking(replace(exact, reference_labels=bare))
-    assert note.startswith("There is no strain by segments")
+    assert note.startswith("Segments are not known: no right ventricle is labelled")
 
 
 def test_muscle_in_the_cavity_is_evidence_of_motion_that_was_missed(exact):
@@ -165,7 +172,7 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     assert tracked.volumes.lv_ejection_fraction_percent == pytest.approx(exact.volumes.lv_ejection_fraction_percent)
     assert {name for name, _ in film_of(tracked).slices.structures.values()} == {"RV", "myo", "LV", "liver"}
     assert summary(tracked)["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}
-    assert heart_of({2: "Myo"}) == HeartLabels(rv=NOWHERE, wall=2, lv=NOWHERE)
+    assert heart_of({2: "Myo"}) == HeartLabels(rv=None, wall=2, lv=None)
     with pytest.raises(BadInput, match="named twice"):
         heart_of({1: "LV", 2: "Myo", 3: "lv"})
     with pytest.raises(BadInput, match="give `heart` or `label_names`"):

@@ -11,6 +11,7 @@ from tests.report.cines import TRACKED, beating_film, without_labels, without_rv
 from tests.report.conftest import HOSTILE
 from tests.report.test_cine_page import greys
 from vrnet.images.grid import Grid
+from vrnet.report.cine_numbers import smallest_cavity
 from vrnet.report.cine_page import write_cine_page
 
 
@@ -28,7 +29,7 @@ def open_cine(browser, film, tmp_path_factory):
     write_cine_page(folder / "wall.html", without_rv(film), TRACKED, {"cine": HOSTILE})
     bare, grid = without_labels(film), Grid.plain(film.grid.shape[:2], film.grid.spacing[:2])
     flat = replace(bare, frames=bare.frames[..., 1], fields=bare.fields[:, :2, ..., 1], grid=grid)
-    write_cine_page(folder / "bare.html", flat, TRACKED, {})
+    write_cine_page(folder / "bare.html", flat, good, {})
 
     def open_and_wait(name, **screen):
         return open_file(browser, folder / f"{name}.html", "#when", reduced_motion="reduce", **screen)
@@ -85,3 +86,11 @@ def test_the_verdict_leads_to_where_outlines_are_least_sure(open_cine, film):
     smallest = int(film.volumes.lv_ml.argmin())
     assert find_element(page, "#when").text.startswith(f"frame {smallest + 1} of {len(film)}")
     assert "least sure" not in open_cine("bare").page_source
+
+
+def test_no_frame_is_least_sure_where_outlines_were_given_or_there_are_none(film):
+    smallest = smallest_cavity(film)
+    assert smallest == film.volumes.lv_ml.argmin() != film.reference
+    assert smallest_cavity(replace(film, reference=smallest)) is None
+    assert smallest_cavity(without_labels(film)) is None
+    assert smallest_cavity(replace(film, volumes=replace(film.volumes, lv_ml=0 * film.volumes.lv_ml))) is None

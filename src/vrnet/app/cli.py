@@ -76,7 +76,8 @@ def run(words: list[str]) -> int:
         return 0
     check_words(words)
     command = read_command(COMMANDS)
-    load_libraries()
+    if not isinstance(command, Doctor):  # who says what is wrong with them
+        load_libraries()
     with notes():
         command.run()
     return 0

@@ -12,9 +12,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
-
-from vrnet.devices import describe_device
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__, commit
 
@@ -45,14 +42,15 @@ class Check:
 
 
 def examine() -> dict[str, list[Check]]:
-    """All checks, by what they are about."""
-    return {
+    """All checks, by what they are about; without PyTorch the others cannot be made."""
+    first = {
         "versions": [*check_versions()],
         "extras": [check_extra(name) for name in EXTRAS],
         "devices": [*check_devices()],
-        "folders": [*check_folders()],
-        "self-test": [*check_registration()],
     }
+    if not all(check.is_fine for check in first["devices"]):
+        return first
+    return first | {"folders": [*check_folders()], "self-test": [*check_registration()]}
 
 
 def check_versions() -> Iterator[Check]:
@@ -96,6 +94,13 @@ def check_extra(name: str) -> Check:
 
 def check_devices() -> Iterator[Check]:
     """Threads of the processor, and GPUs."""
+    try:
+        import torch
+
+        from vrnet.devices import describe_device
+    except (ImportError, OSError) as error:  # OSError: a library that it needs is missing
+        yield Check("PyTorch", f"cannot be loaded: {error}", False, "pip install --force-reinstall torch")
+        return
     limit = os.environ.get("OMP_NUM_THREADS")
     said = f" (OMP_NUM_THREADS={limit})" if limit else ""
     yield Check("CPU", f"{os.cpu_count()} cores; threads that PyTorch computes with: {torch.get_num_threads()}{said}")
@@ -131,9 +136,7 @@ def check_folder(name: str, find: Callable[[], Path], hint: str) -> Check:
 
 def check_registration() -> Iterator[Check]:
     """The model of hearts in the box and a solver, on a heart whose true motion is known."""
-    from vrnet.methods.boxed import SHORT_AXIS
-
-    for method in (SHORT_AXIS, "TV-L1"):
+    for method in ("short-axis", "TV-L1"):
         start = perf_counter()
         try:
             before, after = end_point_errors(method)

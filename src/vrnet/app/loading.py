@@ -20,7 +20,7 @@ def load_libraries() -> None:
         check_limit()
         import numpy  # noqa: F401
         import torch  # noqa: F401
-    gc.freeze()  # what was imported stays until the end: the collector need not look through it, nor when it ends
+    gc.freeze()  # PyTorch stays until the end: the collector need not look through it, now or then
 
 
 @contextmanager
@@ -30,6 +30,8 @@ def loading() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         stop("interrupted; nothing is half-written", 130)
+    except ModuleNotFoundError as error:
+        stop(f"it could not be loaded ({error}): `vrnet doctor` says what to install", 2)
     except (MemoryError, ImportError, OSError) as error:
         stop(f"it could not be loaded ({str(error) or 'too little memory'}): is there enough memory?", 2)
 

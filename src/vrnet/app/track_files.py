@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrnet.app.track_labels import parts_of
+from vrnet.app.track_labels import names_of
 from vrnet.app.track_report import (
     REPORT_FILES,
     VOLUME_DEFINITION,
@@ -23,13 +23,13 @@ from vrnet.app.track_report import (
 )
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
 from vrnet.errors import BadInput, InputWarning
-from vrnet.evaluation.strain import MEASURES, Measure, Strain
+from vrnet.evaluation.strain import MEASURES, NO_SEGMENTS, Measure, Strain
 from vrnet.evaluation.volumes import Volumes, known_ml
 from vrnet.file_sets import check_set, own_files, replace_set
 from vrnet.files import Row, check_not_input, exists, write_json, write_rows
 from vrnet.images.exchange import to_sitk
 from vrnet.images.io import write_sitk
-from vrnet.progress import Stage
+from vrnet.progress import Progress, Stage
 from vrnet.provenance import __version__, commit, versions
 from vrnet.registration.chains import KEPT_OF_START, SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
 from vrnet.tensor_files import checksum, open_tensors, write_tensors
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 TRANSFORMS, LABELS, VOLUMES, STRAIN, SUMMARY = (
     "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "summary.json"
 )  # fmt: skip
-COUNTING = "frames and slices are counted from 0"
+COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
 UNFINISHED = ".vrnet-track"
 """The folder, inside that of the results, of what is kept until they are written."""
 
@@ -94,7 +94,7 @@ def track_to_folder(
     check_set(folder, names)
     links = open_links(request, folder)
     tracking = request.run(links, stage(f"tracking with {request.plan.method}"))
-    tracking.measure(stage("measuring"))
+    measure(tracking, stage("measuring"))
     stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
     with replace_set(folder, (*names, LABELS, VOLUMES, STRAIN, *REPORT_FILES, *stale)) as staged:
         write_tracking(tracking, staged, stage("writing"))
@@ -103,6 +103,13 @@ def track_to_folder(
         written = [name for name in names if exists(staged / name)]
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     return tracking, written
+
+
+def measure(tracking: Tracking, progress: Progress) -> None:
+    """Compute what takes longest, which a tracking keeps: otherwise it would be computed while files are written."""
+    for done, part in enumerate(("labels", "verdict"), 1):
+        getattr(tracking, part)
+        progress(done / 2)
 
 
 def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
@@ -150,7 +157,7 @@ def transform_name(k: int, frames: int) -> str:
     return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
 
 
-def write_tracking(tracking: Tracking, folder: Path, progress: Any) -> None:
+def write_tracking(tracking: Tracking, folder: Path, progress: Progress) -> None:
     """Write all results; the transforms first, which take longest."""
     n = len(tracking.transforms)
     for k, transform in enumerate(tracking.transforms):
@@ -215,7 +222,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "frames_with_repaired_folds": repaired_frames(tracking),
         "verdict": verdict_of(tracking),
     }  # fmt: skip
-    if names := tracking.label_names or parts_of(tracking.heart):
+    if tracking.reference_labels is not None and tracking.heart is not None:
+        names = tracking.label_names or names_of(tracking.heart, tracking.reference_labels)
         about["label_names"] = {str(label): name for label, name in names.items()}
     if tracking.volumes is not None:
         about["volumes"] = describe_volumes(tracking.volumes)
@@ -249,5 +257,5 @@ def describe_strain(found: Strain) -> dict[str, Any]:
         "peaks": peaks,
         "slices": found.slices,
         "slices_left_out": [vars(left) for left in found.left_out],
-        "segments": "by the insertion of the RV" if found.insertions else "not known: no RV is labelled",
+        "segments": "by the insertion of the RV" if found.insertions else NO_SEGMENTS,
     }

@@ -11,18 +11,15 @@ from numpy.typing import NDArray
 
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.label_names import LabelNames
-from vrnet.evaluation.volumes import OPEN_SLICES
+from vrnet.evaluation.volumes import open_wall_text
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
 from vrnet.images.image import Image, as_labels
-from vrnet.wording import in_slices
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
-NOWHERE = -1
-"""A label that no voxel has."""
 OPEN_WALL = 1.2
 """How many times as large as a wall that encloses nothing its convex hull is, where the wall is an open arc: that of
 the apex, a disc, is no larger than it."""
@@ -32,7 +29,7 @@ Array = NDArray[Any]
 
 
 def heart_of(names: LabelNames) -> HeartLabels:
-    """Which labels are the parts of the heart, by what they are called; what is not named is in no voxel."""
+    """Which labels are the parts of the heart, by what they are called; what is not named is not labelled."""
     known = {name.casefold(): part for name, part in PARTS.items()}
     parts = [(known[name.casefold()], label) for label, name in names.items() if name.casefold() in known]
     found, shown = dict(parts), ", ".join(f"{label}={name}" for label, name in names.items())
@@ -40,15 +37,14 @@ def heart_of(names: LabelNames) -> HeartLabels:
         raise BadInput(f"the names of labels are {shown}: a part of the heart is named twice; give each once")
     if "wall" not in found:
         raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
-    return HeartLabels(**(dict.fromkeys(PARTS.values(), NOWHERE) | found))
+    return HeartLabels(found.get("rv"), found["wall"], found.get("lv"))
 
 
-def parts_of(heart: HeartLabels | None) -> LabelNames:
-    """What labels are called, by which are the parts of the heart; none where none are."""
-    if heart is None:
-        return {}
+def names_of(heart: HeartLabels, labels: Image) -> LabelNames:
+    """What the labels that are there are called, by which are the parts of the heart."""
+    there = set(np.unique(labels.array).tolist())
     found = {getattr(heart, part): name for name, part in PARTS.items()}
-    return {label: name for label, name in found.items() if label != NOWHERE}
+    return {label: name for label, name in found.items() if label in there}
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:
@@ -73,11 +69,7 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     in_planes(array, labels)[inside] = cavity
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
     warnings.warn(said, InputWarning, stacklevel=1)
-    found, heart = labels.with_array(array), HeartLabels(rv=NOWHERE, wall=wall, lv=cavity)
-    if slices := open_slices(found, heart):
-        said = f"{labels.name}: {OPEN_SLICES.format(in_slices(slices))}"
-        warnings.warn(f"{said}; to count it, label the cavity too (2 wall, 3 cavity)", InputWarning, stacklevel=1)
-    return found, heart
+    return labels.with_array(array), HeartLabels(rv=None, wall=wall, lv=cavity)
 
 
 def in_planes(array: Array, labels: Image) -> Array:
@@ -95,9 +87,18 @@ def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
 
 
 def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
-    """The slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has."""
+    """The slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has; none
+    where the LV is not labelled at all."""
     walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
-    return tuple(k for k, pair in enumerate(zip(walls, cavities, strict=True)) if is_open(*pair))
+    pairs = zip(walls, cavities, strict=True) if cavities.any() else ()
+    return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | enclosed(wall)))
+
+
+def warn_of_open_slices(labels: Image, heart: HeartLabels) -> None:
+    """Warn where no cavity can be counted, before a minute is spent."""
+    if slices := open_slices(labels, heart):
+        said = f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too"
+        warnings.warn(said, InputWarning, stacklevel=1)
 
 
 def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from vrnet.app.endings import as_options
 from vrnet.app.tracking import CLOSURE, Tracking
-from vrnet.evaluation.volumes import OPEN_SLICES
+from vrnet.evaluation.strain import NO_SEGMENTS
 from vrnet.methods.names import kind_of
 from vrnet.progress import Progress
 from vrnet.provenance import versions
@@ -16,7 +16,7 @@ from vrnet.report.cine_numbers import Tracked, frame_text
 from vrnet.report.cine_page import write_cine_page
 from vrnet.report.figures import save
 from vrnet.report.film import Film
-from vrnet.wording import in_runs, in_slices
+from vrnet.wording import in_runs
 
 PAGE_SUFFIX = ".html"
 REPORT_FILES = PAGE, CURVES, FILM = "report.html", "strain.png", "cine.gif"
@@ -42,10 +42,10 @@ def write_track_report(tracking: Tracking, folder: Path, progress: Progress | No
     """Write the page and the pictures in a folder, and return the page."""
     tell, film = progress or (lambda done: None), film_of(tracking)
     write_track_page(tracking, folder / PAGE, film)
-    tell(0.4)
+    tell(1 / len(REPORT_FILES))
     if film.volumes is not None:
         save(curves_figure(film, Path(tracking.cine.name).name), folder / CURVES)
-    tell(0.6)
+    tell(2 / len(REPORT_FILES))
     write_film(folder / FILM, film)
     return folder / PAGE
 
@@ -80,21 +80,9 @@ def repaired_frames(tracking: Tracking) -> list[int]:
 
 
 def notes_on_tracking(tracking: Tracking) -> list[str]:
-    """What a reader should know beside the verdict: what strain and volumes lack, and where folds were repaired."""
-    return [*notes_on_strain(tracking), *notes_on_volumes(tracking), *notes_on_folds(tracking)]
-
-
-def notes_on_strain(tracking: Tracking) -> list[str]:
-    """Why strain is not by segments."""
-    if tracking.strain is None or tracking.strain.insertions:
-        return []
-    return ["There is no strain by segments: these are found by where the RV, which must be labelled, meets the wall."]
-
-
-def notes_on_volumes(tracking: Tracking) -> list[str]:
-    """Where the cavity is missing."""
-    slices = () if tracking.volumes is None else tracking.volumes.open_slices
-    return [f"{OPEN_SLICES.format(in_slices(slices)).capitalize()}."] if slices else []
+    """What a reader should know beside the verdict: why there are no segments, and where folds were repaired."""
+    has_no_segments = tracking.strain is not None and not tracking.strain.insertions
+    return [*([f"Segments are {NO_SEGMENTS}."] if has_no_segments else []), *notes_on_folds(tracking)]
 
 
 def notes_on_folds(tracking: Tracking) -> list[str]:

@@ -10,7 +10,7 @@ from vrnet.app.track_report import film_of, quality
 from vrnet.app.tracking import Tracking
 from vrnet.report.card import Card
 from vrnet.report.cine_figures import PLOTTED, film_picture, plot_strain, plot_volumes, times_of
-from vrnet.report.cine_numbers import frame_text, headline
+from vrnet.report.cine_numbers import frame_text, headline, smallest_cavity
 from vrnet.report.film import Film
 from vrnet.report.material_points import material_points
 from vrnet.report.pair import Pair
@@ -56,9 +56,7 @@ def plot_curves(axes: list, film: Film) -> None:  # type: ignore[type-arg]
 def shown_frame(tracking: Tracking) -> int:
     """The frame that a picture shows beside the reference: where the labels show the cavity of the left ventricle, that
     of its smallest volume; where they do not, or where the reference is that frame, the one that has moved farthest."""
-    volumes = tracking.volumes
-    smallest = tracking.frame if volumes is None else int(volumes.lv_ml.argmin())
-    if smallest != tracking.frame and volumes is not None and volumes.lv_ml[smallest] > 0:
+    if (smallest := smallest_cavity(film_of(tracking))) is not None:
         return smallest
     spacing = np.reshape(tracking.cine.grid.spacing, (-1, *[1] * len(tracking.cine.grid.shape)))
     return int(np.argmax([float(np.square(field * spacing).mean()) for field in tracking.fields]))

@@ -1,7 +1,7 @@
 """A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.app.track_labels import check_labels, heart_of, interpret_labels, open_slices
+from vrnet.app.track_labels import check_labels, heart_of, interpret_labels, open_slices, warn_of_open_slices
 from vrnet.attributes import cached_property
 from vrnet.choices import Slices
 from vrnet.errors import BadInput, InputWarning
@@ -88,9 +88,9 @@ class Tracking:
         if self.reference_labels is None or self.heart is None:
             return None
         grid, times = self.cine.grid, self.cine.times_ms
-        anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
+        across, anterior = (grid.across, anterior_direction(grid)) if len(grid.shape) == 3 else (None, None)
         try:
-            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.found.slice_axis,
+            return strain(self.fields, self.reference_labels.array, grid.spacing, across=across,
                           anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
         except BadInput as error:
             warnings.warn(f"no strain is measured: {error}", InputWarning, stacklevel=2)
@@ -99,11 +99,10 @@ class Tracking:
     @cached_property
     def volumes(self) -> Volumes | None:
         """Volumes of the ventricles at every frame; None without labels."""
-        if self.labels is None or self.reference_labels is None:
+        if self.labels is None or self.reference_labels is None or self.heart is None:
             return None
-        heart = self.heart or HeartLabels()
-        without_cavity = open_slices(self.reference_labels, heart)
-        return volumes(self.labels, self.cine.grid.spacing, self.frame, heart, without_cavity)
+        found = volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart)
+        return replace(found, open_slices=open_slices(self.reference_labels, self.heart))
 
     @cached_property
     def closure_mm(self) -> dict[str, float]:
@@ -161,14 +160,6 @@ class Tracking:
     def warped(self, k: int) -> Image:
         """Frame k brought to the reference."""
         return self.transforms[k].apply(self.cine.image(k))
-
-    def measure(self, progress: Progress | None = None) -> None:
-        """Compute all that is measured, which is kept: otherwise each part is computed when it is first asked for."""
-        parts = "labels", "volumes", "strain", "closure_mm", "folding_strict_percent", "verdict"
-        for done, part in enumerate(parts, 1):
-            getattr(self, part)
-            if progress:
-                progress(done / len(parts))
 
     def metrics(self) -> dict[str, Any]:
         """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""
@@ -262,4 +253,5 @@ def prepare_tracking(
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
     of_frame = check_labels(given_image("labels", labels), whole)
     known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
+    warn_of_open_slices(known, meaning)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)

@@ -1,4 +1,5 @@
-"""The levels of a verdict, and what people are told of each: in the terminal, in pictures and on every page."""
+"""The levels of a verdict, what people are told of each, in the terminal, in pictures and on every page, and the limit
+that tables mark: here, since tables are loaded without PyTorch."""
 
 from typing import Literal
 

@@ -21,6 +21,7 @@ from vrnet.evaluation.wall import HeartLabels, LeftOut, Ring, base_to_apex, find
 MIDDLE_LAYER = (1 / 3, 2 / 3)
 """Of the way from the endocardium to the epicardium."""
 GLOBAL = "global"
+NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
 SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 """How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
 

@@ -1,5 +1,6 @@
 """V = Σ A_k h over the slices of a stack: volumes of the ventricles, with the distance h of slices (Simpson's rule)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -8,9 +9,9 @@ from jaxtyping import Float, Integer
 from numpy import ndarray
 
 from vrnet.evaluation.wall import HeartLabels
+from vrnet.wording import in_slices
 
 MYOCARDIUM_G_PER_ML = 1.05
-OPEN_SLICES = "in {} the wall does not close: volumes and the ejection fraction lack the cavity there"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Volumes:
         return float(MYOCARDIUM_G_PER_ML * known_ml(self.wall_ml)[self.reference])
 
 
+def open_wall_text(slices: Iterable[int]) -> str:
+    """What is said of slices whose wall does not close."""
+    return f"in {in_slices(slices)} the wall does not close: volumes and the ejection fraction lack the cavity there"
+
+
 def known_ml(volume: Float[ndarray, " t"]) -> Float[ndarray, " t"]:
     """The volume of a structure; NaN where no frame has a label of it, since nothing was measured then."""
     return volume if volume.any() else np.full_like(volume, np.nan, dtype=float)
@@ -55,7 +61,6 @@ def volumes(
     spacing: tuple[float, ...],
     reference: int = 0,
     heart: HeartLabels | None = None,
-    open_slices: tuple[int, ...] = (),
 ) -> Volumes:
     """Volumes of the label map of every frame; the spacing, in mm, is that between slices too."""
     heart = heart or HeartLabels()
@@ -64,4 +69,4 @@ def volumes(
         (labels == value).sum(tuple(range(1, labels.ndim))) * voxel_ml for value in (heart.lv, heart.rv, heart.wall)
     )
     lv, rv, wall = counts
-    return Volumes(lv, rv, wall, reference, open_slices)
+    return Volumes(lv, rv, wall, reference)

@@ -78,8 +78,8 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
     mm = lengths * edges[:, None]
     farthest = torch.linalg.vector_norm(mm, dim=0).argmax()
     return Repair(
-        percent(folded),
-        percent(changed),
+        percent_of_voxels(folded),
+        percent_of_voxels(changed),
         *mean_and_max(lengths),
         mean_move_mm=None if spacing is None else mean_and_max(mm)[0],
         max_move_mm=None if spacing is None else mean_and_max(mm)[1],
@@ -87,7 +87,7 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
     )
 
 
-def percent(mask: Tensor) -> float:
+def percent_of_voxels(mask: Tensor) -> float:
     return 100 * mask.double().mean().item()
 
 

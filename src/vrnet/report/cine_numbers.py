@@ -6,8 +6,8 @@ from math import isfinite
 from typing import Any
 
 from vrnet.aha import LEVELS
-from vrnet.evaluation.strain import GLOBAL, MEASURES, TITLES, Peak, Strain
-from vrnet.evaluation.volumes import OPEN_SLICES, Volumes
+from vrnet.evaluation.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain
+from vrnet.evaluation.volumes import Volumes, open_wall_text
 from vrnet.report.film import Film
 from vrnet.wording import in_slices
 
@@ -81,8 +81,11 @@ def peak_table(strain: Strain) -> Table:
         rows.append((m.title, *values, when(peaks[0])))
     reasons = dict.fromkeys(left.reason for left in strain.left_out)
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
-    unknown = "Segments are not known: no right ventricle is labelled, or it does not show where the septum begins."
-    notes = (f"Measured in {in_slices(strain.slices)}.", *left_out, *([] if strain.insertions else [unknown]))
+    notes = (
+        f"Measured in {in_slices(strain.slices)}.",
+        *left_out,
+        *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
+    )
     return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
 
 
@@ -105,13 +108,18 @@ def volume_table(volumes: Volumes) -> Table:
     if isfinite(volumes.mass_g):
         notes.append(f"Mass of the wall of the left ventricle in the reference: {volumes.mass_g:.1f} g.")
     if volumes.open_slices:
-        notes.append(f"{OPEN_SLICES.format(in_slices(volumes.open_slices)).capitalize()}.")
+        text = open_wall_text(volumes.open_slices)
+        notes.append(f"{text[0].upper()}{text[1:]}.")
     return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, tuple(notes))
 
 
-def smallest_cavity(volumes: Volumes | None) -> int | None:
-    """The frame at which the LV is smallest, where outlines are least sure; None where it is not labelled."""
-    return int(volumes.lv_ml.argmin()) if volumes is not None and volumes.lv_ml.any() else None
+def smallest_cavity(film: Film) -> int | None:
+    """The frame at which the LV is smallest, where outlines are least sure; None where it is not labelled in some
+    frame, or where that is the reference, whose outlines were given."""
+    if film.volumes is None or not film.volumes.lv_ml.all():
+        return None
+    smallest = int(film.volumes.lv_ml.argmin())
+    return None if smallest == film.reference else smallest
 
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:

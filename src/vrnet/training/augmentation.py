@@ -55,7 +55,7 @@ def draw_transform(
 ) -> RandomTransform:
     """A transform for each of `batch` pairs; angles are true in space whatever the spacing of voxels."""
     d = len(shape)
-    rotation = rotate_planes(draw_uniform(batch, d * (d - 1) // 2), allowed, d)
+    rotation = rotation_in_planes(draw_uniform(batch, d * (d - 1) // 2), allowed, d)
     size = (1 + allowed.scale * draw_uniform(batch, 1)) * torch.where(
         (draw_uniform(batch, d) < 0) & allowed.flip, -1.0, 1.0
     )
@@ -87,7 +87,7 @@ def draw_jitter(allowed: Augmentation, batch: int, d: int) -> dict[str, Tensor]:
     return found
 
 
-def rotate_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation, d: int) -> Float[Tensor, "b d d"]:
+def rotation_in_planes(chance: Float[Tensor, "b planes"], allowed: Augmentation, d: int) -> Float[Tensor, "b d d"]:
     """A rotation in each plane of two axes, one after the other, by chance (from -1 to 1) times the largest."""
     rotation = torch.eye(d).expand(len(chance), d, d)
     for k, (i, j) in enumerate(combinations(range(d), 2)):

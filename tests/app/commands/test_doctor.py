@@ -1,6 +1,7 @@
 """`vrnet doctor` says what is there, and registers a heart of known motion; what is wrong is told, with status 3."""
 
 import json
+import sys
 import tomllib
 from importlib.metadata import requires
 from pathlib import Path
@@ -91,3 +92,10 @@ def test_what_is_needed_is_read_from_the_metadata(monkeypatch):
     assert doctor.requirements() == ["torch", "numpy"]
     assert doctor.requirements("train") == ["lightning"]
     assert len(requires("vrnet")) > 10
+
+
+def test_a_pytorch_that_cannot_be_loaded_is_told_as_a_finding(vrnet, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    status, out, _ = vrnet("doctor")
+    assert status == 3
+    assert "WRONG PyTorch: cannot be loaded" in out

@@ -73,6 +73,11 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
         rows = list(csv.DictReader(file))
     assert_allclose([float(row["time_ms"]) for row in rows], 170.0 * np.arange(FRAMES), rtol=1e-4)
     assert "Wrote 5 transforms, labels.nii.gz" in out
+    assert re.search(r"Strain is of slices\W+1 to 2 \(of 2\)", out)
+    assert "Seconds of tracking" in out
+    assert summary["label_names"] == {"1": "RV", "2": "Myo", "3": "LV"}
+    assert summary["volumes"]["slices_whose_wall_is_open"] == []
+    assert "counted from 0" in summary["counting"]
     lines = (folder / "strain.csv").read_text().splitlines()
     comments = [line for line in lines if line.startswith("#")]
     assert lines[: len(comments)] == [f"# {m.name}_percent: {m.definition}" for m in MEASURES]
