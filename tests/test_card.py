@@ -37,7 +37,7 @@ def test_the_card_has_the_figures_that_were_measured(name):
 def test_the_card_tells_of_folding_and_seconds():
     folding, strictly = (METRICS[f"folding{kind}_percent"]["mean"] for kind in ("", "_strict"))
     assert f"Folding: {folding:.2f} % of the voxels by central differences, {strictly:.3f} %" in CARD
-    assert f"{METRICS['seconds']['mean']:.2f} s on one core" in CARD
+    assert f"{METRICS['seconds']['mean']:.2f} s with two threads" in CARD
 
 
 def test_the_front_page_has_the_figures_of_the_card_and_of_whole_stacks():
