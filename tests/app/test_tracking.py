@@ -132,6 +132,33 @@ def test_labels_are_named_whoever_numbered_them(exact):
     assert "label_names" not in summary(Tracking(exact.cine, 0, exact.found))
 
 
+def prepare(beat, labels, grid=GRID, **asked):
+    arguments = {"frame": 0, "slices": "auto", "heart": None, "device": "cpu", **asked}
+    return prepare_tracking(Cine(beat.frames.numpy(), GRID), "TV-L1", Image(labels, grid), **arguments)
+
+
+def test_labels_of_other_numbers_are_refused_before_a_minute_is_spent(beat):
+    labels = beat.labels.numpy() * 10
+    with pytest.raises(BadInput, match=r"has the labels 10, 20, 30, and none of 1=RV,2=Myo,3=LV: say which is which"):
+        prepare(beat, labels)
+    with pytest.warns(InputWarning, match="has no label 40=LV"):
+        assert prepare(beat, labels, label_names="20=wall,40=LV").heart == HeartLabels(None, 20, 40)
+    assert prepare(beat, labels, label_names="20=Myocardium,30=Cavity").heart == HeartLabels(None, 20, 30)
+
+
+def test_labels_that_lie_elsewhere_are_refused_with_both_sizes(beat):
+    other = Grid.plain(GRID.shape, (1.8, 1.8, 9.0))
+    with pytest.raises(BadInput, match=r"it has 96 x 96 x 3 voxels of 1.8 x 1.8 x 9 mm at 0, 0, 0, they .* x 10 mm"):
+        prepare(beat, beat.labels.numpy(), other)
+
+
+def test_a_slice_saved_as_a_stack_of_one_is_the_label_map_of_a_cine_of_one_slice(beat):
+    flat = Cine(beat.frames.numpy()[..., 1], Grid.plain(GRID.shape[:2], GRID.spacing[:2]))
+    labels = Image(beat.labels.numpy()[..., 1:2], Grid.plain((96, 96, 1), GRID.spacing))
+    found = prepare_tracking(flat, "TV-L1", labels, 0, "auto", None, "cpu")
+    assert_array_equal(found.labels.array, beat.labels.numpy()[..., 1])
+
+
 def test_without_a_right_ventricle_the_terminal_says_that_there_are_no_segments(exact):
     labels = exact.reference_labels.array
     bare = exact.reference_labels.with_array(np.where(labels == 1, 0, labels))

@@ -14,10 +14,13 @@ from vrnet.evaluation.label_names import LabelNames
 from vrnet.evaluation.volumes import open_wall_text
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
+from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
+ALSO_CALLED = {"wall": "wall", "myocardium": "wall", "cavity": "lv"}
+"""Other names that people give, as pages do."""
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
 OPEN_WALL = 1.2
@@ -30,31 +33,67 @@ Array = NDArray[Any]
 
 def heart_of(names: LabelNames) -> HeartLabels:
     """Which labels are the parts of the heart, by what they are called; what is not named is not labelled."""
-    known = {name.casefold(): part for name, part in PARTS.items()}
+    known = {name.casefold(): part for name, part in PARTS.items()} | ALSO_CALLED
     parts = [(known[name.casefold()], label) for label, name in names.items() if name.casefold() in known]
-    found, shown = dict(parts), ", ".join(f"{label}={name}" for label, name in names.items())
+    found = dict(parts)
     if len(found) < len(parts):
-        raise BadInput(f"the names of labels are {shown}: a part of the heart is named twice; give each once")
+        raise BadInput(f"the names of labels are {shown(names)}: a part of the heart is named twice; give each once")
     if "wall" not in found:
-        raise BadInput(f"the names of labels are {shown}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
+        raise BadInput(f"the names of labels are {shown(names)}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
     return HeartLabels(found.get("rv"), found["wall"], found.get("lv"))
 
 
 def names_of(heart: HeartLabels, labels: Image) -> LabelNames:
     """What the labels that are there are called, by which are the parts of the heart."""
     there = set(np.unique(labels.array).tolist())
+    return {label: name for label, name in names_by_part(heart).items() if label in there}
+
+
+def names_by_part(heart: HeartLabels) -> LabelNames:
+    """What the labels of the parts of the heart are called."""
     found = {getattr(heart, part): name for name, part in PARTS.items()}
-    return {label: name for label, name in found.items() if label in there}
+    return {label: name for label, name in found.items() if label is not None}
+
+
+def shown(names: LabelNames) -> str:
+    """As they are given: 1=RV,2=Myo."""
+    return ",".join(f"{label}={name}" for label, name in names.items())
 
 
 def check_labels(labels: Image, cine: Cine) -> Image:
     """The labels of a frame; BadInput unless they are a label map on its grid that shows something."""
+    labels = without_third_axis(labels) if len(cine.grid.shape) == 2 else labels
     if not labels.grid.matches(cine.grid):
-        raise BadInput(f"{labels.name} is not on the grid of the frames of {cine.name}: labels must match their image")
+        said = f"{labels.name} is not on the grid of the frames of {cine.name}: labels must match their image"
+        raise BadInput(f"{said}; it has {size_text(labels.grid)}, they have {size_text(cine.grid)}")
     found = as_labels(labels)
     if not found.array.any():
         raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
     return replace(found, grid=cine.grid)
+
+
+def without_third_axis(labels: Image) -> Image:
+    """One slice that was saved as a stack, as that of a cine of one slice."""
+    grid = labels.grid
+    if grid.shape[2:] != (1,):
+        return labels
+    return replace(labels, array=labels.array[..., 0], grid=Grid.plain(grid.shape[:2], grid.spacing[:2]))
+
+
+def size_text(grid: Grid) -> str:
+    """The size of a grid in words, with where it lies."""
+    size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
+    return f"{size} voxels of {spacing} mm at {', '.join(f'{x:.4g}' for x in grid.origin)}"
+
+
+def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
+    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there."""
+    there = sorted(np.unique(labels.array[labels.array != 0]).tolist())
+    if not {heart.rv, heart.wall, heart.lv} & {*there}:
+        said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
+        raise BadInput(f"{said}: say which is which by `label_names`, as in 1=RV,2=Myo,3=LV")
+    if absent := {label: name for label, name in names.items() if label not in there}:
+        warnings.warn(f"{labels.name} has no label {shown(absent)}", InputWarning, stacklevel=1)
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:

@@ -12,7 +12,14 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.app.track_labels import check_labels, heart_of, interpret_labels, open_slices, warn_of_open_slices
+from vrnet.app.track_labels import (
+    check_labels,
+    check_parts,
+    heart_of,
+    interpret_labels,
+    open_slices,
+    warn_of_open_slices,
+)
 from vrnet.attributes import cached_property
 from vrnet.choices import Slices
 from vrnet.errors import BadInput, InputWarning
@@ -253,5 +260,6 @@ def prepare_tracking(
         return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, None, None)
     of_frame = check_labels(given_image("labels", labels), whole)
     known, meaning = (of_frame, said) if said else interpret_labels(of_frame)
+    check_parts(known, meaning, names)
     warn_of_open_slices(known, meaning)
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, known, meaning, names)

@@ -21,6 +21,8 @@ from vrnet.evaluation.wall import HeartLabels, LeftOut, Ring, base_to_apex, find
 MIDDLE_LAYER = (1 / 3, 2 / 3)
 """Of the way from the endocardium to the epicardium."""
 GLOBAL = "global"
+DIGITS = 9
+"""Of percentages: what follows is noise, of which a heart that rests would be full."""
 NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
 SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 """How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
@@ -163,6 +165,7 @@ def strain(
         [insertions] * len(rings) if insertions else insertions_of_rings(rings, stack == heart.rv, axes.within, front)
     )
     names, percent, sixths = curves(u, rings, found, axes.within)
+    percent = percent.round(DIGITS) + 0.0  # which is no -0
     slices = tuple(ring.slice for ring in rings)
     return Strain(percent, names, times_ms, slices, tuple(left_out), tuple(found) if found else None, sixths)
 

@@ -22,7 +22,7 @@ WINDOW_PERCENTILES = (0.5, 99.5)
 """The percentiles of the intensities of all frames that are black and white."""
 STRAIN_RANGE = (-100.0, 155.0)
 """Of the strain at voxels, in percent, in steps of one percent."""
-COLOUR_LIMITS = {"circumferential": 30.0, "radial": 60.0}
+COLOUR_LIMITS = {"circumferential": 30.0, "radial": 120.0}
 """The strain, in percent, that has full colour, either way."""
 
 

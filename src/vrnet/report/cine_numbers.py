@@ -54,7 +54,8 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
     """What one wants to know first."""
     rows = []
     if film.volumes is not None:
-        rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent)))
+        without = f"without {in_slices(film.volumes.open_slices)}" if film.volumes.open_slices else ""
+        rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent), without))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
             rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(film))))

@@ -42,8 +42,8 @@ class Track:
     frame: int = 0
     """The reference, counted from 0: the frame that the labels belong to. End-diastole is best."""
     label_names: LabelNamesText = None
-    """What the labels are, where they are not numbered as in ACDC: RV, Myo and LV are known, and others are shown under
-    their names; or a known set of names: acdc or ukbb."""
+    """What the labels are, where they are not numbered as in ACDC: RV, Myo (or wall) and LV (or cavity) are known, and
+    others are shown under their names; or a known set of names: acdc or ukbb."""
     method: Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis-cine, a model that comes with vrnet, for single slices
     and for stacks tracked slice by slice; Gaussian-LNCC for volumes."""

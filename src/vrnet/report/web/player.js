@@ -31,8 +31,8 @@ function showWall(wall) {
   if (report.strain) {
     const limit = report.limits[wall];
     element("ramp").hidden = element("no-strain").hidden = !limit || report.points[state.k].strain === null;
-    element("low").textContent = `−${limit} % shortens`;
-    element("high").textContent = `lengthens ${limit} %`;
+    element("low").textContent = `−${limit} %`;
+    element("high").textContent = `+${limit} %`;
     element("absent").hidden = !limit || report.points[state.k].strain !== null;
   }
   drawFilm();
