@@ -185,7 +185,7 @@ def join_frames(tracking: Tracking) -> "sitk.Image":
 
 def volume_rows(found: Volumes, times_ms: tuple[float, ...] | None) -> list[Row]:
     """One row per frame; the cells of a structure that is not labelled are empty."""
-    curves = {name: known_ml(getattr(found, name)) for name in ("lv_ml", "rv_ml", "wall_ml")}
+    curves = {name: known_ml(getattr(found, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}
     return [
         {"frame": k, "time_ms": times_ms[k] if times_ms else None, **{name: curve[k] for name, curve in curves.items()}}
         for k in range(len(found.lv_ml))
