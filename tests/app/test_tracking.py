@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import nibabel
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -152,11 +153,37 @@ def test_labels_that_lie_elsewhere_are_refused_with_both_sizes(beat):
         prepare(beat, beat.labels.numpy(), other)
 
 
-def test_a_slice_saved_as_a_stack_of_one_is_the_label_map_of_a_cine_of_one_slice(beat):
-    flat = Cine(beat.frames.numpy()[..., 1], Grid.plain(GRID.shape[:2], GRID.spacing[:2]))
-    labels = Image(beat.labels.numpy()[..., 1:2], Grid.plain((96, 96, 1), GRID.spacing))
-    found = prepare_tracking(flat, "TV-L1", labels, 0, "auto", None, "cpu")
-    assert_array_equal(found.labels.array, beat.labels.numpy()[..., 1])
+def test_a_slice_saved_as_a_stack_of_one_is_the_label_map_of_a_cine_of_one_slice(beat, tmp_path):
+    """As NIfTI files have them: axes that run against those of the world, and an origin elsewhere."""
+    affine = np.diag([-1.8, 1.8, 1.0, 1.0])
+    affine[:2, 3] = 30.0, -40.0
+    frames, labels = beat.frames.numpy()[..., 1], beat.labels.numpy()[..., 1]
+    nibabel.save(nibabel.Nifti1Image(np.moveaxis(frames, 0, -1), affine), tmp_path / "cine.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(labels[..., None], affine), tmp_path / "labels.nii.gz")
+    asked = "TV-L1", tmp_path / "labels.nii.gz", 0, "auto", None, "cpu"
+    with pytest.warns(InputWarning, match="third is taken for time"):
+        assert_array_equal(prepare_tracking(tmp_path / "cine.nii.gz", *asked).labels.array, labels)
+    affine[0, 3] = 31.0
+    nibabel.save(nibabel.Nifti1Image(labels[..., None], affine), tmp_path / "labels.nii.gz")
+    with pytest.raises(BadInput, match="not on the grid"), pytest.warns(InputWarning):
+        prepare_tracking(tmp_path / "cine.nii.gz", *asked)
+
+
+def test_strain_of_a_volume_is_measured_in_the_slices_that_a_page_shows():
+    """Which lie across the axis nearest to head-foot, wherever that is stored."""
+    shape, spacing = (20, 44, 44), (3.0, 3.0, 3.0)
+    axes = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], float)
+    grid = Grid(shape, spacing, (0.0,) * 3, tuple(axes.ravel().tolist()))
+    assert grid.across == 0
+    _, x, y = np.meshgrid(*(np.arange(n) - (n - 1) / 2 for n in shape), indexing="ij")
+    radius = np.hypot(x, y)
+    labels = np.where(radius < 8, 3, np.where(radius < 14, 2, 0)).astype(np.uint8)
+    found = TrackedFrames(
+        np.zeros((2, 3, *shape)), np.zeros((2, 3, *shape)), "none", None, "cpu", None, (None, None), 1.0
+    )
+    cine = Cine(np.stack([labels, labels]).astype(np.float32), grid)
+    tracked = Tracking(cine, 0, found, Image(labels, grid), HeartLabels(rv=None))
+    assert sorted(tracked.strain.slices) == list(range(20))
 
 
 def test_without_a_right_ventricle_the_terminal_says_that_there_are_no_segments(exact):

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from vrnet.evaluation.label_names import LabelNames
 from vrnet.evaluation.volumes import open_wall_text
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
+from vrnet.images.cine_files import grid_in_space
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 
@@ -73,11 +75,10 @@ def check_labels(labels: Image, cine: Cine) -> Image:
 
 
 def without_third_axis(labels: Image) -> Image:
-    """One slice that was saved as a stack, as that of a cine of one slice."""
-    grid = labels.grid
-    if grid.shape[2:] != (1,):
+    """One slice that was saved as a stack, where a cine of one slice with that header lies."""
+    if labels.grid.shape[2:] != (1,):
         return labels
-    return replace(labels, array=labels.array[..., 0], grid=Grid.plain(grid.shape[:2], grid.spacing[:2]))
+    return replace(labels, array=labels.array[..., 0], grid=grid_in_space(labels.grid, Path(labels.name)))
 
 
 def size_text(grid: Grid) -> str:

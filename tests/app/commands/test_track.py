@@ -72,6 +72,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     with (folder / "volumes.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert_allclose([float(row["time_ms"]) for row in rows], 170.0 * np.arange(FRAMES), rtol=1e-4)
+    assert all(len(row["lv_ml"].partition(".")[2]) <= 3 for row in rows)
     assert "Wrote 5 transforms, labels.nii.gz" in out
     assert re.search(r"Strain is of slices\W+1 to 2 \(of 2\)", out)
     assert "Seconds of tracking" in out
