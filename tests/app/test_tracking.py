@@ -7,15 +7,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
+from vrnet.app.console import tracking_table
 from vrnet.app.track_files import summary
 from vrnet.app.track_labels import enclosed, heart_of, interpret_labels, is_open, open_slices
-from vrnet.app.track_report import film_of, notes_on_tracking
+from vrnet.app.track_report import film_of, notes_on_tracking, quality
 from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 from vrnet.registration.folds import Repair
-from vrnet.report.cine_numbers import volume_table
+from vrnet.report.cine_numbers import headline, volume_table
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
 
@@ -122,7 +123,17 @@ def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):
     said = "In slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there."
     assert summary(found)["volumes"]["slices_whose_wall_is_open"] == (1,)
     assert said in volume_table(found.volumes).notes
+    assert headline(film_of(found), quality(found))[0].detail == "without slice 2"
+    assert any("(without slice 2)" in cell for cell in tracking_table(found).columns[1].cells)
     assert exact.volumes.open_slices == ()
+
+
+def test_a_heart_that_rests_has_no_strain_at_all(exact):
+    """Not -4e-16 %, nor -0."""
+    still = replace(exact, found=replace(exact.found, fields=np.zeros_like(exact.fields)))
+    known = still.strain.percent[~np.isnan(still.strain.percent)]
+    assert not known.any()
+    assert not np.signbit(known).any()
 
 
 def test_labels_are_named_whoever_numbered_them(exact):
