@@ -40,6 +40,14 @@ def test_the_papers_training_is_that_of_the_presets_on_images_as_they_are():
     assert (found["ukbb"].steps, found["ukbb"].batch, found["ukbb"].alpha) == (50_000, 10, 0.1)
 
 
+def test_the_augmented_budget_differs_from_the_papers_by_augmentation_alone():
+    paper, augmented = BUDGETS["paper"], BUDGETS["augmented"]
+    assert (augmented.widths, augmented.trained_as) == (paper.widths, paper.trained_as)
+    for data, training in augmented.training.items():
+        assert training.augmentation is not None
+        assert paper.training[data] in (training, replace(training, augmentation=None))
+
+
 def test_every_budget_knows_how_to_train_on_every_data_set():
     for budget in BUDGETS.values():
         assert budget.training.keys() == DIMENSIONS.keys()
