@@ -11,7 +11,7 @@ from PIL import Image
 from tests.report.cines import SHAPE, SPACING, beating_film, without_labels, without_rv
 from vrnet.evaluation.strain import strain
 from vrnet.images.grid import Grid
-from vrnet.report.cine_data import STRAIN_RANGE, cine_data, cycle_ms
+from vrnet.report.cine_data import ASSUMED_CYCLE_MS, STRAIN_RANGE, cine_data, cycle_ms
 from vrnet.report.material_points import material_points
 
 
@@ -61,7 +61,7 @@ def test_curves_are_those_that_were_measured(film, data):
 
 def test_what_is_not_known_is_left_out(film):
     blind = cine_data(without_rv(film))
-    assert (blind["segments"], blind["times"], blind["cycle"]) == ([], None, None)
+    assert (blind["segments"], blind["times"], blind["cycle"]) == ([], None, ASSUMED_CYCLE_MS)
     assert blind["volumes"].keys() == {"LV", "wall"}
     assert not any(region.startswith("segment") for region in blind["strain"]["green_radial"]["regions"])
     bare = cine_data(without_labels(film))

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.aha import SEGMENTS
-from vrnet.evaluation.strain import MEASURES, Strain
+from vrnet.evaluation.strain import MEASURES, Measure, Strain
 from vrnet.evaluation.volumes import Volumes
 from vrnet.report.cine_numbers import in_symbols
 from vrnet.report.colours import GRID, STRAIN_MAP, colour_stops
@@ -24,6 +24,8 @@ STRAIN_RANGE = (-100.0, 155.0)
 """Of the strain at voxels, in percent, in steps of one percent."""
 COLOUR_LIMITS = {"circumferential": 30.0, "radial": 120.0}
 """The strain, in percent, that has full colour, either way."""
+ASSUMED_CYCLE_MS = 1000.0
+"""How long a cycle takes to be played whose times are not known."""
 
 
 def cine_data(film: Film) -> dict[str, Any]:
@@ -39,7 +41,7 @@ def cine_data(film: Film) -> dict[str, Any]:
         "frames": len(film),
         "reference": film.reference,
         "times": film.times_ms,
-        "cycle": cycle_ms(film.times_ms),
+        "cycle": cycle_ms(film.times_ms) or ASSUMED_CYCLE_MS,
         "slices": [k + 1 for k in slices.numbers],
         "depth": slices.depth,
         "start": slices.main,
@@ -115,9 +117,19 @@ def strain_curves(strain: Strain | None) -> dict[str, Any] | None:
     if strain is None:
         return None
     return {
-        m.name: {"title": m.title, "definition": in_symbols(m.definition), **measured_curves(strain, m.name)}
+        m.name: {
+            "title": m.title,
+            "definition": in_symbols(m.definition),
+            "direction": direction(m),
+            **measured_curves(strain, m.name),
+        }
         for m in MEASURES
     }
+
+
+def direction(measure: Measure) -> str:
+    """The strain of COLOUR_LIMITS that a measure goes with: a beat shortens the wall around the ventricle alone."""
+    return "circumferential" if measure.falls else "radial"
 
 
 def measured_curves(strain: Strain, measure: str) -> dict[str, Any]:

@@ -45,10 +45,10 @@ function drawBullseye() {
   }
 }
 
-// Colours and numbers at this frame. The limits are those of the wall: circumferential ones where strain shortens.
+// Colours and numbers at this frame. The limits are those of the wall.
 function followSegments() {
   if (!bullseye) return;
-  const isRadial = /radial|thickness/.test(element("measure").value), limit = report.limits[isRadial ? "radial" : "circumferential"];
+  const limit = report.limits[strainOf().direction];
   element("bullseye-title").textContent = `${element("measure").selectedOptions[0].textContent}, %`;
   element("bullseye-low").textContent = `−${limit} %`;
   element("bullseye-high").textContent = `${limit} %`;

@@ -1,5 +1,4 @@
 // Playing, stepping and choosing what is drawn.
-const cycle = report.cycle ?? 1000;
 let started = null, playedFrom = 0;
 
 // People count frames from 1, as slices; files and programs from 0.
@@ -22,7 +21,19 @@ function showSlice(k) {
     element("slice").value = state.k;
     element("number").value = `slice ${report.slices[state.k]} of ${report.depth}`;
   }
+  if (element("unlabelled")) element("unlabelled").hidden = !isUnlabelled();
   showWall(state.wall);
+}
+
+const isUnlabelled = () => report.points[state.k].outlines.length === 0;
+
+// One choice for all: the wall, the curves and the segments show strain in the same direction.
+function chooseWall(wall) {
+  if (wall !== "off" && strainOf().direction !== wall) {
+    element("measure").value = `green_${wall}`;
+    showMeasure();
+  }
+  showWall(wall);
 }
 
 function showWall(wall) {
@@ -33,7 +44,7 @@ function showWall(wall) {
     element("ramp").hidden = element("no-strain").hidden = !limit || report.points[state.k].strain === null;
     element("low").textContent = `−${limit} %`;
     element("high").textContent = `+${limit} %`;
-    element("absent").hidden = !limit || report.points[state.k].strain !== null;
+    element("absent").hidden = !limit || report.points[state.k].strain !== null || isUnlabelled();
   }
   drawFilm();
 }
@@ -53,7 +64,7 @@ function stop() {
 // Frames follow the clock, so that a slow machine leaves some out instead of slowing the heart.
 function tick(now) {
   if (started === null) return;
-  const passed = ((now - started) * Number(element("speed").value)) / cycle;
+  const passed = ((now - started) * Number(element("speed").value)) / report.cycle;
   const t = Math.floor(playedFrom + passed * report.frames) % report.frames;
   if (t !== state.t) showFrame(t);
   requestAnimationFrame(tick);
@@ -74,7 +85,15 @@ function step(n) {
 
 // Another speed goes on from the frame that is shown.
 function restart() {
+  showPace();
   if (started !== null) [started, playedFrom] = [performance.now(), state.t];
+}
+
+// How long a cycle takes at this speed.
+function showPace() {
+  const speed = Number(element("speed").value), real = report.times && speed === 1 ? "real time, " : "";
+  const seconds = String(+(report.cycle / 1000 / speed).toPrecision(2));
+  element("pace").textContent = `${real}${seconds} s per cycle${report.times ? "" : ", assumed"}`;
 }
 
 function changeSpeed() {
@@ -87,9 +106,18 @@ function showMeasure() {
   element("definition").textContent = strainOf().definition;
   charts[0].draw();
   followSegments();
+  if (state.wall !== "off") showWall(strainOf().direction);
+}
+
+function showKeys(on) {
+  element("keys").hidden = !on;
+  element("help").setAttribute("aria-expanded", String(on));
 }
 
 element("play").addEventListener("click", play);
+element("help").addEventListener("click", () => showKeys(element("keys").hidden));
+document.addEventListener("pointerdown", (event) => event.target.closest("#keys, #help") || showKeys(false));
+document.addEventListener("keydown", (event) => event.key === "Escape" && showKeys(false));
 element("back").addEventListener("click", () => step(-1));
 element("on").addEventListener("click", () => step(1));
 element("speed").addEventListener("change", restart);
@@ -104,7 +132,7 @@ element("smallest")?.addEventListener("click", (event) => {
   showFrame(Number(event.target.dataset.frame));
 });
 for (const name of ["contours", "grid"]) element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
-inputsNamed("wall").forEach((input) => input.addEventListener("change", () => showWall(input.value)));
+inputsNamed("wall").forEach((input) => input.addEventListener("change", () => chooseWall(input.value)));
 inputsNamed("when").forEach((input) => input.addEventListener("change", followSegments));
 
 const WALLS = ["off", "circumferential", "radial"];
@@ -117,13 +145,15 @@ listenToKeys({
   v: changeSpeed,
   c: () => showOption("contours", !state.contours),
   g: () => showOption("grid", !state.grid),
-  s: () => report.strain && showWall(WALLS[(WALLS.indexOf(state.wall) + 1) % WALLS.length]),
+  s: () => report.strain && chooseWall(WALLS[(WALLS.indexOf(state.wall) + 1) % WALLS.length]),
+  "?": () => showKeys(element("keys").hidden),
 });
 if (element("slice")) listenToWheel((turn) => showSlice(state.k + turn));
 
 showSlice(state.k);
 if (report.strain) showMeasure();
 showFrame(state.t);
+showPace();
 // Both may get another size while the page as a whole keeps its own.
 const resized = new ResizeObserver(() => {
   drawFilm();
