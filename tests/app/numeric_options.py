@@ -9,15 +9,16 @@ HUGE = "1" + "0" * 30
 ABSURD = (f"-{HUGE}", "-1", HUGE, "9" * 5000, "1000000000000", "nan", "inf", "-inf", "1e308", "1e30", "", "0x10", "one")
 
 
-def numeric_options(kind):
-    """The names of the options of a command, or of a group of options, that take numbers."""
+def numeric_options(kind, numbers=(int, float)):
+    """The names of the options of a command, or of a group of options, that take numbers of these types."""
     hints = get_type_hints(kind)
     for field in fields(kind):
         hint = hints[field.name]
         if is_dataclass(hint):
-            yield from numeric_options(hint)
-        elif {int, float} & {hint, *get_args(hint)}:
+            yield from numeric_options(hint, numbers)
+        elif {*numbers} & {hint, *get_args(hint)}:
             yield field.name
 
 
 OPTIONS = [(command, name) for command, kind in COMMANDS.items() for name in numeric_options(kind)]
+WHOLE = [(command, name) for command, kind in COMMANDS.items() for name in numeric_options(kind, (int,))]

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.app.numeric_options import ABSURD, OPTIONS
+from tests.app.numeric_options import ABSURD, OPTIONS, WHOLE
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 COMMAND = [sys.executable, "-m", "vrnet"]
@@ -58,18 +58,34 @@ def write_tiny_cine(path):
 # Numbers
 
 
-@pytest.mark.parametrize(("command", "name"), OPTIONS)
-def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monkeypatch, command, name):
-    """The options are found by their types: a new one is tested too."""
-    monkeypatch.chdir(tmp_path)
-    given = {
+def other_words(cine, data):
+    """{command: what else each command is given}."""
+    return {
         "demo": ("--method", "identity"),
-        "track": (write_tiny_cine(tmp_path / "cine.nii"), "--out", "run", "--method", "identity"),
+        "track": (cine, "--out", "run", "--method", "identity"),
         "train": ("R-L2-1x1-w2", *data, "--out", "run", "--preset", "phantom"),
         "paper": ("table", "none"),
         "cohort": ("none.csv", "--out", "out"),
         "evaluate": ("identity", "--data", "phantom", "--out", "out"),
     }
+
+
+@pytest.mark.parametrize(("command", "name"), OPTIONS)
+def test_what_is_no_number_is_told_in_one_line(vrnet, data, tmp_path, monkeypatch, command, name):
+    monkeypatch.chdir(tmp_path)
+    option, is_whole = f"--{name.replace('_', '-')}", (command, name) in WHOLE
+    for value in ("one", "1,5", "", "0x10", "None", *(("1.5", "1e3", "nan", "9" * 5000) if is_whole else ())):
+        result = vrnet(command, *other_words("cine.nii", data)[command], f"{option}={value}")
+        assert_one_line(result, f"{option} is '{value[:20]}")
+        assert result[2].strip().endswith("give a whole number" if is_whole else "give a number")
+        assert len(result[2]) < 100
+
+
+@pytest.mark.parametrize(("command", "name"), OPTIONS)
+def test_no_number_that_makes_no_sense_ends_in_a_bug(vrnet, data, tmp_path, monkeypatch, command, name):
+    """The options are found by their types: a new one is tested too."""
+    monkeypatch.chdir(tmp_path)
+    given = other_words(write_tiny_cine(tmp_path / "cine.nii"), data)
     counts = [word for part in ("steps", "batch") if part != name for word in (f"--{part}", "2")]
     others = counts if command == "train" else []
     for value in ABSURD:

@@ -1,7 +1,7 @@
 """From the words of a command line to a command: tyro, told how our dataclasses of options read.
 
 The docstring below a field is its help. An option that is off, empty or None unless it is given shows no default: its
-help says what happens without it.
+help says what happens without it. A number that makes none is told in one line, as all bad input is.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +10,21 @@ from functools import partial
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 import tyro
-from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from vrnet.docstrings import field_docstrings
+from vrnet.errors import BadInput
 
 registry = ConstructorRegistry()
+NUMBERS = {int: "a whole number", float: "a number"}
+MAX_SHOWN = 40
+"""Letters of a word that is told to be wrong."""
 
 
 @runtime_checkable
@@ -27,14 +37,22 @@ class Command(Protocol):
 
 
 def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
-    """The command that the words after `vrnet` ask for; SystemExit with status 2 where they make no sense."""
-    return tyro.extras.subcommand_cli_from_dict(
-        dict(commands),
-        prog="vrnet",
-        description="Deformable image registration for cardiac MR, in 2D and 3D.",
-        config=(tyro.conf.FlagCreatePairsOff,),
-        registry=registry,
-    )
+    """The command that the words after `vrnet` ask for; SystemExit with status 2 where they make no sense, and BadInput
+    where one of them should be a number."""
+    try:
+        return tyro.extras.subcommand_cli_from_dict(
+            dict(commands),
+            prog="vrnet",
+            description="Deformable image registration for cardiac MR, in 2D and 3D.",
+            config=(tyro.conf.FlagCreatePairsOff,),
+            registry=registry,
+        )
+    except NoNumber as error:
+        raise BadInput(str(error)) from None
+
+
+class NoNumber(Exception):
+    """A word that should be a number is none. Not a ValueError, of which tyro would tell in its own words."""
 
 
 @registry.struct_rule
@@ -52,6 +70,8 @@ def argument(kind: type, field: Field[Any], hint: Any) -> StructFieldSpec:
     default = tyro.MISSING_NONPROP if field.default is MISSING else field.default
     if default is None or default is False or default is True or default == ():
         hint = without_default(hint)
+    if kind_of_number := number_type(hint):
+        hint = Annotated[hint, number_reader(field.name, kind_of_number, is_list(hint))]
     return StructFieldSpec(field.name, hint, default, partial(help_text, kind, field.name))
 
 
@@ -64,3 +84,39 @@ def without_default(hint: Any) -> Any:
 def help_text(kind: type, name: str) -> str | None:
     """The docstring below a field."""
     return field_docstrings(kind).get(name)
+
+
+def number_type(hint: Any) -> type[int] | type[float] | None:
+    """int or float where an argument takes such numbers; None of others."""
+    kind = bare_type(hint)
+    found = {kind, *get_args(kind)}
+    return int if int in found else float if float in found else None
+
+
+def is_list(hint: Any) -> bool:
+    """Whether an argument takes any number of values."""
+    return get_origin(bare_type(hint)) is tuple
+
+
+def bare_type(hint: Any) -> Any:
+    """A type without its marks."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
+def number_reader(name: str, kind: type[int] | type[float], takes_many: bool) -> PrimitiveConstructorSpec[Any]:
+    """How the words of an option that takes a number, or several, are read and shown."""
+
+    def read(word: str) -> float:
+        try:
+            return kind(word)
+        except ValueError:
+            shown = word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
+            raise NoNumber(f"--{name.replace('_', '-')} is '{shown}': give {NUMBERS[kind]}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs="*" if takes_many else 1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=lambda words: tuple(map(read, words)) if takes_many else read(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, tuple if takes_many else kind),
+        str_from_instance=lambda value: [str(value)],
+    )
