@@ -46,13 +46,16 @@ def test_without_labels_there_are_no_curves(exact, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cine.gif", "report.html"]
 
 
-def test_labels_without_a_ring_of_wall_have_volumes_alone(exact, beat, tmp_path):
+@pytest.mark.parametrize("heart", [HeartLabels(), HeartLabels(rv=None, wall=None)])
+def test_labels_without_a_wall_have_volumes_alone_and_the_page_says_why(exact, beat, tmp_path, heart):
     """The cavity alone: no strain is measured, and the page and the picture do without."""
     labels = Image(np.where(beat.labels.numpy() == 3, 3, 0), GRID)
     with pytest.warns(InputWarning, match="no strain is measured"):
-        page = Tracking(exact.cine, 0, exact.found, labels, HeartLabels()).report(tmp_path)
-    assert "Ejection fraction, LV" in page.read_text()
-    assert "Peak strain" not in page.read_text()
+        page = Tracking(exact.cine, 0, exact.found, labels, heart).report(tmp_path)
+    said = page.read_text()
+    assert "Ejection fraction, LV" in said
+    assert "Peak strain" not in said
+    assert "Not measured: the wall of the left ventricle is not labelled, and strain needs it." in said
     assert (tmp_path / "strain.png").exists()
 
 

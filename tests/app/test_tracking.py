@@ -83,6 +83,39 @@ def test_a_lone_label_is_the_wall_and_what_it_encloses_the_cavity(beat):
     assert_array_equal(found.array == heart.lv, labels == 3)
 
 
+def test_a_lone_3_is_the_cavity_unless_it_encloses_one(beat):
+    labels = beat.labels.numpy()
+    with pytest.warns(InputWarning, match="taken for the cavity"):
+        found, heart = interpret_labels(Image(np.where(labels == 3, 3, 0), GRID))
+    assert heart == HeartLabels(rv=None, wall=None, lv=3)
+    assert_array_equal(found.array == 3, labels == 3)
+    with pytest.warns(InputWarning, match="taken for the wall, and what it encloses is labelled 4"):
+        assert interpret_labels(Image(np.where(labels == 2, 3, 0), GRID))[1] == HeartLabels(rv=None, wall=3, lv=4)
+
+
+def test_a_lone_label_that_encloses_nothing_says_how_to_name_the_cavity(beat):
+    with pytest.warns(InputWarning, match="encloses nothing; if it is the cavity, give `label_names=1=LV`"):
+        interpret_labels(Image((beat.labels.numpy() == 3).astype(np.uint8), GRID))
+
+
+def test_the_cavity_alone_has_the_ejection_fraction_that_it_has_beside_the_wall(exact):
+    """And what is written of it says why there is no strain."""
+    cavity = Image(np.where(exact.reference_labels.array == 3, 1, 0), GRID)
+    with pytest.warns(InputWarning, match="no strain is measured: the wall of the left ventricle is not labelled"):
+        request = prepare_tracking(exact.cine, "TV-L1", cavity, 0, "auto", None, "cpu", "1=LV")
+    tracked = Tracking(exact.cine, 0, exact.found, request.labels, request.heart, request.label_names)
+    with pytest.warns(InputWarning, match="no strain is measured"):
+        said = summary(tracked)
+    expected = summary(exact)
+    assert said["strain_not_measured"] == "the wall of the left ventricle is not labelled, and strain needs it"
+    assert "strain" not in said
+    assert "strain_not_measured" not in expected
+    assert said["label_names"] == {"1": "LV"}
+    for part in ("lv_ejection_fraction_percent", "lv_largest_ml", "lv_smallest_ml"):
+        assert said["volumes"][part] == expected["volumes"][part]
+    assert np.isnan([said["volumes"]["mass_g"], said["volumes"]["rv_ejection_fraction_percent"]]).all()
+
+
 def test_a_wall_that_does_not_close_is_named(beat):
     """An arc, as at the outflow; and not a disc, as at the apex, nor a ring with a voxel far away."""
     wall = (beat.labels.numpy() == 2).astype(np.uint8)
@@ -238,6 +271,7 @@ def test_names_of_labels_say_what_is_what_and_are_shown(exact):
     assert {name for name, _ in film_of(tracked).slices.structures.values()} == {"RV", "myo", "LV", "liver"}
     assert summary(tracked)["label_names"] == {"30": "RV", "20": "myo", "10": "LV", "40": "liver"}
     assert heart_of({2: "Myo"}) == HeartLabels(rv=None, wall=2, lv=None)
+    assert heart_of({1: "cavity"}) == HeartLabels(rv=None, wall=None, lv=1)
     with pytest.raises(BadInput, match="named twice"):
         heart_of({1: "LV", 2: "Myo", 3: "lv"})
     with pytest.raises(BadInput, match="give `heart` or `label_names`"):

@@ -170,7 +170,8 @@ def test_peaks_are_the_lowest_of_shortening_and_the_highest_of_thickening():
     ("fields", "labels", "message"),
     [
         (np.zeros((1, 2, 8, 8)), ring(), "fields of shape"),
-        (np.zeros((1, 2, 72, 72)), np.zeros((72, 72), np.uint8), "no slice has a closed ring of wall, label 2"),
+        (np.zeros((1, 2, 72, 72)), np.zeros((72, 72), np.uint8), "the wall of the left ventricle is not labelled"),
+        (np.zeros((1, 2, 72, 72)), np.tri(72, dtype=np.uint8) * 2, "no slice has a closed ring of wall, label 2"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(fields, labels, message):

@@ -20,7 +20,7 @@ from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points
 from vrnet.app.console import notes
-from vrnet.app.endings import UNREAD_STATUS, close_streams, describe, is_unread, prepare_terminal, show
+from vrnet.app.endings import UNREAD_STATUS, as_options, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.loading import load_libraries
 from vrnet.app.parser import Command, read_command
@@ -78,7 +78,7 @@ def run(words: list[str]) -> int:
     command = read_command(COMMANDS)
     if not isinstance(command, Doctor):  # who says what is wrong with them
         load_libraries()
-    with notes():
+    with notes(as_options):
         command.run()
     return 0
 

@@ -76,8 +76,8 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def notes() -> Iterator[None]:
-    """Print what the package warns of as lines that begin with Note:, each once."""
+def notes(reword: Callable[[str], str] = str) -> Iterator[None]:
+    """Print what the package warns of, reworded, as lines that begin with Note:, each once."""
     with warnings.catch_warnings():
         shown_by_others, noted = warnings.showwarning, set[str]()
 
@@ -93,7 +93,7 @@ def notes() -> Iterator[None]:
                 shown_by_others(message, category, filename, lineno, file, line)
             elif str(message) not in noted:
                 noted.add(str(message))
-                print_line(f"Note: {message}.")
+                print_line(f"Note: {reword(str(message))}.")
 
         warnings.simplefilter("always", InputWarning)
         warnings.showwarning = show

@@ -106,7 +106,7 @@ def bare_type(hint: Any) -> Any:
 def number_reader(name: str, kind: type[int] | type[float], takes_many: bool) -> PrimitiveConstructorSpec[Any]:
     """How the words of an option that takes a number, or several, are read and shown."""
 
-    def read(word: str) -> float:
+    def read(word: str) -> int | float:
         try:
             return kind(word)
         except ValueError:

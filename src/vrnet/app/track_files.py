@@ -229,6 +229,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         about["volumes"] = describe_volumes(tracking.volumes)
     if tracking.strain is not None:
         about["strain"] = describe_strain(tracking.strain)
+    if tracking.no_strain is not None:
+        about["strain_not_measured"] = tracking.no_strain
     return about | versions()
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.label_names import LabelNames
+from vrnet.evaluation.strain import NO_STRAIN, NO_WALL
 from vrnet.evaluation.volumes import open_wall_text
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
@@ -40,9 +41,9 @@ def heart_of(names: LabelNames) -> HeartLabels:
     found = dict(parts)
     if len(found) < len(parts):
         raise BadInput(f"the names of labels are {shown(names)}: a part of the heart is named twice; give each once")
-    if "wall" not in found:
-        raise BadInput(f"the names of labels are {shown(names)}: name the wall of the LV too, as in 1=RV,2=Myo,3=LV")
-    return HeartLabels(found.get("rv"), found["wall"], found.get("lv"))
+    if not found:
+        raise BadInput(f"the names of labels are {shown(names)}: name a part of the heart too, as in 1=RV,2=Myo,3=LV")
+    return HeartLabels(found.get("rv"), found.get("wall"), found.get("lv"))
 
 
 def names_of(heart: HeartLabels, labels: Image) -> LabelNames:
@@ -88,26 +89,42 @@ def size_text(grid: Grid) -> str:
 
 
 def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
-    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there."""
+    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there, and
+    where there is no wall, before a minute is spent."""
     there = sorted(np.unique(labels.array[labels.array != 0]).tolist())
     if not {heart.rv, heart.wall, heart.lv} & {*there}:
         said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
         raise BadInput(f"{said}: say which is which by `label_names`, as in 1=RV,2=Myo,3=LV")
     if absent := {label: name for label, name in names.items() if label not in there}:
         warnings.warn(f"{labels.name} has no label {shown(absent)}", InputWarning, stacklevel=1)
+    if heart.wall not in there:
+        warnings.warn(NO_STRAIN.format(reason=NO_WALL), InputWarning, stacklevel=1)
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
-    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too."""
+    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too. A
+    lone 3 that encloses nothing is the cavity, as in ACDC."""
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
-    wall = int(values[0])
-    cavity = CAVITY if wall != CAVITY else CAVITY + 1
+    lone = int(values[0])
     inside = np.stack([enclosed(plane) for plane in in_planes(labels.array != 0, labels)])
+    is_solid = bool(inside.sum() <= SMALLEST_CAVITY * np.count_nonzero(labels.array))
+    if is_solid and lone == CAVITY:
+        said = f"{labels.name} has one label, {lone}: it is taken for the cavity of the LV, since it encloses nothing"
+        warnings.warn(said, InputWarning, stacklevel=1)
+        return labels, HeartLabels(rv=None, wall=None, lv=lone)
+    return label_inside(labels, lone, inside, is_solid)
+
+
+def label_inside(labels: Image, wall: int, inside: Bool[ndarray, "k x y"], is_solid: bool) -> tuple[Image, HeartLabels]:
+    """The labels with the inside of the wall as the cavity; a warning says so, and how to say what a disc is."""
+    cavity = CAVITY if wall != CAVITY else CAVITY + 1
     array = labels.array.astype(np.int32)
     in_planes(array, labels)[inside] = cavity
-    said = f"{labels.name} has one label, {wall}: it is taken for the wall, and what it encloses is labelled {cavity}"
+    closed = f"and what it encloses is labelled {cavity}"
+    disc = f"but encloses nothing; if it is the cavity, give `label_names={wall}=LV`"
+    said = f"{labels.name} has one label, {wall}: it is taken for the wall, {disc if is_solid else closed}"
     warnings.warn(said, InputWarning, stacklevel=1)
     return labels.with_array(array), HeartLabels(rv=None, wall=wall, lv=cavity)
 

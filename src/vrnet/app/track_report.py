@@ -56,7 +56,7 @@ def film_of(tracking: Tracking) -> Film:
     cine = tracking.cine
     return Film(
         cine.frames, tracking.fields, cine.grid, tracking.frame, cine.times_ms, labels, tracking.heart,
-        tracking.strain, tracking.volumes, tracking.label_names,
+        tracking.strain, tracking.volumes, tracking.label_names, tracking.no_strain,
     )  # fmt: skip
 
 

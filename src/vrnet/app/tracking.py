@@ -30,7 +30,7 @@ from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
-from vrnet.evaluation.strain import Strain, strain
+from vrnet.evaluation.strain import NO_STRAIN, Strain, strain
 from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
 from vrnet.evaluation.wall import HeartLabels
@@ -89,9 +89,19 @@ class Tracking:
             return None
         return propagate_labels(self.reference_labels.array, self.fields, self.found.slice_axis)
 
-    @cached_property
+    @property
     def strain(self) -> Strain | None:
         """Strain of the wall of the left ventricle; None without labels, or where no slice shows a ring of wall."""
+        return self.strain_or_reason if isinstance(self.strain_or_reason, Strain) else None
+
+    @property
+    def no_strain(self) -> str | None:
+        """Why there is no strain, though there are labels; None where there is, and without labels."""
+        return self.strain_or_reason if isinstance(self.strain_or_reason, str) else None
+
+    @cached_property
+    def strain_or_reason(self) -> Strain | str | None:
+        """The strain, or why it cannot be measured; None without labels."""
         if self.reference_labels is None or self.heart is None:
             return None
         grid, times = self.cine.grid, self.cine.times_ms
@@ -100,8 +110,8 @@ class Tracking:
             return strain(self.fields, self.reference_labels.array, grid.spacing, across=across,
                           anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
         except BadInput as error:
-            warnings.warn(f"no strain is measured: {error}", InputWarning, stacklevel=2)
-            return None
+            warnings.warn(NO_STRAIN.format(reason=error), InputWarning, stacklevel=2)
+            return str(error)
 
     @cached_property
     def volumes(self) -> Volumes | None:

@@ -23,6 +23,8 @@ MIDDLE_LAYER = (1 / 3, 2 / 3)
 GLOBAL = "global"
 DIGITS = 9
 """Of percentages: what follows is noise, of which a heart that rests would be full."""
+NO_STRAIN = "no strain is measured: {reason}"
+NO_WALL = "the wall of the left ventricle is not labelled, and strain needs it"
 NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
 SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 """How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
@@ -154,6 +156,8 @@ def strain(
     heart, axes = heart or HeartLabels(), SliceAxes.of(labels.shape, spacing, across)
     check_fields(fields, labels)
     stack = axes.stack(labels)
+    if not (stack == heart.wall).any():
+        raise BadInput(NO_WALL)
     box = box_around(stack == heart.wall)
     stack, u = stack[box], axes.motion_mm(fields, box)
     rings, left_out = find_rings(stack == heart.wall, axes.within)

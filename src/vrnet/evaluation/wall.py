@@ -29,7 +29,7 @@ class HeartLabels:
     None is a structure that is not labelled."""
 
     rv: int | None = 1
-    wall: int = 2
+    wall: int | None = 2
     lv: int | None = 3
 
 

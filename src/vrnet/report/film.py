@@ -47,6 +47,8 @@ class Film:
     volumes: Volumes | None = None
     label_names: LabelNames = field(default_factory=dict)
     """What labels are called; parts of the heart that it lacks have names of their own."""
+    no_strain: str | None = None
+    """Why there is no strain, though there are labels."""
 
     def __len__(self) -> int:
         """How many frames it has."""

@@ -121,8 +121,8 @@ def test_a_frame_beyond_the_end_is_the_failure_of_that_subject(cines, vrnet, tmp
 
 
 def test_names_that_cannot_be_tracked_by_are_told_before_the_work(cines, vrnet, tmp_path):
-    status, _, err = vrnet("cohort", cines, "--out", tmp_path / "out", *QUICK, "--label-names", "1=RV,3=LV")
-    assert (status, "name the wall" in err, (tmp_path / "out").exists()) == (2, True, False)
+    status, _, err = vrnet("cohort", cines, "--out", tmp_path / "out", *QUICK, "--label-names", "1=liver,3=scar")
+    assert (status, "name a part of the heart" in err, (tmp_path / "out").exists()) == (2, True, False)
 
 
 def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, tracked, tmp_path):

@@ -88,6 +88,27 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert of_wall.max() == pytest.approx(summary["strain"]["peaks"]["global"]["green_radial"]["percent"])
 
 
+@pytest.mark.parametrize(("value", "words", "notes"), [
+    (3, (), ["taken for the cavity of the LV", "strain needs it"]), (1, ("--label-names", "1=LV"), ["strain needs it"]),
+    (1, (), ["if it is the cavity, give --label-names 1=LV.", "closed ring of wall"]),
+])  # fmt: skip
+def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, beat, value, words, notes):
+    write_image(Image((beat.labels.numpy() == 3) * np.uint8(value), GRID), files / "cavity.nii.gz")
+    status, out, err = track("--labels", files / "cavity.nii.gz", *words)
+    assert status == 0, err
+    for note in notes:
+        assert re.search(f"Note: .*{re.escape(note)}", " ".join(out.split()))
+    summary = json.loads((files / "out" / "summary.json").read_text())
+    assert notes[-1] in summary["strain_not_measured"]
+    assert not (files / "out" / "strain.csv").exists()
+    with (files / "out" / "volumes.csv").open() as file:
+        cells = {row["lv_ml"] != "" for row in csv.DictReader(file)}
+    is_taken_for_wall = value == 1 and not words
+    assert (summary["volumes"]["lv_ejection_fraction_percent"] is None, cells) == (
+        is_taken_for_wall, {not is_taken_for_wall}
+    )  # fmt: skip
+
+
 def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):
     assert track()[0] == 0
     path = files / "out" / "transforms" / "frame_02.nii.gz"
@@ -228,7 +249,7 @@ BAD = {
     "names of labels": (nothing, (*LABELLED, "--label-names", "1=Aorta"), "1=RV,2=Myo,3=LV"),
     "no names of labels": (nothing, (*LABELLED, "--label-names", "wall"), "1=RV,2=Myo,3=LV"),
     "a label named twice": (nothing, (*LABELLED, "--label-names", "1=RV,1=Myo"), "twice"),
-    "names without the wall": (nothing, (*LABELLED, "--label-names", "1=RV"), "name the wall"),
+    "names of no part of the heart": (nothing, (*LABELLED, "--label-names", "1=scar"), "name a part of the heart"),
     "an unknown method": (nothing, ("--method", "TV-L7"), "TV-L7"),
     "a file of somebody else": (own_file, (), "would be lost"),
 }
