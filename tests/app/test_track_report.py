@@ -1,11 +1,13 @@
 """`vrnet track --report` and `.report()`: the page and pictures of a tracked cine."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image as Picture
 
 from vrnet import Cine, Grid, Image, InputWarning, write_image
-from vrnet.app.track_report import describe_tracking
+from vrnet.app.track_report import describe_tracking, notes_on_tracking
 from vrnet.app.tracking import Tracking
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine_files import read_cine
@@ -65,6 +67,14 @@ def test_the_page_says_what_was_run(exact):
     assert said["frames"] == "4 of 56 x 52 x 2 voxels of 3 x 3 x 10 mm"
     assert said["reference"] == "frame 1 of 4"
     assert "frame 1 here is frame 0 there" in said["in files"]
+
+
+def test_what_may_be_no_cine_is_told_at_the_end_and_on_the_page(exact, tmp_path):
+    doubted = replace(exact, cine=replace(exact.cine, doubt="BEWARE: it is <b>"))
+    assert notes_on_tracking(doubted)[0] == "BEWARE: it is <b>."
+    header = doubted.report(tmp_path / "page.html").read_text().split("</header>")[0]
+    assert "BEWARE: it is &lt;b&gt;." in header
+    assert not any("BEWARE" in note for note in notes_on_tracking(exact))
 
 
 def test_a_page_can_be_had_alone(exact, tmp_path):

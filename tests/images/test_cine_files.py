@@ -8,11 +8,14 @@ from tests.images.conftest import POSES, make_grid
 from tests.images.test_io import same_place
 from tests.skips import DATA
 from vrnet.errors import BadInput, InputWarning
-from vrnet.images.cine_files import read_cine
+from vrnet.images.cine_files import MAX_CHANGE, change_over_time, read_cine
+from vrnet.images.inputs import given_cine
 from vrnet.images.io import grid_of, read_image, to_sitk
 
 GRID = make_grid((12, 10, 3), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique"](3))
 CINE = np.random.default_rng(0).random((4, *GRID.shape)).astype(np.float32)
+STILL = CINE[:1, ..., 0] + 0.1 * CINE[..., 1]
+"""Frames that differ as little as those of a cine."""
 
 
 def write_joined(path):
@@ -72,16 +75,63 @@ def test_times_that_no_heart_has_are_not_used(tmp_path):
         read_cine(write_nifti(tmp_path / "back.nii", step=-30.0))
 
 
+def write_flat(path, frames, spacing):
+    """Three axes, the last of them that of the frames, and no place in space."""
+    flat = sitk.GetImageFromArray(frames.transpose(0, 2, 1))
+    flat.SetSpacing(spacing)
+    sitk.WriteImage(flat, str(path))
+    return flat
+
+
 def test_three_axes_are_a_slice_over_time_unless_they_are_a_stack(tmp_path):
-    flat = sitk.GetImageFromArray(CINE[..., 0].transpose(0, 2, 1))
-    sitk.WriteImage(flat, str(tmp_path / "flat.mha"))
-    with pytest.warns(InputWarning, match="taken for time"):
+    flat = write_flat(tmp_path / "flat.mha", STILL, (1.3, 0.7, 1.0))
+    with pytest.warns(InputWarning, match="taken for time") as said:
         cine = read_cine(tmp_path / "flat.mha")
-    assert_array_equal(cine.frames, CINE[..., 0])
+    assert_array_equal(cine.frames, STILL)
     assert cine.grid == grid_of(flat[..., 0])
+    assert (cine.doubt, str(said[0].message).endswith("a frame is one slice")) == ("", True)
     sitk.WriteImage(to_sitk(CINE[0], GRID), str(tmp_path / "stack.nii.gz"))
     with pytest.raises(BadInput, match="one frame only"):
         read_cine(tmp_path / "stack.nii.gz")
+
+
+@pytest.mark.parametrize("spacing", [(1.0, 1.0, 1.0), (1.4, 1.4, 1.4), (0.9, 0.9, 1.2)])
+def test_a_volume_is_no_cine_and_a_cine_with_the_steps_of_one_is_doubted(tmp_path, spacing):
+    write_flat(tmp_path / "volume.nii.gz", CINE[..., 0], spacing)
+    with pytest.raises(BadInput, match=r"one frame only, a volume with steps of .* saved as \(x, y, 1, t\)"):
+        read_cine(tmp_path / "volume.nii.gz")
+    write_flat(tmp_path / "cine.nii.gz", STILL, spacing)
+    with pytest.warns(InputWarning, match="BEWARE: it has steps of"):
+        doubt = read_cine(tmp_path / "cine.nii.gz").doubt
+    assert doubt.startswith("BEWARE")
+    with pytest.warns(InputWarning, match="BEWARE"):
+        assert given_cine(sitk.ReadImage(str(tmp_path / "cine.nii.gz"))).doubt == doubt
+
+
+@pytest.mark.parametrize("step", [1.0, 0.03])
+def test_frames_that_differ_as_slices_do_are_doubted_whatever_their_steps(tmp_path, step):
+    write_flat(tmp_path / "cine.nii.gz", CINE[..., 0], (1.4, 1.4, step))
+    with pytest.warns(InputWarning, match="BEWARE: it has frames that differ as slices of a volume do"):
+        assert read_cine(tmp_path / "cine.nii.gz").doubt
+    write_flat(tmp_path / "still.nii.gz", STILL, (1.4, 1.4, step))
+    with pytest.warns(InputWarning, match="taken for time"):
+        assert not read_cine(tmp_path / "still.nii.gz").doubt
+
+
+def test_the_change_over_time_is_its_part_of_the_variance():
+    """Of a picture of variance 1 with noise of variance v it is v / (1 + v)."""
+    random = np.random.default_rng(0)
+    picture, noise = random.standard_normal((1, 200, 200)), random.standard_normal((40, 200, 200))
+    assert change_over_time(picture + 0.5 * noise) == pytest.approx(0.25 / 1.25, rel=0.05)
+    assert change_over_time(np.zeros((4, 3, 3))) == 0
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no real images at {DATA}")
+def test_brains_are_no_cines_and_every_slice_of_a_cine_is_one():
+    with pytest.raises(BadInput, match="a volume with steps of 1 x 1 x 1 mm"):
+        read_cine(DATA / "brain_pair" / "a_t1.nii.gz")
+    frames = read_cine(DATA / "cine" / "cine.nii.gz").frames
+    assert max(change_over_time(frames[..., k]) for k in range(frames.shape[3])) < MAX_CHANGE / 2
 
 
 def test_one_image_of_a_cine_is_not_guessed(tmp_path):

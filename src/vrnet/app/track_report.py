@@ -80,9 +80,11 @@ def repaired_frames(tracking: Tracking) -> list[int]:
 
 
 def notes_on_tracking(tracking: Tracking) -> list[str]:
-    """What a reader should know beside the verdict: why there are no segments, and where folds were repaired."""
+    """What a reader should know beside the verdict: whether it may be no cine, why there are no segments, and where
+    folds were repaired."""
+    doubt = [f"{tracking.cine.doubt}."] if tracking.cine.doubt else []
     has_no_segments = tracking.strain is not None and not tracking.strain.insertions
-    return [*([f"Segments are {NO_SEGMENTS}."] if has_no_segments else []), *notes_on_folds(tracking)]
+    return [*doubt, *([f"Segments are {NO_SEGMENTS}."] if has_no_segments else []), *notes_on_folds(tracking)]
 
 
 def notes_on_folds(tracking: Tracking) -> list[str]:
@@ -106,6 +108,8 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
         "reference": frame_text(tracking.frame, len(cine)),
         "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
     }
+    if cine.doubt:
+        about["doubt"] = cine.doubt
     if tracking.reference_labels is not None:
         about["labels"] = tracking.reference_labels.name
     about["method"] = found.method

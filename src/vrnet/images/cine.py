@@ -29,6 +29,8 @@ class Cine:
     """When each frame was taken, in ms after the R wave; None where the files do not say."""
     name: str = "the cine"
     """What messages call the cine: the file or folder it came from."""
+    doubt: str = ""
+    """Why it may be no cine, where its file leaves that open."""
 
     def __post_init__(self) -> None:
         check_shape(self)

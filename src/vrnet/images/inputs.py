@@ -43,7 +43,8 @@ def given_cine(given: object) -> Cine:
     if isinstance(given, (str, PathLike)):
         return read_cine(given)
     if isinstance(given, SimpleITKImage):
-        return Cine(*frames_of_axes(given, Path("the cine")))
+        frames, grid, doubt = frames_of_axes(given, Path("the cine"))
+        return Cine(frames, grid, doubt=doubt)
     if isinstance(given, NibabelImage):
         return cine_of_nibabel(given)
     raise BadInput(f"the cine is a {type(given).__name__}: give a Cine (vrnet.read_cine), a file or a 4D image")
