@@ -37,6 +37,18 @@ def test_help_of_a_command_explains_its_options(vrnet, command):
     assert "None" not in out
 
 
+def test_the_help_of_track_is_read_at_a_glance(vrnet, monkeypatch):
+    """In an ordinary terminal every option has one line, below its name where that is long, and docs have the rest."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = vrnet("track", "--help")
+    assert "docs/cine.md" in out
+    options = re.split(r"^\W*(?=--|-h)", out.partition(" options ")[2], flags=re.M)[1:]
+    assert [words.split()[0] for words in options[:5]] == ["-h,", "--out", "--labels", "--report", "--frame"]
+    for words in options:
+        lines = [line for line in words.splitlines() if re.search(r"\w", line)]
+        assert len(lines) <= (2 if re.match(r"--\S+( \S+)?\W*$", lines[0]) else 1), words
+
+
 @pytest.mark.parametrize("command", ["train", "evaluate", "prepare"])
 def test_help_names_every_data_set(command):
     """The names are written in the help, so that it is shown without importing the data sets."""

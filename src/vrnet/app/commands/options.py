@@ -48,8 +48,7 @@ class ParameterOptions:
     """Other values for the parameters of a method."""
 
     settings: Settings = ()
-    """Give a parameter of the method another value, such as lam=0.15; may be repeated. `vrnet methods NAME` lists the
-    parameters of a method."""
+    """Set a parameter of `vrnet methods NAME`; may be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,9 @@ class MethodOptions:
     """What makes a method ready to register."""
 
     weights: OptionalFile = None
-    """A learned method's, as `vrnet train` writes them; they say by themselves of which method they are."""
+    """Weights that `vrnet train` wrote; they name their method."""
     average: bool = False
-    """Average the field over flips and quarter turns of the pair: of pictures 8 (4 where pixels are not square), of
-    volumes 8 flips, and as many times the time. Networks may gain a little."""
+    """Average over flips and turns: slow, may gain a little."""
     parameters: Group[ParameterOptions]
 
     @property
@@ -86,7 +84,7 @@ class DeviceOptions:
     """Where to compute."""
 
     device: DeviceChoice = "auto"
-    """Where to compute; auto takes CUDA where there is one."""
+    """Where to compute; auto: CUDA if there is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,37 +21,30 @@ from vrnet.choices import Slices
 class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
-    CINE is a file of four axes (NIfTI, MHA, NRRD; of three for one slice over time), a sequence of 3D Slicer, or a
-    folder with DICOM: a series per slice or one for all, or enhanced multi-frame files.
-
-    Writes in DIR: transforms/frame_00.nii.gz and so on, ITK displacement fields from the reference to each frame;
-    summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
-    report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
-    once; other files are never replaced. Interrupted, it goes on where it stopped.
+    Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv
+    and strain.csv. Other files are never replaced. Interrupted, it goes on where it stopped.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
+
+    docs/cine.md says more of inputs, labels, methods and files.
     """
 
     cine: CineFile
-    """The cine: one whole cycle, of which the last frame is followed by the first."""
+    """One whole cycle: NIfTI, MHA, NRRD or DICOM."""
     out: Folder
     """Folder for the results; made if it is not there."""
     labels: OptionalFile = None
-    """Label map of the reference frame: 1 RV, 2 wall of the LV, 3 its cavity, unless --label-names says otherwise; a
-    lone label is the wall."""
-    frame: int = 0
-    """The reference, counted from 0: the frame that the labels belong to. End-diastole is best."""
-    label_names: LabelNamesText = None
-    """What the labels are, where they are not numbered as in ACDC: RV, Myo (or wall) and LV (or cavity) are known, and
-    others are shown under their names; or a known set of names: acdc or ukbb."""
-    method: Name = "default"
-    """Any name that `vrnet methods` lists. default: short-axis-cine, a model that comes with vrnet, for single slices
-    and for stacks tracked slice by slice; Gaussian-LNCC for volumes."""
-    slices: Slices = "auto"
-    """Of a stack, track each slice within itself, or all together as a volume. auto: each, where slices are at least
-    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    """Label map of the reference: 1 RV, 2 wall, 3 cavity."""
     report: bool = False
-    """Write a page to look at (report.html), and for slides cine.gif and, given labels, strain.png."""
+    """Write a page on which the heart beats, and pictures."""
+    frame: int = 0
+    """The reference, from 0: best end-diastole."""
+    label_names: LabelNamesText = None
+    """What the labels are, if not as above; SET: acdc, ukbb."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists."""
+    slices: Slices = "auto"
+    """Track each slice by itself, or all together."""
     method_options: Group[MethodOptions]
     device_options: Group[DeviceOptions]
 
