@@ -88,7 +88,7 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
         said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
         raise BadInput(f"{said} (x, y, 1, t)")
     reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
-    beware = f"BEWARE: it has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
+    beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
     doubt = beware if has_steps or changes else ""
     said = f"{path} has three axes: the third is taken for time, and a frame is one slice"
     warnings.warn(f"{said}. {doubt}".removesuffix(". "), InputWarning, stacklevel=1)
