@@ -9,7 +9,7 @@ from vrnet.aha import LEVELS
 from vrnet.evaluation.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain
 from vrnet.evaluation.volumes import Volumes, open_wall_text
 from vrnet.report.film import Film
-from vrnet.wording import in_slices
+from vrnet.wording import numbered
 
 ABSENT = "–"
 SYMBOLS = {
@@ -54,7 +54,7 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
     """What one wants to know first."""
     rows = []
     if film.volumes is not None:
-        without = f"without {in_slices(film.volumes.open_slices)}" if film.volumes.open_slices else ""
+        without = f"without {numbered('slice', film.volumes.open_slices)}" if film.volumes.open_slices else ""
         rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent), without))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
@@ -83,7 +83,7 @@ def peak_table(strain: Strain) -> Table:
     reasons = dict.fromkeys(left.reason for left in strain.left_out)
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
     notes = (
-        f"Measured in {in_slices(strain.slices)}.",
+        f"Measured in {numbered('slice', strain.slices)}.",
         *left_out,
         *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
     )
@@ -93,7 +93,7 @@ def peak_table(strain: Strain) -> Table:
 def slices_of(reason: str, strain: Strain) -> str:
     """The slices that are left out for this reason, as the subject of a sentence."""
     slices = [left.slice for left in strain.left_out if left.reason == reason]
-    return f"{in_slices(slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
+    return f"{numbered('slice', slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
 
 
 def volume_table(volumes: Volumes) -> Table:
