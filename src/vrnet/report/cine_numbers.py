@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from vrnet.aha import LEVELS
+from vrnet.evaluation.cine_evidence import Extreme
 from vrnet.evaluation.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain
 from vrnet.evaluation.volumes import Volumes, open_wall_text
 from vrnet.report.film import Film
@@ -29,6 +32,8 @@ class Tracked:
     definitions: Mapping[str, str]
     verdict: Mapping[str, Any] | None = None
     """As summary.json holds it."""
+    worst: Extreme | None = None
+    """Where what is wrong is worst; None of a good cine."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,32 @@ def smallest_cavity(film: Film) -> int | None:
         return None
     smallest = int(film.volumes.lv_ml.argmin())
     return None if smallest == film.reference else smallest
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Where the verdict leads to, in words and in numbers."""
+
+    before: str
+    text: str
+    frame: int
+    place: int | None = None
+    """Of the slice among those that are shown; None where it is no slice of its own."""
+
+
+def look_at(film: Film, tracked: Tracked) -> LookAt | None:
+    """The slice and the frame of what is worst; where nothing is wrong, the frame where outlines are least sure."""
+    if (worst := tracked.worst) is not None and worst.frame is not None:
+        frame, number, shown = frame_text(worst.frame), worst.slice, film.slices.numbers
+        if number is None:
+            return LookAt("Look at", frame, worst.frame)
+        place = int(np.abs(np.array(shown) - number).argmin())
+        return LookAt("Look at", f"slice {shown[place] + 1}, {frame}", worst.frame, place)
+    smallest = smallest_cavity(film)
+    if smallest is None or tracked.verdict is None or tracked.verdict["level"] == "failed":
+        return None
+    said = "Outlines are least sure where the cavity is smallest: look at"
+    return LookAt(said, frame_text(smallest), smallest)
 
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert status == 0, err
     folder = files / "out"
     names = {f"transforms/frame_{k:02d}.nii.gz" for k in range(FRAMES)}
-    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv"}
+    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv"}
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["frames"], summary["reference"], summary["folding_strict_percent"]) == (FRAMES, 0, 0)
     assert summary["closure_mm"]["forward"] < 1

@@ -25,9 +25,9 @@ class Track:
     folder with DICOM: a series per slice or one for all, or enhanced multi-frame files.
 
     Writes in DIR: transforms/frame_00.nii.gz and so on, ITK displacement fields from the reference to each frame;
-    summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv and strain.csv; and, if asked for a
-    report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run all at
-    once; other files are never replaced. Interrupted, it goes on where it stopped.
+    summary.json; given labels, those of every frame (labels.nii.gz), volumes.csv, strain.csv and slices.csv; and, if
+    asked for a report, a page on which the heart beats (report.html) and pictures. They replace those of an earlier run
+    all at once; other files are never replaced. Interrupted, it goes on where it stopped.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
     """
