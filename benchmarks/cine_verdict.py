@@ -104,8 +104,11 @@ def measure(seed, pathology, method, change):
     if change in CHANGES:
         other = cycle(seed + 1000, pathology=pathology, frames=FRAMES).frames.numpy()
         frames = changed(change, frames, other, seed)
-    times = None if len(frames) < FRAMES else cine.times_ms
-    found = track(Cine(frames, cine.grid, times), method, labels=labels, device="cpu")
+    if change == STACK:
+        found = tracked_stack(seed, pathology, method)
+    else:
+        times = None if len(frames) < FRAMES else cine.times_ms
+        found = track(Cine(frames, cine.grid, times), method, labels=labels, device="cpu")
     true = beat.fields.numpy()[kept(change, FRAMES)]
     mm = np.reshape(beat.spacing, (-1, *[1] * labels.array.ndim))
     lengths = (np.linalg.norm(u * mm, axis=1)[:, labels.array == MYO] for u in (found.fields - true, true))
