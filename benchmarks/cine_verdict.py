@@ -11,7 +11,7 @@ all frames; *ruined* one that was meddled with and whose points are more than 1.
 tracking. The first four seeds of ten are stacks too, one of each pathology: 8 slices of 96 x 96 pixels of 1.8 mm,
 10 mm apart, through which the heart moves as hearts do. Tracking within slices cannot see that: these count as good.
 
-Each stack is then ruined in one slice (even seeds) or two: these show something else in the middle third of the cycle,
+Each stack by TV-L1 is then ruined in one slice (even seeds) or two: these show something else in the middle third of the cycle,
 and are tracked anew; or their motion is not found at all. They count as ruined where their motion is now more than
 1.5 mm from what it was in the stack as it is, or half as far as that.
 
@@ -44,6 +44,8 @@ from vrnet.phantom.pathology import PATHOLOGIES
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis-cine", "TV-L1"
+QUICK = "TV-L1"
+"""By which single slices are ruined."""
 AS_IS, STACK = "as it is", "stack, moving through its slices"
 STACK_SHAPE, STACK_SPACING_MM = (96, 96, 8), (1.8, 1.8, 10.0)
 CHANGES = "another heart", "moved", "flipped", "noise", "inverted", "half missing", "dropped frames"
@@ -89,7 +91,8 @@ def cases(seeds):
         for method in METHODS:
             yield seed, pathologies[seed % len(pathologies)], method, AS_IS
             if seed % 10 < len(pathologies):
-                yield from ((seed, pathologies[seed % 10], method, change) for change in (STACK, *IN_SLICES))
+                changes = (STACK, *IN_SLICES) if method == QUICK else (STACK,)
+                yield from ((seed, pathologies[seed % 10], method, change) for change in changes)
         for k, change in enumerate(CHANGES):
             yield seed, pathologies[(seed + k) % len(pathologies)], METHODS[(seed + k) % len(METHODS)], change
 

@@ -173,16 +173,9 @@ def strain(
     )
     names, percent, sixths = curves(u, rings, found, axes.within)
     percent = percent.round(DIGITS) + 0.0  # which is no -0
-    return Strain(
-        percent[: len(names)],
-        names,
-        times_ms,
-        slices=tuple(ring.slice for ring in rings),
-        left_out=tuple(left_out),
-        insertions=tuple(found) if found else None,
-        sixths=sixths,
-        by_slice=percent[len(names) :],
-    )
+    of_regions, by_slice = percent[: len(names)], percent[len(names) :]
+    slices, where = tuple(ring.slice for ring in rings), tuple(found) if found else None
+    return Strain(of_regions, names, times_ms, slices, tuple(left_out), where, sixths, by_slice)
 
 
 def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:
