@@ -11,9 +11,9 @@ all frames; *ruined* one that was meddled with and whose points are more than 1.
 tracking. The first four seeds of ten are stacks too, one of each pathology: 8 slices of 96 x 96 pixels of 1.8 mm,
 10 mm apart, through which the heart moves as hearts do. Tracking within slices cannot see that: these count as good.
 
-Each stack by TV-L1 is then ruined in one slice (even seeds) or two: these show something else in the middle third of the cycle,
-and are tracked anew; or their motion is not found at all. They count as ruined where their motion is now more than
-1.5 mm from what it was in the stack as it is, or half as far as that.
+Each stack is then ruined, by TV-L1, in one slice (even seeds) or two: these show something else in the middle third of
+the cycle, and are tracked anew; or their motion is not found at all. They count as ruined where their motion is now
+more than 1.5 mm from what it was in the stack as it is, or half as far as that.
 
 Hearts of ACDC, every second of the training and validation subjects, are tracked in one step from end-diastole to
 end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice of at least 0.75
