@@ -125,7 +125,7 @@ FINDINGS = (
         "muscle in the cavity",
         "muscle_in_cavity",
         (0.22, inf),
-        (0.4, inf),
+        (0.43, inf),
         "In one frame {} of the tracked cavity look like muscle, beyond those that do in the reference: the heart may "
         "move further than was found, and eject more.",
         (advice.other_tracker, advice.reference_labels),
