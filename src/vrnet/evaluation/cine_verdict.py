@@ -142,7 +142,7 @@ FINDINGS = (
         "thickening",
         "thickening",
         (1.0, inf),
-        (1.5, inf),
+        (1.75, inf),
         f"Radial strain rises to {{}} {BEYOND}",
         (advice.reference_labels, advice.other_tracker, advice.stiffer),
     ),
@@ -159,7 +159,7 @@ FINDINGS = (
     CineRule(
         "area of a part",
         area_change,
-        (0.7, inf),
+        (1.0, inf),
         lambda e: (
             f"A sixth of the {area_change(e).level} wall changes its area by {percent(area_change(e).value)}: muscle "
             "keeps its volume, and little moves through a slice."
