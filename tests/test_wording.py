@@ -1,4 +1,4 @@
-from vrnet.wording import in_runs, in_slices
+from vrnet.wording import in_runs, numbered
 
 
 def test_neighbouring_numbers_are_named_together():
@@ -6,5 +6,5 @@ def test_neighbouring_numbers_are_named_together():
 
 
 def test_slices_are_counted_from_one_whatever_their_order():
-    assert in_slices([11]) == "slice 12"
-    assert in_slices((11, 3, 1, 2)) == "slices 2 to 4, 12"
+    assert numbered("slice", [11]) == "slice 12"
+    assert numbered("slice", (11, 3, 1, 2)) == "slices 2 to 4, 12"

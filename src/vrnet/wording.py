@@ -10,10 +10,10 @@ def in_runs(numbers: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
 
 
-def in_slices(slices: Iterable[int]) -> str:
-    """Slices of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
-    numbers = [k + 1 for k in sorted(slices)]
-    return f"slice{'' if len(numbers) == 1 else 's'} {in_runs(numbers)}"
+def numbered(noun: str, numbers: Iterable[int]) -> str:
+    """Slices or frames of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
+    counted = [k + 1 for k in sorted(numbers)]
+    return f"{noun}{'' if len(counted) == 1 else 's'} {in_runs(counted)}"
 
 
 def percent(part: float) -> str:

@@ -27,6 +27,28 @@ def test_every_method_that_is_advised_is_one_and_another_than_was_run(d):
                 assert str(parse(name)) == name != method
 
 
+@pytest.mark.parametrize("d", [2, 3])
+def test_what_to_try_after_a_cine_never_leads_back(d):
+    """From method to method, whatever is found: λ grows, and no name comes twice."""
+    every = {each for rule in CINE_FINDINGS for each in rule.to_try}
+
+    def follow(method, before):
+        for each in every:
+            for name in named_methods(each(Run(method, d)) or ""):
+                if name.partition("(")[0] != method.partition("(")[0]:
+                    assert name not in before
+                    follow(name, {*before, name})
+
+    for method in ("short-axis-cine", "short-axis", "TV-L1", "Gaussian-LNCC", "TV-MIND(lam=0.3)", ""):
+        follow(method, {method})
+
+
+def test_of_one_slice_nothing_is_said_of_a_stack():
+    every = {each for rule in CINE_FINDINGS for each in rule.to_try} - {advice.without_slice}
+    assert not any("slices" in (each(Run("TV-L1", 2)) or "") for each in every)
+    assert any("slices" in (each(Run("TV-L1", 2, is_stack=True)) or "") for each in every)
+
+
 def test_a_smoother_field_has_twice_the_weight_and_a_freer_one_half_of_it():
     run = Run("TV-L1(lam=0.2)")
     assert named_methods(advice.smoother(run)) == ["TV-L1(lam=0.4)"]

@@ -9,14 +9,18 @@ import pytest
 
 from vrnet.app.tracking import Tracking
 from vrnet.evaluation.advice import Run
-from vrnet.evaluation.cine_verdict import (
-    FINDINGS,
+from vrnet.evaluation.cine_evidence import (
     LEAST_FRAMES,
+    NOTHING,
     CineEvidence,
-    WallExtremes,
-    judge_cine,
+    Extreme,
+    HeartExtremes,
+    SixthExtremes,
+    extremes_of_whole,
+    slice_unevenness,
     unevenness,
 )
+from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, where_to_look
 from vrnet.evaluation.strain import strain
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
@@ -52,14 +56,21 @@ def test_the_exact_motion_is_good(exact):
     assert (verdict.level, verdict.reasons, verdict.try_) == ("good", (), ())
 
 
+def evidence_of(found):
+    """A cine of which strain alone is known."""
+    whole = extremes_of_whole(Extreme(0.0), None, found, None)
+    return CineEvidence((), 0.0, whole, sixths=SixthExtremes.of(found))
+
+
 @pytest.mark.parametrize("pathology", sorted(PATHOLOGIES))
 def test_the_strain_of_no_heart_healthy_or_ill_is_a_finding(pathology):
     ill = cycle(5, shape=(64, 64), spacing=(2.8, 2.8), frames=5, pathology=pathology)
     found = strain(ill.fields.numpy(), ill.labels.numpy(), ill.spacing)
-    evidence = CineEvidence((), 0.0, 0.0, None, WallExtremes.of(found))
+    evidence = evidence_of(found)
     assert judge_cine(evidence).level == "good"
-    assert evidence.extremes.thickening == pytest.approx(found.peak("green_radial").percent / 100)
-    assert all(rule.measure(evidence) < rule.look / 2 for rule in FINDINGS[-3:])
+    peak = found.peak("green_radial")
+    assert evidence.whole.thickening == Extreme(pytest.approx(peak.percent / 100), peak.frame)
+    assert all(rule.measure(evidence).value < rule.limits[0] / 2 for rule in FINDINGS[-3:])
 
 
 def test_a_heart_that_is_blown_up_is_told_by_how_much(beat):
@@ -68,19 +79,20 @@ def test_a_heart_that_is_blown_up_is_told_by_how_much(beat):
     x = np.stack(np.meshgrid(*(np.arange(n) - n / 2 for n in beat.labels.shape), indexing="ij"))
     swelling = np.sin(pi * np.arange(16) / 16) ** 2  # 0 in the reference, 1 in frame 8
     fields = ((s - 1) * swelling[:, None, None, None] * x).astype(np.float32)
-    extremes = WallExtremes.of(strain(fields, beat.labels.numpy(), beat.spacing))
-    assert extremes.lengthening == pytest.approx(s - 1, abs=0.001)
-    assert extremes.area_change == pytest.approx(s**2 - 1, abs=0.001)
-    assert extremes.thickening == pytest.approx((s**2 - 1) / 2, abs=0.001)
-    assert extremes.shortening == pytest.approx(0, abs=0.001)
-    judged = judge_cine(CineEvidence((), 0.0, 0.0, None, extremes))
+    evidence = evidence_of(strain(fields, beat.labels.numpy(), beat.spacing))
+    assert evidence.sixths.lengthening.value == pytest.approx(s - 1, abs=0.001)
+    assert evidence.sixths.area_change.value == pytest.approx(s**2 - 1, abs=0.001)
+    assert evidence.sixths.area_change.frame == 8
+    assert evidence.whole.thickening.value == pytest.approx((s**2 - 1) / 2, abs=0.001)
+    assert evidence.whole.shortening.value == pytest.approx(0, abs=0.001)
+    judged = judge_cine(evidence)
     assert judged.level == "look"
     assert [word in " ".join(judged.reasons) for word in ("by 50 %", "by 125 %", "mid wall")] == [True] * 3
 
 
 def test_what_was_run_is_not_advised(exact):
     drifts = replace(exact.evidence, closure_mm=5.0)
-    for method, others in (("short-axis", ["TV-L1", "Gaussian-LNCC"]), ("TV-L1(lam=0.2)", ["Gaussian-LNCC"])):
+    for method, others in (("MIND", ["Gaussian-LNCC", "TV-L1"]), ("Gaussian-LNCC(lam=2)", ["TV-L1"]), ("TV-L1", [])):
         words = " ".join(judge_cine(drifts, Run(method)).try_)
         assert re.findall("`method=([^`]*)`", words) == others
 
@@ -90,7 +102,7 @@ def test_frames_of_noise_are_failed_and_named(beat):
     frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
     verdict = tracking_of(beat, frames).verdict
     assert verdict.level == "failed"
-    assert "frames 5, 6, 7" in verdict.reasons[0], "people count from 1"
+    assert "frames 5 to 7" in verdict.reasons[0], "people count from 1"
 
 
 def test_no_motion_where_the_heart_beats_is_not_good(beat):
@@ -108,25 +120,57 @@ def test_a_cine_that_does_not_close_says_how_far(beat):
 def test_unevenness_of_a_harmonic_motion_is_known(n):
     shape = np.random.default_rng(1).normal(size=(2, 5, 6))
     fields = np.stack([np.sin(2 * pi * t / n) * shape for t in range(n)])
-    assert unevenness(fields, np.ones((5, 6))) == pytest.approx(4 * sin(pi / n) ** 2)
+    assert unevenness(fields, np.ones((5, 6))).value == pytest.approx(4 * sin(pi / n) ** 2)
+
+
+def test_a_slice_that_jumps_is_told_with_its_frame_and_one_that_rests_does_not():
+    """What a slice does is compared with the motion of all, where that is larger."""
+    n, shape = 20, np.random.default_rng(1).normal(size=(2, 5, 6, 3))
+    fields = np.stack([np.sin(2 * pi * t / n) * shape for t in range(n)])
+    fields[..., 0] *= 1e-3
+    fields[7, ..., 0] *= -1
+    fields[12, ..., 2] *= -1
+    found = slice_unevenness(fields, np.ones((5, 6, 3)), 2)
+    assert found[0].value < 0.01
+    assert found[1].value == pytest.approx(4 * sin(pi / n) ** 2)
+    assert found[2].value > 1
+    assert (found[2].slice, found[2].frame) == (2, 12)
 
 
 def test_few_frames_need_not_run_evenly():
     fields = np.random.default_rng(2).normal(size=(LEAST_FRAMES - 1, 2, 4, 4))
-    assert unevenness(fields, np.ones((4, 4))) == 0
-    assert unevenness(np.concatenate([fields, fields]), np.ones((4, 4))) > 1
+    assert unevenness(fields, np.ones((4, 4))).value == 0
+    assert unevenness(np.concatenate([fields, fields]), np.ones((4, 4))).value > 1
 
 
-def test_each_measure_of_a_cine_decides_by_its_limits(exact):
+def with_measure(good, rule, value):
+    """The evidence, but for what this rule measures."""
+    place = Extreme(value, frame=5, slice=6 if "slice" in rule.name else None, level="mid")
+    for part in ("whole", "slices", "sixths"):
+        for name in vars(getattr(good, part)):
+            changed = replace(good, **{part: replace(getattr(good, part), **{name: place})})
+            if rule.measure(changed) is place:
+                return changed
+    return replace(good, closure_mm=value)
+
+
+@pytest.mark.parametrize("rule", FINDINGS[2:], ids=lambda rule: rule.name)
+def test_each_measure_of_a_cine_decides_by_its_limits(exact, rule):
+    for limit, level in zip(rule.limits, ("look", "failed"), strict=True):
+        if limit < inf:
+            below, beyond = (with_measure(exact.evidence, rule, part * limit) for part in (0.99, 1.01))
+            assert judge_cine(beyond).level == level != judge_cine(below).level
+            (reason,) = judge_cine(beyond).reasons
+            assert reason.startswith("Slice 7: ") == rule.name.endswith("in a slice")
+
+
+def test_one_looks_first_at_the_slice_that_is_named(exact):
     good = exact.evidence
-    measures = {"closure_mm": "closure", "unevenness": "uneven motion", "wall_change": "volume of the wall"}
-    of_wall = {name: name for name in ("shortening", "thickening", "lengthening")} | {"area_change": "area of a part"}
-    for name, finding in (measures | of_wall).items():
-        rule = next(rule for rule in FINDINGS if rule.name == finding)
-        for value, level in ((rule.look * 0.99, "good"), (rule.look * 1.01, "look"), (rule.failed * 1.01, "failed")):
-            if value < inf:
-                changed = {"extremes": replace(good.extremes, **{name: value})} if name in of_wall else {name: value}
-                assert judge_cine(replace(good, **changed)).level == level
+    assert where_to_look(good) is None
+    whole = replace(good, whole=replace(good.whole, thickening=Extreme(2.0, 4)))
+    assert where_to_look(whole).frame == 4
+    both = replace(whole, slices=HeartExtremes(shortening=Extreme(2.0, 9, 6)))
+    assert (where_to_look(both).frame, where_to_look(both).slice) == (9, 6)
 
 
 @pytest.mark.filterwarnings("ignore:no strain is measured")
@@ -134,6 +178,6 @@ def test_without_labels_of_it_the_wall_has_no_volume(beat, exact):
     cavities = exact.reference_labels.with_array(np.where(beat.labels.numpy() == 2, 0, beat.labels.numpy()))
     for labels in (None, cavities):
         bare = replace(exact, reference_labels=labels)
-        assert bare.evidence.wall_change is None
-        assert bare.evidence.extremes is None
+        assert bare.evidence.whole.wall_change == NOTHING
+        assert bare.evidence.sixths is None
         assert bare.verdict.level == "good"

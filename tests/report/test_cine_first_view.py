@@ -10,8 +10,9 @@ from tests.report.browser import find_element, open_file, press
 from tests.report.cines import TRACKED, beating_film, without_labels, without_rv
 from tests.report.conftest import HOSTILE
 from tests.report.test_cine_page import greys
+from vrnet.evaluation.cine_evidence import Extreme
 from vrnet.images.grid import Grid
-from vrnet.report.cine_numbers import smallest_cavity
+from vrnet.report.cine_numbers import look_at, smallest_cavity
 from vrnet.report.cine_page import write_cine_page
 
 
@@ -22,10 +23,13 @@ def film():
 
 @pytest.fixture(scope="module")
 def open_cine(browser, film, tmp_path_factory):
-    """Opens a page that stands still: of a heart, of a heart without RV and with a long name, or of one 2D slice."""
+    """Opens a page that stands still: of a heart, of one with a bad slice, of a heart without RV and with a long name,
+    or of one 2D slice."""
     folder = tmp_path_factory.mktemp("cines")
     good = replace(TRACKED, verdict={"level": "good", "reasons": [], "try": []})
     write_cine_page(folder / "heart.html", film, good, {"cine": "cine.nii.gz"})
+    doubtful = replace(TRACKED, verdict={"level": "failed", "reasons": [], "try": []}, worst=Extreme(1.0, 3, 0))
+    write_cine_page(folder / "doubtful.html", film, doubtful, {})
     write_cine_page(folder / "wall.html", without_rv(film), TRACKED, {"cine": HOSTILE})
     bare, grid = without_labels(film), Grid.plain(film.grid.shape[:2], film.grid.spacing[:2])
     flat = replace(bare, frames=bare.frames[..., 1], fields=bare.fields[:, :2, ..., 1], grid=grid)
@@ -82,12 +86,34 @@ def test_there_are_letters_of_directions_only_where_the_header_says_them(open_ci
 
 def test_the_verdict_leads_to_where_outlines_are_least_sure(open_cine, film):
     page = open_cine("heart")
-    find_element(page, "#smallest").click()
+    find_element(page, "#look-at").click()
     smallest = int(film.volumes.lv_ml.argmin())
     assert find_element(page, "#when").text.startswith(f"frame {smallest + 1} of {len(film)}")
+    assert find_element(page, "#number").text == f"slice {film.slices.main + 1} of {film.slices.depth}"
     bare = open_cine("bare").page_source
     assert "least sure" not in bare
     assert "Without labels the wall, the cavity and the strain are not checked." in bare
+
+
+def test_the_verdict_leads_to_the_slice_and_the_frame_that_are_worst(open_cine, film):
+    page = open_cine("doubtful")
+    button = find_element(page, "#look-at")
+    assert button.text == "slice 1, frame 4"
+    button.click()
+    assert find_element(page, "#when").text.startswith(f"frame 4 of {len(film)}")
+    assert find_element(page, "#number").text == f"slice 1 of {film.slices.depth}"
+
+
+def test_of_a_slice_that_is_not_shown_the_verdict_leads_to_the_nearest(film):
+    """Of many slices a page shows some."""
+    stack = replace(film, **{name: np.repeat(getattr(film, name), 20, -1) for name in ("frames", "fields", "labels")})
+    stack = replace(stack, grid=Grid.plain(stack.labels.shape, film.grid.spacing))
+    shown = stack.slices.numbers
+    assert 31 not in shown or 32 not in shown
+    for k in (31, 32):
+        found = look_at(stack, replace(TRACKED, worst=Extreme(1.0, 3, k)))
+        assert abs(shown[found.place] - k) == min(abs(number - k) for number in shown)
+        assert found.text == f"slice {shown[found.place] + 1}, frame 4"
 
 
 def test_no_frame_is_least_sure_where_outlines_were_given_or_there_are_none(film):

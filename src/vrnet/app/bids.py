@@ -11,7 +11,7 @@ from typing import Any
 
 from vrnet.app.pair import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
 from vrnet.app.pair import LABELS as WARPED_LABELS
-from vrnet.app.track_files import LABELS, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
+from vrnet.app.track_files import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.app.track_report import CURVES, FILM, PAGE
 from vrnet.cohort.records import FAILURES
 from vrnet.cohort.table import CohortTable, Subject, check_subjects, refuse
@@ -49,6 +49,7 @@ NAMES = {
     LABELS: "{subject}_desc-tracked_dseg.nii.gz",
     VOLUMES: "{subject}_desc-volumes_metrics.csv",
     STRAIN: "{subject}_desc-strain_metrics.csv",
+    SLICES: "{subject}_desc-slices_metrics.csv",
     SUMMARY: "{subject}_desc-tracking_metrics.json",
     CURVES: "{subject}_strain.png",
     FILM: "{subject}_cine.gif",

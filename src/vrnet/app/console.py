@@ -17,7 +17,7 @@ from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
 from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
-from vrnet.wording import in_runs, in_slices
+from vrnet.wording import in_runs, numbered
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -225,7 +225,7 @@ def tracking_table(tracking: "Tracking") -> Table:
     method = method_title(tracking.found.method, tracking.found.weights)
     table = numbers_table(f"{method}{refined}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
-        without = f" (without {in_slices(found.open_slices)})" if found.open_slices else ""
+        without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
         table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent) + without)
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         peak = tracking.strain and tracking.strain.peak(measure)

@@ -21,6 +21,7 @@ from vrnet.app.track_report import (
     verdict_of,
     write_track_report,
 )
+from vrnet.app.track_slices import write_slices
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.strain import MEASURES, NO_SEGMENTS, Measure, Strain
@@ -37,9 +38,11 @@ from vrnet.tensor_files import checksum, open_tensors, write_tensors
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-TRANSFORMS, LABELS, VOLUMES, STRAIN, SUMMARY = (
-    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "summary.json"
+TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY = (
+    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json"
 )  # fmt: skip
+LABELLED = LABELS, VOLUMES, STRAIN, SLICES
+"""What is written where labels are given."""
 COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
 UNFINISHED = ".vrnet-track"
 """The folder, inside that of the results, of what is kept until they are written."""
@@ -96,7 +99,7 @@ def track_to_folder(
     tracking = request.run(links, stage(f"tracking with {request.plan.method}"))
     measure(tracking, stage("measuring"))
     stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
-    with replace_set(folder, (*names, LABELS, VOLUMES, STRAIN, *REPORT_FILES, *stale)) as staged:
+    with replace_set(folder, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
         write_tracking(tracking, staged, stage("writing"))
         if report:
             write_track_report(tracking, staged, stage("drawing"))
@@ -147,7 +150,7 @@ def fingerprint(request: TrackingRequest) -> str:
 
 def planned_outputs(request: TrackingRequest, report: bool) -> list[str]:
     """The names of the files that a tracking may write."""
-    labelled = [] if request.labels is None else [LABELS, VOLUMES, STRAIN]
+    labelled = () if request.labels is None else LABELLED
     drawn = report_names(request.labels is not None) if report else []
     return [*(transform_name(k, len(request.cine)) for k in range(len(request.cine))), *labelled, SUMMARY, *drawn]
 
@@ -170,6 +173,8 @@ def write_tracking(tracking: Tracking, folder: Path, progress: Progress) -> None
     if tracking.strain is not None:
         definitions = (f"{strain_column(m)}: {m.definition}" for m in MEASURES)
         write_rows(strain_rows(tracking.strain), folder / STRAIN, definitions)
+    if tracking.by_slice is not None:
+        write_slices(tracking.by_slice, tracking.cine.times_ms, folder / SLICES)
     write_json(summary(tracking), folder / SUMMARY)
 
 

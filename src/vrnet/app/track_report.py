@@ -7,6 +7,7 @@ from typing import Any
 
 from vrnet.app.endings import as_options
 from vrnet.app.tracking import CLOSURE, Tracking
+from vrnet.evaluation.cine_verdict import where_to_look
 from vrnet.evaluation.strain import NO_SEGMENTS
 from vrnet.methods.names import kind_of
 from vrnet.progress import Progress
@@ -65,13 +66,15 @@ def quality(tracking: Tracking) -> Tracked:
     meanings = {"closure error": CLOSURE, "folded voxels": FOLDS}
     if tracking.volumes is not None:
         meanings = {"volumes": VOLUME_DEFINITION, **meanings}
-    return Tracked(tracking.closure_mm, tracking.folding_strict_percent, meanings, verdict_of(tracking))
+    folds, verdict = tracking.folding_strict_percent, verdict_of(tracking)
+    return Tracked(tracking.closure_mm, folds, meanings, verdict, where_to_look(tracking.evidence))
 
 
 def verdict_of(tracking: Tracking) -> dict[str, Any]:
-    """The verdict as summary.json holds it, with what to try as options of the command."""
-    verdict = tracking.verdict
-    return replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
+    """The verdict as summary.json holds it, with what to try as options of the command, and where it is worst."""
+    verdict, worst = tracking.verdict, where_to_look(tracking.evidence)
+    told = replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
+    return told | {"worst": None if worst is None else {"slice": worst.slice, "frame": worst.frame}}
 
 
 def repaired_frames(tracking: Tracking) -> list[int]:

@@ -24,12 +24,22 @@ from vrnet.attributes import cached_property
 from vrnet.choices import Slices
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.advice import Run
-from vrnet.evaluation.cavity import muscle_in_cavity
-from vrnet.evaluation.cine_verdict import CineEvidence, WallExtremes, judge_cine, unevenness
+from vrnet.evaluation.cavity import CavityMuscle, muscle_in_cavity
+from vrnet.evaluation.cine_evidence import (
+    CineEvidence,
+    HeartExtremes,
+    SixthExtremes,
+    extremes_of_slices,
+    extremes_of_whole,
+    slice_unevenness,
+    unevenness,
+)
+from vrnet.evaluation.cine_verdict import judge_cine
 from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
+from vrnet.evaluation.slice_curves import SliceCurves, slice_curves
 from vrnet.evaluation.strain import NO_STRAIN, Strain, strain
 from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
@@ -105,9 +115,9 @@ class Tracking:
         if self.reference_labels is None or self.heart is None:
             return None
         grid, times = self.cine.grid, self.cine.times_ms
-        across, anterior = (grid.across, anterior_direction(grid)) if len(grid.shape) == 3 else (None, None)
+        anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
         try:
-            return strain(self.fields, self.reference_labels.array, grid.spacing, across=across,
+            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across,
                           anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
         except BadInput as error:
             warnings.warn(NO_STRAIN.format(reason=error), InputWarning, stacklevel=2)
@@ -140,28 +150,44 @@ class Tracking:
     def evidence(self) -> CineEvidence:
         """The grounds of the verdict."""
         others = [k for k in range(len(self.cine)) if k != self.frame]
-        wall = np.zeros(len(self.cine)) if self.volumes is None else self.volumes.wall_ml
+        weight, axis = self.labelled.astype(float), self.found.slice_axis
+        slices = HeartExtremes()
+        if self.by_slice is not None and axis is not None and self.cine.grid.shape[axis] > 1:
+            slices = extremes_of_slices(slice_unevenness(self.fields, weight, axis), self.by_slice, self.frame)
         return CineEvidence(
             frames=tuple((k, self.as_pair(k).evidence()) for k in others),
             closure_mm=max(self.closure_mm.values()),
-            unevenness=unevenness(self.fields, self.labelled.astype(float)),
-            wall_change=float(np.abs(wall / wall[self.frame] - 1).max()) if wall[self.frame] else None,
-            extremes=None if self.strain is None else WallExtremes.of(self.strain),
-            muscle_in_cavity=self.muscle_in_cavity,
+            whole=extremes_of_whole(unevenness(self.fields, weight), self.volumes, self.strain, self.muscle_in_cavity),
+            slices=slices,
+            sixths=None if self.strain is None else SixthExtremes.of(self.strain),
         )
 
     @cached_property
-    def muscle_in_cavity(self) -> float | None:
+    def muscle_in_cavity(self) -> CavityMuscle | None:
         """How much more of the cavity looks like muscle than in the reference; None without its labels."""
         if self.labels is None or self.heart is None:
             return None
-        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.found.slice_axis)
+        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.across)
+
+    @cached_property
+    def by_slice(self) -> SliceCurves | None:
+        """Areas, strain and muscle in the cavity of every slice at every frame; None without labels."""
+        if self.labels is None or self.heart is None:
+            return None
+        spacing, heart = self.cine.grid.spacing, self.heart
+        return slice_curves(self.labels, spacing, heart, self.frame, self.across, self.strain, self.muscle_in_cavity)
+
+    @property
+    def across(self) -> int | None:
+        """The axis across which slices lie; None of a cine of one slice."""
+        return self.cine.grid.across if len(self.cine.grid.shape) == 3 else None
 
     @cached_property
     def verdict(self) -> Verdict:
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        is_sliced = self.found.slice_axis is not None
-        return judge_cine(self.evidence, Run(self.found.method, len(self.cine.grid.shape) - is_sliced))
+        shape, axis = self.cine.grid.shape, self.found.slice_axis
+        is_stack = axis is not None and shape[axis] > 1
+        return judge_cine(self.evidence, Run(self.found.method, len(shape) - (axis is not None), is_stack))
 
     def as_pair(self, k: int) -> RegisteredPair:
         """The reference and frame k as a registered pair."""

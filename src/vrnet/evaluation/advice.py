@@ -10,8 +10,8 @@ from vrnet.methods.boxed import SHORT_AXIS_CINE
 from vrnet.methods.names import parameters, parse, with_parameters
 from vrnet.methods.parameters import value_in
 
-TRACKERS = "TV-L1", "Gaussian-LNCC"
-"""Methods that need no training, one of each kind: of brightness, and of structure."""
+TRACKERS = "Gaussian-LNCC", "TV-L1"
+"""Methods that track volumes, in the order in which to try them: of structure, and of brightness."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Run:
     """Its name, with every changed parameter; empty if nobody knows."""
     dimension: int = 3
     """That of what was registered: 2 for slices, each by itself."""
+    is_stack: bool = False
+    """Whether several slices were registered, each by itself."""
     has_affine: bool = False
     """Whether an affine start, with scaling and shear, was found."""
     is_matched: bool = False
@@ -98,18 +100,45 @@ def stronger(run: Run, factor: float, change: str, other: str) -> str:
     return f'`method="{with_lam(run, factor) or other}"`'
 
 
-def tracker_of_hearts(run: Run) -> str | None:
-    """The model in the box that tracks slices, unless it was run."""
-    is_done = run.dimension != 2 or run.method == SHORT_AXIS_CINE
-    return None if is_done else f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+def other_tracker(run: Run) -> str | None:
+    """The method that tracks best, and after it what is left. No advice leads back to a method that one came from:
+    slices are tracked best by the model of hearts, and it is not said again that others track them too."""
+    if run.dimension == 2:
+        return None if run.method == SHORT_AXIS_CINE else f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+    tried = next((k for k, name in enumerate(TRACKERS) if run.method.startswith(name)), -1)
+    return ", or ".join(f"`method={name}`" for name in TRACKERS[tried + 1 :]) or None
 
 
-def other_tracker(run: Run) -> str:
-    """The model that tracks hearts; after it, and of volumes, methods that track in another way than the one that was
-    run."""
-    return tracker_of_hearts(run) or ", or ".join(
-        f"`method={name}`" for name in TRACKERS if not run.method.startswith(name)
-    )
+def check_frames(run: Run) -> str:
+    return "look at these frames, and leave out those that show something else, or another position"
+
+
+def whole_cycle(run: Run) -> str:
+    return "check that the cine is one whole beat, in the order of time, and that its patient lay still"
+
+
+def reference_labels(run: Run) -> str:
+    return "check that the labels belong to the reference `frame`"
+
+
+def from_diastole(run: Run) -> str:
+    return "give the labels of end-diastole, and its `frame`: strain is measured from there"
+
+
+def without_slice(run: Run) -> str:
+    return "look at that slice; if its outlines are off, leave it out of the labels, and so of volumes and strain"
+
+
+def outer_slices(run: Run) -> str | None:
+    """The base and the apex move through their slices, which tracking within them takes for deformation."""
+    words = "leave the first and the last slices out of the labels: the heart moves through them"
+    return words if run.is_stack else None
+
+
+def stiffer(run: Run) -> str | None:
+    """The method that was run with twice its λ, where it has one."""
+    name = with_lam(run, 2.0) if run.method else None
+    return None if name is None else f'a smoother field: `method="{name}"`'
 
 
 def with_lam(run: Run, factor: float) -> str | None:

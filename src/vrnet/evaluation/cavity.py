@@ -1,8 +1,10 @@
 """Muscle where the tracked cavity should hold blood: where too little motion was found, the outline of the cavity stays
 behind in the muscle that comes in."""
 
+from dataclasses import dataclass
+
 import numpy as np
-from jaxtyping import Bool, Integer, Shaped
+from jaxtyping import Bool, Float, Integer, Shaped
 from numpy import ndarray
 
 from vrnet.evaluation.wall import HeartLabels
@@ -13,30 +15,46 @@ LEAST_VOXELS = 20
 """Of the wall, and of the cavity, in a slice: fewer do not tell how bright they are."""
 
 
+@dataclass(frozen=True)
+class CavityMuscle:
+    """How much more of the cavity looks like muscle than in the reference, as a part of it, in every slice and frame.
+
+    The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion."""
+
+    slices: tuple[int, ...]
+    """Those, counted as in the array, whose wall and cavity are large enough in the reference."""
+    by_slice: Float[ndarray, "k t"]
+    """0 where a cavity has become too small to tell."""
+    voxels: Float[ndarray, "k t"]
+    """Of each cavity that is large enough."""
+
+    @property
+    def whole(self) -> Float[ndarray, " t"]:
+        """Of all slices together, each by the size of its cavity."""
+        return (self.by_slice * self.voxels).sum(0) / np.maximum(self.voxels.sum(0), 1)
+
+
 def muscle_in_cavity(
     frames: Shaped[ndarray, "t *s"],
     labels: Integer[ndarray, "t *s"],
     heart: HeartLabels,
     reference: int,
     across: int | None = None,
-) -> float | None:
-    """How much more of the cavity looks like muscle than in the reference, in the frame where that is most; None where
-    wall and cavity are not both labelled.
+) -> CavityMuscle | None:
+    """The muscle in the cavity of a tracked cine; None where no slice has both wall and cavity.
 
-    The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion. `across` is
-    the axis of s across which slices lie: each has its own brightness, and counts by the size of its cavity."""
+    `across` is the axis of s across which slices lie: each has its own brightness."""
     images, maps = (slices_first(array, across) for array in (frames, labels))
     known = maps[reference]
     shown = [k for k in range(len(known)) if enough(known[k] == heart.wall) and enough(known[k] == heart.lv)]
     if not shown:
         return None
     sign = -1.0 if is_dark(images[reference], known, heart) else 1.0
-    parts = np.empty((len(images), len(shown), 2))
-    for t, (image, map_) in enumerate(zip(images, maps, strict=True)):
-        parts[t] = [like_muscle(image[k], map_[k], heart, sign) for k in shown]
-    like, size = parts[..., 0], parts[..., 1]
-    rise = ((like - like[reference]) * size).sum(1) / np.maximum(size.sum(1), 1)
-    return float(rise.max())
+    parts = np.array(
+        [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)] for k in shown]
+    )
+    like, voxels = parts[..., 0], parts[..., 1]
+    return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], 0.0), voxels)
 
 
 def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:

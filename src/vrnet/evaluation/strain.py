@@ -102,10 +102,17 @@ class Strain:
     sixths: Float[ndarray, "2 level p t"]
     """Of every sixth of the wall at a level, wherever it begins: the change of the length of its middle, and of its
     area, in percent. Unlike segments they need no insertions of the RV."""
+    by_slice: Float[ndarray, "k m t"]
+    """Of the wall in each of `slices`, in percent."""
 
     def curve(self, measure: str, region: str = GLOBAL) -> Float[ndarray, " t"]:
         """Strain at every frame, in percent."""
         return self.percent[self.regions.index(region), [m.name for m in MEASURES].index(measure)]
+
+    def of_slices(self, measure: str) -> dict[int, Float[ndarray, " t"]]:
+        """{slice: strain at every frame, in percent}, from base to apex."""
+        curves = self.by_slice[:, [m.name for m in MEASURES].index(measure)]
+        return dict(zip(self.slices, curves, strict=True))
 
     def peak(self, measure: str, region: str = GLOBAL) -> Peak | None:
         """Where the curve is lowest, or highest if it is one that a heartbeat raises; None if there is no curve."""
@@ -170,8 +177,9 @@ def strain(
     )
     names, percent, sixths = curves(u, rings, found, axes.within)
     percent = percent.round(DIGITS) + 0.0  # which is no -0
-    slices = tuple(ring.slice for ring in rings)
-    return Strain(percent, names, times_ms, slices, tuple(left_out), tuple(found) if found else None, sixths)
+    of_regions, by_slice = percent[: len(names)], percent[len(names) :]
+    slices, where = tuple(ring.slice for ring in rings), tuple(found) if found else None
+    return Strain(of_regions, names, times_ms, slices, tuple(left_out), where, sixths, by_slice)
 
 
 def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:
@@ -188,15 +196,15 @@ def in_plane(direction: tuple[float, ...], axes: SliceAxes) -> tuple[float, floa
 
 def curves(
     u: Float[ndarray, "t d x y z"], rings: list[Ring], insertions: list[Insertions] | None, spacing: tuple[float, float]
-) -> tuple[tuple[str, ...], Float[ndarray, "r m t"], Float[ndarray, "2 level p t"]]:
-    """The regions, the strain of each by every measure, in percent, and that of sixths of the wall."""
+) -> tuple[tuple[str, ...], Float[ndarray, "n m t"], Float[ndarray, "2 level p t"]]:
+    """The regions, the strain of each and then of each ring by every measure, in percent, and of sixths of the wall."""
     voxels = wall_voxels(rings, spacing)
     around = np.tile(np.degrees(ring_angles() + ring_angles()[1] / 2), len(rings))
     of_ring = np.repeat(np.arange(len(rings)), len(ring_angles()))
     regions = place(voxels.ring, voxels.angle_deg, insertions, len(rings)).regions()
-    weights = np.stack([*regions.values()]).astype(float)
+    weights = np.stack([*regions.values(), *(voxels.ring == k for k in range(len(rings)))]).astype(float)
     of_contours = place(of_ring, around, insertions, len(rings))
-    steps = np.stack([*of_contours.regions().values()]).astype(float)
+    steps = np.stack([*of_contours.regions().values(), *(of_ring == k for k in range(len(rings)))]).astype(float)
     middle = weights * ((MIDDLE_LAYER[0] <= voxels.depth) & (voxels.depth <= MIDDLE_LAYER[1]))
     E = green_strain(u, voxels, spacing)
     lengths, areas = contour_steps(moved_contours(u, rings, spacing))

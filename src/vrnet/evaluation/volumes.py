@@ -9,7 +9,7 @@ from jaxtyping import Float, Integer
 from numpy import ndarray
 
 from vrnet.evaluation.wall import HeartLabels
-from vrnet.wording import in_slices
+from vrnet.wording import numbered
 
 MYOCARDIUM_G_PER_ML = 1.05
 
@@ -43,7 +43,8 @@ class Volumes:
 
 def open_wall_text(slices: Iterable[int]) -> str:
     """What is said of slices whose wall does not close."""
-    return f"in {in_slices(slices)} the wall does not close: volumes and the ejection fraction lack the cavity there"
+    said = "the wall does not close: volumes and the ejection fraction lack the cavity there"
+    return f"in {numbered('slice', slices)} {said}"
 
 
 def known_ml(volume: Float[ndarray, " t"]) -> Float[ndarray, " t"]:

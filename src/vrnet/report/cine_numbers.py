@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from vrnet.aha import LEVELS
+from vrnet.evaluation.cine_evidence import Extreme
 from vrnet.evaluation.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain
 from vrnet.evaluation.volumes import Volumes, open_wall_text
 from vrnet.report.film import Film
-from vrnet.wording import in_slices
+from vrnet.wording import numbered
 
 ABSENT = "–"
 SYMBOLS = {
@@ -29,6 +32,8 @@ class Tracked:
     definitions: Mapping[str, str]
     verdict: Mapping[str, Any] | None = None
     """As summary.json holds it."""
+    worst: Extreme | None = None
+    """Where what is wrong is worst; None of a good cine."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
     """What one wants to know first."""
     rows = []
     if film.volumes is not None:
-        without = f"without {in_slices(film.volumes.open_slices)}" if film.volumes.open_slices else ""
+        without = f"without {numbered('slice', film.volumes.open_slices)}" if film.volumes.open_slices else ""
         rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent), without))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
@@ -83,7 +88,7 @@ def peak_table(strain: Strain) -> Table:
     reasons = dict.fromkeys(left.reason for left in strain.left_out)
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
     notes = (
-        f"Measured in {in_slices(strain.slices)}.",
+        f"Measured in {numbered('slice', strain.slices)}.",
         *left_out,
         *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
     )
@@ -93,7 +98,7 @@ def peak_table(strain: Strain) -> Table:
 def slices_of(reason: str, strain: Strain) -> str:
     """The slices that are left out for this reason, as the subject of a sentence."""
     slices = [left.slice for left in strain.left_out if left.reason == reason]
-    return f"{in_slices(slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
+    return f"{numbered('slice', slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
 
 
 def volume_table(volumes: Volumes) -> Table:
@@ -121,6 +126,32 @@ def smallest_cavity(film: Film) -> int | None:
         return None
     smallest = int(film.volumes.lv_ml.argmin())
     return None if smallest == film.reference else smallest
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Where the verdict leads to, in words and in numbers."""
+
+    before: str
+    text: str
+    frame: int
+    place: int | None = None
+    """Of the slice among those that are shown; None where it is no slice of its own."""
+
+
+def look_at(film: Film, tracked: Tracked) -> LookAt | None:
+    """The slice and the frame of what is worst; where nothing is wrong, the frame where outlines are least sure."""
+    if (worst := tracked.worst) is not None and worst.frame is not None:
+        frame, number, shown = frame_text(worst.frame), worst.slice, film.slices.numbers
+        if number is None:
+            return LookAt("Look at", frame, worst.frame)
+        place = int(np.abs(np.array(shown) - number).argmin())
+        return LookAt("Look at", f"slice {shown[place] + 1}, {frame}", worst.frame, place)
+    smallest = smallest_cavity(film)
+    if smallest is None or tracked.verdict is None or tracked.verdict["level"] == "failed":
+        return None
+    said = "Outlines are least sure where the cavity is smallest: look at"
+    return LookAt(said, frame_text(smallest), smallest)
 
 
 def definitions(film: Film, tracked: Tracked) -> dict[str, str]:

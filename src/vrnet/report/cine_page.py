@@ -5,7 +5,7 @@ from pathlib import Path, PurePath
 
 from vrnet.files import write_bytes
 from vrnet.report.cine_data import cine_colours, cine_data
-from vrnet.report.cine_numbers import Tracked, definitions, headline, smallest_cavity, tables
+from vrnet.report.cine_numbers import Tracked, definitions, headline, look_at, tables
 from vrnet.report.film import Film
 from vrnet.report.template import render_template
 
@@ -19,7 +19,7 @@ def write_cine_page(path: Path, film: Film, tracked: Tracked, run: Mapping[str, 
         configuration=run.get("configuration", ""),
         name=PurePath(run.get("cine", "cine")).name,
         verdict=tracked.verdict,
-        smallest=smallest_cavity(film),
+        look_at=look_at(film, tracked),
         no_strain=film.no_strain,
         doubt=run.get("doubt", ""),
         headline=headline(film, tracked),

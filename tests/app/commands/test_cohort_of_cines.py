@@ -133,6 +133,7 @@ def test_in_bids_each_transform_brings_its_frame_to_the_reference(cines, vrnet, 
     assert names == moved | {
         "sub-heart2_desc-tracked_dseg.nii.gz",
         "sub-heart2_desc-volumes_metrics.csv",
+        "sub-heart2_desc-slices_metrics.csv",
         "sub-heart2_desc-strain_metrics.csv",
         "sub-heart2_desc-tracking_metrics.json",
         "sub-heart2_thumbnail.png",

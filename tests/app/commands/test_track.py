@@ -61,7 +61,7 @@ def test_what_is_written_is_read_by_other_tools(track, files, beat):
     assert status == 0, err
     folder = files / "out"
     names = {f"transforms/frame_{k:02d}.nii.gz" for k in range(FRAMES)}
-    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv"}
+    assert everything(folder).keys() == names | {"labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv"}
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["frames"], summary["reference"], summary["folding_strict_percent"]) == (FRAMES, 0, 0)
     assert summary["closure_mm"]["forward"] < 1
@@ -107,6 +107,28 @@ def test_the_cavity_alone_has_volumes_and_says_what_strain_needs(track, files, b
     assert (summary["volumes"]["lv_ejection_fraction_percent"] is None, cells) == (
         is_taken_for_wall, {not is_taken_for_wall}
     )  # fmt: skip
+
+
+def test_slices_have_a_file_whose_areas_are_those_of_the_volumes(track, files):
+    assert track("--labels", files / "labels.nii.gz")[0] == 0
+    tables = {}
+    for name in ("slices", "volumes"):
+        with (files / "out" / f"{name}.csv").open() as file:
+            lines = list(file)
+        comments = [line for line in lines if line.startswith("#")]
+        tables[name] = list(csv.DictReader(lines[len(comments) :]))
+        if name == "slices":
+            columns = lines[len(comments)].strip().split(",")
+            assert [re.match("# (.*?):", line)[1] for line in comments] == ["slice, frame", *columns[3:]]
+    rows = tables["slices"]
+    assert [(row["slice"], row["frame"]) for row in rows] == [(str(k), str(t)) for k in (0, 1) for t in range(FRAMES)]
+    for area, volume in (("cavity_mm2", "lv_ml"), ("wall_mm2", "wall_ml")):
+        found = np.array([float(row[area]) for row in rows]).reshape(2, FRAMES).sum(0) * GRID.spacing[2] / 1000
+        assert_allclose(found, [float(row[volume]) for row in tables["volumes"]], atol=1e-3)
+    assert all(row["green_radial_percent"] for row in rows)
+    assert float(rows[2]["green_radial_percent"]) > 1
+    assert track()[0] == 0
+    assert not (files / "out" / "slices.csv").exists(), "it is of a run that had labels"
 
 
 def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):

@@ -127,9 +127,11 @@ element("frame").addEventListener("input", (event) => {
   stop();
   showFrame(Number(event.target.value));
 });
-element("smallest")?.addEventListener("click", (event) => {
+element("look-at")?.addEventListener("click", (event) => {
+  const { slice, frame } = event.target.dataset;
   stop();
-  showFrame(Number(event.target.dataset.frame));
+  if (slice) showSlice(Number(slice));
+  showFrame(Number(frame));
 });
 for (const name of ["contours", "grid"]) element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
 inputsNamed("wall").forEach((input) => input.addEventListener("change", () => chooseWall(input.value)));

@@ -1,0 +1,165 @@
+"""What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
+and in the slice that does most."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from vrnet.aha import LEVELS
+from vrnet.evaluation.cavity import CavityMuscle
+from vrnet.evaluation.evidence import Evidence
+from vrnet.evaluation.slice_curves import SliceCurves
+from vrnet.evaluation.strain import Strain
+from vrnet.evaluation.volumes import Volumes
+
+LEAST_FRAMES = 15
+"""Of fewer frames, hearts move unevenly from one to the next."""
+
+
+class Extreme(NamedTuple):
+    """The most that something does over a cycle, and where that is; frames and slices are counted as in the array."""
+
+    value: float = -inf
+    """-inf where nothing is measured."""
+    frame: int | None = None
+    slice: int | None = None
+    """None of what is not of one slice."""
+    level: str = ""
+    """One of LEVELS, of what is measured by level."""
+
+
+NOTHING = Extreme()
+
+
+@dataclass(frozen=True)
+class HeartExtremes:
+    """The most that a heart does over a cycle, as parts of what it is in the reference; NOTHING without its labels."""
+
+    unevenness: Extreme = NOTHING
+    """See `unevenness`."""
+    wall_change: Extreme = NOTHING
+    """How much the wall changes its volume, or its area in a slice, either way."""
+    muscle_in_cavity: Extreme = NOTHING
+    """See `vrnet.evaluation.cavity.CavityMuscle`."""
+    shortening: Extreme = NOTHING
+    """How far the circumferential Green strain, the mean over the wall, falls."""
+    thickening: Extreme = NOTHING
+    """How far the radial Green strain, the mean over the wall, rises."""
+
+
+def extremes_of_whole(
+    uneven: Extreme, volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
+) -> HeartExtremes:
+    """Those of all slices together."""
+    found = HeartExtremes(uneven)
+    if volumes is not None:
+        found = replace(found, wall_change=largest(change(volumes.wall_ml[None], volumes.reference)))
+    if muscle is not None:
+        found = replace(found, muscle_in_cavity=largest(muscle.whole[None]))
+    if strain is not None:
+        circumferential, radial = (strain.curve(name)[None] / 100 for name in ("green_circumferential", "green_radial"))
+        found = replace(found, shortening=largest(-circumferential), thickening=largest(radial))
+    return found
+
+
+def extremes_of_slices(uneven: Mapping[int, Extreme], curves: SliceCurves, reference: int) -> HeartExtremes:
+    """Those of the slice that does most, of the slices whose wall is a ring."""
+    ring = ~np.isnan(curves.radial_percent[:, reference])
+    slices = [k for k, is_ring in zip(curves.slices, ring, strict=True) if is_ring]
+    parts = (
+        change(curves.wall_mm2, reference),
+        curves.muscle_percent / 100,
+        -curves.circumferential_percent / 100,
+        curves.radial_percent / 100,
+    )
+    jumps = max((uneven[k] for k in slices), default=NOTHING)
+    return HeartExtremes(jumps, *(largest(part[ring], slices) for part in parts))
+
+
+@dataclass(frozen=True)
+class SixthExtremes:
+    """The most that any sixth of the wall at a level does over a cycle."""
+
+    lengthening: Extreme
+    """How much longer its middle becomes."""
+    area_change: Extreme
+    """How much its area changes, either way."""
+
+    @classmethod
+    def of(cls, strain: Strain) -> "SixthExtremes":
+        """The extremes of what was measured."""
+        middle, area = strain.sixths / 100
+        return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
+
+
+def change(size: Float[ndarray, "k t"], reference: int) -> Float[ndarray, "k t"]:
+    """By which part sizes change from the reference, either way; NaN where there is nothing in it."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = np.abs(size / size[:, [reference]] - 1)
+    return np.where(size[:, [reference]] > 0, parts, np.nan)
+
+
+def largest(values: Float[ndarray, "k t"], slices: Sequence[int] | None = None) -> Extreme:
+    """The largest value, and where it is; NaN was not measured."""
+    if np.isnan(values).all():
+        return NOTHING
+    k, t = divmod(int(np.nanargmax(values)), values.shape[1])
+    return Extreme(float(values[k, t]), t, None if slices is None else slices[k])
+
+
+def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
+    """The largest value, and its level; NaN is a level that no slice shows."""
+    level, _, frame = np.unravel_index(int(np.nanargmax(values)), values.shape)
+    return Extreme(float(values[level, _, frame]), int(frame), level=LEVELS[int(level)])
+
+
+@dataclass(frozen=True)
+class CineEvidence:
+    """Measures of a tracked cine."""
+
+    frames: tuple[tuple[int, Evidence], ...]
+    """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
+    closure_mm: float
+    """The larger of both chains': see `vrnet.app.tracking.CLOSURE`."""
+    whole: HeartExtremes = HeartExtremes()
+    """Of all slices together."""
+    slices: HeartExtremes = HeartExtremes()
+    """Of the slice that does most; NOTHING of a cine of one slice, and of volumes, which move through theirs."""
+    sixths: SixthExtremes | None = None
+    """None where no strain is measured."""
+
+
+def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], least: float = 0.0) -> Extreme:
+    """The largest |u_(t-1) − 2 u_t + u_(t+1)| round the cycle over the largest |u_t|: means under a weight.
+
+    Of a motion a sin(2πt/n) it is 4 sin²(π/n), which is small where frames are many. A motion that is smaller than
+    `least`, in voxels, is compared with that."""
+    if len(fields) < LEAST_FRAMES:
+        return Extreme(0.0)
+    n, whole = len(fields), max(largest_motion(fields, weight), least)
+    bends = [mean_length(fields[k - 1] - 2 * fields[k] + fields[(k + 1) % n], weight) for k in range(n)]
+    return Extreme(max(bends) / whole if whole else 0.0, int(np.argmax(bends)))
+
+
+def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int) -> dict[int, Extreme]:
+    """The unevenness of each slice across an axis of s that has weight. One that hardly moves, as the apex, is compared
+    with the motion of all."""
+    whole = largest_motion(fields, weight)
+    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
+    shown = [k for k in range(len(weights)) if weights[k].any()]
+    return {k: unevenness(motions[k], weights[k], whole)._replace(slice=k) for k in shown}
+
+
+def largest_motion(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:
+    """The largest mean length of the motion over the frames."""
+    return max(mean_length(u, weight) for u in fields)
+
+
+def mean_length(u: Float[ndarray, "d *s"], weight: Float[ndarray, "*s"]) -> float:
+    """The mean length of a motion under a weight."""
+    return float((np.linalg.norm(u, axis=0) * weight).sum() / weight.sum())
