@@ -15,8 +15,8 @@ Each stack is then ruined, by TV-L1, in one slice (even seeds) or two: these sho
 the cycle, and are tracked anew; or their motion is not found at all. They count as ruined where their motion is now
 more than 1.5 mm from what it was in the stack as it is, or half as far as that.
 
-Hearts of ACDC, every second of the training and validation subjects, are tracked in one step from end-diastole to
-end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice of at least 0.75
+Hearts of ACDC, every fifth of the training and validation subjects, are tracked by the model, in one step from
+end-diastole to end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice of at least 0.75
 with the labels of end-systole, and whose cavity has their volume to within a fifth. Two frames are no chain: how well
 they close does not count.
 """
@@ -185,14 +185,11 @@ def measure_all(rows, cache):
 
 
 def cases_of_acdc(root, every):
-    """Hearts of the training and validation subjects, by each method."""
+    """Hearts of the training and validation subjects, by the model."""
     data = ACDC(root)
     subjects = [name for split in ("train", "val") for name in data.subjects(split)][::every]
-    return {
-        (subject, "", method, PAIR): partial(measure_pair, data, subject, method)
-        for method in METHODS
-        for subject in subjects
-    }
+    model = METHODS[0]
+    return {(subject, "", model, PAIR): partial(measure_pair, data, subject, model) for subject in subjects}
 
 
 def kind(row):
@@ -253,7 +250,7 @@ def main():
     of_measure.add_argument("--seeds", type=int, nargs=2, default=(0, 10), metavar=("FIRST", "END"))
     of_acdc = commands.add_parser("acdc", help="track hearts of ACDC")
     of_acdc.add_argument("data", type=Path, help="its folder")
-    of_acdc.add_argument("--every", type=int, default=2, help="how many subjects there are to one that is tracked")
+    of_acdc.add_argument("--every", type=int, default=5, help="how many subjects there are to one that is tracked")
     for command in (of_measure, of_acdc):
         command.add_argument("--cache", type=Path, required=True, help="CSV file that rows are added to")
     of_table = commands.add_parser("table", help="print the table of measured rows")
