@@ -16,9 +16,9 @@ the cycle, and are tracked anew; or their motion is not found at all. They count
 more than 1.5 mm from what it was in the stack as it is, or half as far as that.
 
 Hearts of ACDC, every fifth of the training and validation subjects, are tracked by the model, in one step from
-end-diastole to end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice of at least 0.75
-with the labels of end-systole, and whose cavity has their volume to within a fifth. Two frames are no chain: how well
-they close does not count.
+end-diastole to end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice
+of at least 0.75 with the labels of end-systole, and whose cavity has their volume to within a fifth. Two frames are no
+chain: how well they close does not count.
 """
 
 import argparse

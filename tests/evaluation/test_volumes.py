@@ -24,6 +24,17 @@ def test_a_tube_has_the_volume_of_its_formula():
     assert np.isnan(volumes(cylinders([20.0]), (0.5, 0.5, 8.0), heart=HeartLabels(wall=9)).mass_g)
 
 
+def test_ejection_fractions_are_those_of_the_ventricles_that_are_labelled():
+    frames, spacing = cylinders([20.0, 15.0]), (0.5, 0.5, 8.0)
+    percent = volumes(frames, spacing).lv_ejection_fraction_percent
+    assert volumes(frames, spacing).ejection_fractions_percent == {"LV": percent}
+    right = volumes(np.where(frames == 3, 1, 0), spacing)
+    assert right.ejection_fractions_percent == {"RV": percent}
+    none = volumes(np.where(frames == 2, 2, 0), spacing).ejection_fractions_percent
+    assert [*none] == ["LV"]
+    assert np.isnan(none["LV"])
+
+
 def test_the_mass_is_that_of_the_reference():
     frames = cylinders([20.0, 15.0])
     assert volumes(frames, (1.0, 1.0, 1.0), reference=1).mass_g == pytest.approx(1.05 * (frames[1] == 2).sum() / 1000)

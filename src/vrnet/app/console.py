@@ -226,7 +226,8 @@ def tracking_table(tracking: "Tracking") -> Table:
     table = numbers_table(f"{method}{refined}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
-        table.add_row("Ejection fraction of the LV, %", number(found.lv_ejection_fraction_percent) + without)
+        for name, fraction in found.ejection_fractions_percent.items():
+            table.add_row(f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else ""))
     for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
         peak = tracking.strain and tracking.strain.peak(measure)
         if peak:

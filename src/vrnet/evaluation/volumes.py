@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, nan, prod
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -34,6 +34,12 @@ class Volumes:
     def rv_ejection_fraction_percent(self) -> float:
         """100 (largest − smallest) / largest volume of the RV over the cycle; NaN without an RV."""
         return ejection_fraction_percent(self.rv_ml)
+
+    @property
+    def ejection_fractions_percent(self) -> dict[str, float]:
+        """{ventricle: ejection fraction} of those that are labelled; of the LV, NaN, where none is."""
+        found = {"LV": self.lv_ejection_fraction_percent, "RV": self.rv_ejection_fraction_percent}
+        return {name: value for name, value in found.items() if isfinite(value)} or {"LV": nan}
 
     @property
     def mass_g(self) -> float:

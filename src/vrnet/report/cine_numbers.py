@@ -60,7 +60,8 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
     rows = []
     if film.volumes is not None:
         without = f"without {numbered('slice', film.volumes.open_slices)}" if film.volumes.open_slices else ""
-        rows.append(Number("Ejection fraction, LV", in_percent(film.volumes.lv_ejection_fraction_percent), without))
+        for name, fraction in film.volumes.ejection_fractions_percent.items():
+            rows.append(Number(f"Ejection fraction, {name}", in_percent(fraction), without if name == "LV" else ""))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
             rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(film))))
