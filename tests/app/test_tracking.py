@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.console import tracking_table
-from vrnet.app.track_files import summary
+from vrnet.app.track_files import summary, write_tracking
 from vrnet.app.track_labels import enclosed, heart_of, interpret_labels, is_open, open_slices
 from vrnet.app.track_report import film_of, notes_on_tracking, quality
 from vrnet.app.tracking import Tracking, prepare_tracking
@@ -93,9 +93,30 @@ def test_a_lone_3_is_the_cavity_unless_it_encloses_one(beat):
         assert interpret_labels(Image(np.where(labels == 2, 3, 0), GRID))[1] == HeartLabels(rv=None, wall=3, lv=4)
 
 
-def test_a_lone_label_that_encloses_nothing_says_how_to_name_the_cavity(beat):
-    with pytest.warns(InputWarning, match="encloses nothing; if it is the cavity, give `label_names=1=LV`"):
-        interpret_labels(Image((beat.labels.numpy() == 3).astype(np.uint8), GRID))
+def test_a_papillary_muscle_left_out_makes_no_wall_of_a_cavity(beat):
+    cavity = beat.labels.numpy() == 3
+    middle = np.argwhere(cavity[..., 1]).mean(0).astype(int)
+    cavity[middle[0] - 2 : middle[0] + 3, middle[1] - 2 : middle[1] + 3] = False
+    with pytest.warns(InputWarning, match="taken for the cavity"):
+        assert interpret_labels(Image(np.where(cavity, 3, 0), GRID))[1].wall is None
+
+
+def test_a_lone_label_that_encloses_next_to_nothing_says_how_to_name_the_cavity_and_has_none(beat):
+    """A pit of one voxel is no cavity."""
+    disc = (beat.labels.numpy() == 3).astype(np.uint8)
+    disc[(*np.argwhere(disc[..., 1]).mean(0).astype(int), 1)] = 0
+    with pytest.warns(InputWarning, match="encloses next to nothing; if it is the cavity, give `label_names=1=LV`"):
+        assert (interpret_labels(Image(disc, GRID))[0].array != 3).all()
+
+
+def test_the_right_ventricle_alone_is_tracked_and_has_no_curves_by_slice(exact, tmp_path):
+    labels = Image(np.where(exact.reference_labels.array == 1, 1, 0), GRID)
+    tracked = Tracking(exact.cine, 0, exact.found, labels, HeartLabels(wall=None, lv=None))
+    with pytest.warns(InputWarning, match="no strain is measured"):
+        assert tracked.by_slice.slices == ()
+    write_tracking(tracked, tmp_path, lambda part: None)
+    assert not (tmp_path / "slices.csv").exists()
+    assert (tmp_path / "volumes.csv").exists()
 
 
 def test_the_cavity_alone_has_the_ejection_fraction_that_it_has_beside_the_wall(exact):

@@ -43,6 +43,12 @@ def test_what_to_try_after_a_cine_never_leads_back(d):
         follow(method, {method})
 
 
+@pytest.mark.parametrize("method", ["short-axis-cine", "short-axis-cine+average"])
+def test_the_model_of_hearts_is_not_advised_after_itself(method):
+    assert advice.other_tracker(Run(method, 2)) is None
+    assert "short-axis-cine" in advice.other_tracker(Run("short-axis", 2))
+
+
 def test_of_one_slice_nothing_is_said_of_a_stack():
     every = {each for rule in CINE_FINDINGS for each in rule.to_try} - {advice.without_slice}
     assert not any("slices" in (each(Run("TV-L1", 2)) or "") for each in every)

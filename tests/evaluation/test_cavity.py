@@ -98,3 +98,10 @@ def test_frames_of_any_kind_and_any_reference():
     frames, labels = stack((image, large), heart(14))
     found = worst(frames, labels, HEART, 1)
     assert worst(frames > 0.5, labels, HEART, 1) == found > 0.5
+
+
+def test_of_a_cavity_too_small_to_tell_nothing_is_said():
+    """It is no 0, which would be the best that there is."""
+    found = muscle_in_cavity(*stack(heart(14), heart(1), heart(8)), HEART, 0)
+    assert np.isnan(found.by_slice[0]).tolist() == [False, True, False]
+    assert found.whole.tolist() == [0, 0, 0]

@@ -10,8 +10,8 @@ from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
 from vrnet.phantom import cycle
 from vrnet.registration.arrays import register
-from vrnet.registration.chains import Smoothing
-from vrnet.registration.cine import FRAMES_OF_NETWORK, between, follow, plan_tracking, prepare, track_frames
+from vrnet.registration.chains import Cycle, Smoothing
+from vrnet.registration.cine import FRAMES_OF_NETWORK, between, follow, plan_tracking, prepare, refine, track_frames
 from vrnet.registration.folds import repair_folds
 
 METHODS = [("short-axis-cine", 1.0), ("TV-L1", 1.05)]
@@ -137,6 +137,20 @@ def test_the_chain_of_a_network_is_refined_and_not_its_one_step():
     assert str(plan.refinement(3)) == found.refined_by
     assert plan.refinement(2) is None
     assert run(cine).refined_by is None
+
+
+def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
+    """As that beside a frame of noise; the solver alone would keep no motion there."""
+    cine, t = as_cine(beat), beat.end_systole
+    plan = plan_tracking(cine, "short-axis-cine", "auto", "cpu")
+    fields = torch.zeros(len(cine), 1, *beat.fields.shape[1:])
+    fields[t] = 12 * torch.randn_like(fields[t]).cumsum(-1).div(10)
+    with torch.inference_mode():
+        cycle = Cycle(fields, (fields[0], fields[0]))
+        found = refine(plan, plan.refinement(3), prepare(cine, plan, 0), cycle, lambda part: None).fields[:, 0]
+    miss, whole = (wall_errors_mm(u, beat)[1] for u in (found, torch.zeros_like(found)))
+    assert found[t].any()
+    assert miss < 0.6 * whole
 
 
 @pytest.mark.parametrize("frame", [-1, 5])

@@ -46,6 +46,16 @@ def shown_strain(page):
     return wall, find_element(page, "#measure").get_attribute("value"), find_element(page, "#bullseye-high").text
 
 
+@pytest.mark.parametrize("pressed", ["#on", "#grid", "input[name=wall][value=circumferential]"])
+def test_keys_go_on_after_a_click(open_cine, pressed):
+    page = open_cine("heart", height=1600)
+    find_element(page, pressed).click()
+    before = int(find_element(page, "#frame").get_attribute("value"))
+    press(page, "\ue014")
+    assert int(find_element(page, "#frame").get_attribute("value")) == before + 1
+    assert find_element(page, "input[name=wall]:checked").get_attribute("value") != "radial"
+
+
 def test_the_key_of_strain_changes_wall_curves_and_segments_together(open_cine):
     page = open_cine("heart", height=1600)
     assert shown_strain(page) == ("off", "green_circumferential", "30 %")

@@ -173,7 +173,7 @@ def write_tracking(tracking: Tracking, folder: Path, progress: Progress) -> None
     if tracking.strain is not None:
         definitions = (f"{strain_column(m)}: {m.definition}" for m in MEASURES)
         write_rows(strain_rows(tracking.strain), folder / STRAIN, definitions)
-    if tracking.by_slice is not None:
+    if tracking.by_slice is not None and tracking.by_slice.slices:
         write_slices(tracking.by_slice, tracking.cine.times_ms, folder / SLICES)
     write_json(summary(tracking), folder / SUMMARY)
 
@@ -217,7 +217,7 @@ def summary(tracking: Tracking) -> dict[str, Any]:
     """What summary.json says."""
     cine, found = tracking.cine, tracking.found
     about: dict[str, Any] = {
-        "cine": cine.name, "counting": COUNTING, "frames": len(cine), "reference": tracking.frame,
+        "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING, "frames": len(cine), "reference": tracking.frame,
         "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
         "method": found.method, "weights": found.weights,
         "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,

@@ -31,6 +31,8 @@ OPEN_WALL = 1.2
 the apex, a disc, is no larger than it."""
 SMALLEST_CAVITY = 0.05
 """Of the wall: less is a pit in it."""
+SMALLEST_CAVITY_OF_A_THREE = 0.25
+"""Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle that was left out of the cavity."""
 Array = NDArray[Any]
 
 
@@ -98,20 +100,22 @@ def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
     if absent := {label: name for label, name in names.items() if label not in there}:
         warnings.warn(f"{labels.name} has no label {shown(absent)}", InputWarning, stacklevel=1)
     if heart.wall not in there:
-        warnings.warn(NO_STRAIN.format(reason=NO_WALL), InputWarning, stacklevel=1)
+        said = f"{NO_STRAIN.format(reason=NO_WALL)}; the verdict looks neither at the wall nor for muscle in the cavity"
+        warnings.warn(said, InputWarning, stacklevel=1)
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too. A
-    lone 3 that encloses nothing is the cavity, as in ACDC."""
+    lone 3 that encloses little is the cavity, as in ACDC."""
     values = np.unique(labels.array[labels.array != 0])
     if len(values) > 1:
         return labels, HeartLabels()
     lone = int(values[0])
     inside = np.stack([enclosed(plane) for plane in in_planes(labels.array != 0, labels)])
-    is_solid = bool(inside.sum() <= SMALLEST_CAVITY * np.count_nonzero(labels.array))
+    least = SMALLEST_CAVITY_OF_A_THREE if lone == CAVITY else SMALLEST_CAVITY
+    is_solid = bool(inside.sum() <= least * np.count_nonzero(labels.array))
     if is_solid and lone == CAVITY:
-        said = f"{labels.name} has one label, {lone}: it is taken for the cavity of the LV, since it encloses nothing"
+        said = f"{labels.name} has one label, {lone}: it is taken for the cavity of the LV, since it encloses little"
         warnings.warn(said, InputWarning, stacklevel=1)
         return labels, HeartLabels(rv=None, wall=None, lv=lone)
     return label_inside(labels, lone, inside, is_solid)
@@ -121,9 +125,10 @@ def label_inside(labels: Image, wall: int, inside: Bool[ndarray, "k x y"], is_so
     """The labels with the inside of the wall as the cavity; a warning says so, and how to say what a disc is."""
     cavity = CAVITY if wall != CAVITY else CAVITY + 1
     array = labels.array.astype(np.int32)
-    in_planes(array, labels)[inside] = cavity
+    if not is_solid:
+        in_planes(array, labels)[inside] = cavity
     closed = f"and what it encloses is labelled {cavity}"
-    disc = f"but encloses nothing; if it is the cavity, give `label_names={wall}=LV`"
+    disc = f"but encloses next to nothing; if it is the cavity, give `label_names={wall}=LV`"
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, {disc if is_solid else closed}"
     warnings.warn(said, InputWarning, stacklevel=1)
     return labels.with_array(array), HeartLabels(rv=None, wall=wall, lv=cavity)

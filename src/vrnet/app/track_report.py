@@ -58,6 +58,7 @@ def film_of(tracking: Tracking) -> Film:
     return Film(
         cine.frames, tracking.fields, cine.grid, tracking.frame, cine.times_ms, labels, tracking.heart,
         tracking.strain, tracking.volumes, tracking.label_names, tracking.no_strain,
+        tracking.cine.doubt,
     )  # fmt: skip
 
 
@@ -111,8 +112,6 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
         "reference": frame_text(tracking.frame, len(cine)),
         "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
     }
-    if cine.doubt:
-        about["doubt"] = cine.doubt
     if tracking.reference_labels is not None:
         about["labels"] = tracking.reference_labels.name
     about["method"] = found.method

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vrnet.errors import BadInput
 from vrnet.methods.boxed import SHORT_AXIS_CINE
-from vrnet.methods.names import parameters, parse, with_parameters
+from vrnet.methods.names import parameters, parse, with_parameters, without_average
 from vrnet.methods.parameters import value_in
 
 TRACKERS = "Gaussian-LNCC", "TV-L1"
@@ -104,7 +104,8 @@ def other_tracker(run: Run) -> str | None:
     """The method that tracks best, and after it what is left. No advice leads back to a method that one came from:
     slices are tracked best by the model of hearts, and it is not said again that others track them too."""
     if run.dimension == 2:
-        return None if run.method == SHORT_AXIS_CINE else f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+        model = f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+        return None if without_average(run.method) == SHORT_AXIS_CINE else model
     tried = next((k for k, name in enumerate(TRACKERS) if run.method.startswith(name)), -1)
     return ", or ".join(f"`method={name}`" for name in TRACKERS[tried + 1 :]) or None
 

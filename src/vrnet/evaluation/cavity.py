@@ -24,14 +24,14 @@ class CavityMuscle:
     slices: tuple[int, ...]
     """Those, counted as in the array, whose wall and cavity are large enough in the reference."""
     by_slice: Float[ndarray, "k t"]
-    """0 where a cavity has become too small to tell."""
+    """NaN where a cavity has become too small to tell."""
     voxels: Float[ndarray, "k t"]
     """Of each cavity that is large enough."""
 
     @property
     def whole(self) -> Float[ndarray, " t"]:
         """Of all slices together, each by the size of its cavity."""
-        return (self.by_slice * self.voxels).sum(0) / np.maximum(self.voxels.sum(0), 1)
+        return np.nansum(self.by_slice * self.voxels, 0) / np.maximum(self.voxels.sum(0), 1)
 
 
 def muscle_in_cavity(
@@ -54,7 +54,7 @@ def muscle_in_cavity(
         [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)] for k in shown]
     )
     like, voxels = parts[..., 0], parts[..., 1]
-    return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], 0.0), voxels)
+    return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], np.nan), voxels)
 
 
 def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:

@@ -46,7 +46,7 @@ def slice_curves(
     missing = np.full(wall.shape[1], np.nan)
 
     def placed(known: Mapping[int, Float[ndarray, " t"]]) -> Float[ndarray, "k t"]:
-        return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), -1)
+        return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), len(missing))
 
     return SliceCurves(
         tuple(shown.tolist()),

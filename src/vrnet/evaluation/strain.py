@@ -106,8 +106,11 @@ class Strain:
     """Of the wall in each of `slices`, in percent."""
 
     def curve(self, measure: str, region: str = GLOBAL) -> Float[ndarray, " t"]:
-        """Strain at every frame, in percent."""
-        return self.percent[self.regions.index(region), [m.name for m in MEASURES].index(measure)]
+        """Strain at every frame, in percent; BadInput if there is no such measure or region."""
+        for word, known in ((measure, [*TITLES]), (region, self.regions)):
+            if word not in known:
+                raise BadInput(f'no strain "{word}": choose one of {", ".join(known)}')
+        return self.percent[self.regions.index(region), [*TITLES].index(measure)]
 
     def of_slices(self, measure: str) -> dict[int, Float[ndarray, " t"]]:
         """{slice: strain at every frame, in percent}, from base to apex."""

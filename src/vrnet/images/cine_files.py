@@ -84,14 +84,14 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
     steps = " x ".join(f"{h:.4g}" for h in grid.spacing)
     has_steps, changes = has_steps_of_volume(grid), change_over_time(frames) > MAX_CHANGE
     if grid.stacked_across == 2 or (has_steps and changes):
-        what = "a stack of slices" if grid.stacked_across == 2 else f"a volume with steps of {steps} mm"
+        what = f"a {'stack of slices' if grid.stacked_across == 2 else 'volume'} with steps of {steps} mm"
         said = f"{path} holds one frame only, {what}: give a cine of four axes; one of a single slice is saved as"
         raise BadInput(f"{said} (x, y, 1, t)")
     reason = f"steps of {steps} mm, as a volume has" if has_steps else "frames that differ as slices of a volume do"
     beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
     doubt = beware if has_steps or changes else ""
     said = f"{path} has three axes: the third is taken for time, and a frame is one slice"
-    warnings.warn(f"{said}. {doubt}".removesuffix(". "), InputWarning, stacklevel=1)
+    warnings.warn(f"{said}. {doubt}" if doubt else said, InputWarning, stacklevel=1)
     return doubt
 
 

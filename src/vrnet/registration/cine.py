@@ -33,7 +33,9 @@ from vrnet.registration.plan import choose_slice_axis
 from vrnet.variational.solver import Solver
 
 Array = NDArray[Any]
-REFINEMENT = replace(preset("Gaussian", "LNCC"), lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
+ANEW = preset("Gaussian", "LNCC")
+"""What finds a frame whose start is worse than none."""
+REFINEMENT = replace(ANEW, lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
 """What refines the fields of a network, which adds a little at every step of a chain: on a real cine, the inner
 outline, which had ended within the cavity, then lies on its border. With more warps it finds less motion; with a
 smaller λ, noise."""
@@ -177,12 +179,20 @@ def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float
 def refine(
     plan: TrackingPlan, method: Variational, frames: Float[Tensor, "t b 1 *s"], cycle: Cycle, tell: Progress
 ) -> Cycle:
-    """The cycle, whose fields are now those that a solver finds from them; that of the reference stays zero."""
-    find, fields, others = solve_from(method.build(plan.d, plan.device), plan), cycle.fields, range(1, len(frames))
+    """The cycle, whose fields are now those that a solver finds from them; that of the reference stays zero.
+
+    A start that leads to something worse than no motion, as beside a frame that shows something else, is no start: there
+    it is found anew, coarse to fine."""
+    find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
+    fields, others = cycle.fields, range(1, len(frames))
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def refined(t: int) -> Tensor:
-        return find(frames[0], frames[t], fields[t])
+        u = find(frames[0], frames[t], fields[t])
+        lost = ~u.flatten(1).any(1)
+        if lost.any():
+            u[lost] = anew(frames[0][lost], frames[t][lost], torch.zeros_like(u[lost]))
+        return u
 
     in_threads = plan.d == 2 and plan.device == CPU
     for t, u in zip(others, side_by_side(refined, others) if in_threads else map(refined, others), strict=True):

@@ -11,8 +11,7 @@ from vrnet.report.template import render_template
 
 
 def write_cine_page(path: Path, film: Film, tracked: Tracked, run: Mapping[str, str]) -> None:
-    """Write the page; `run` says what was run, in order, by its entries "cine" and "method" on which file and how, by
-    "doubt" why that may be no cine."""
+    """Write the page; `run` says what was run, in order, by its entries "cine" and "method" on which file and how."""
     text = render_template(
         "cine.html",
         method=run.get("method", ""),
@@ -21,7 +20,7 @@ def write_cine_page(path: Path, film: Film, tracked: Tracked, run: Mapping[str, 
         verdict=tracked.verdict,
         look_at=look_at(film, tracked),
         no_strain=film.no_strain,
-        doubt=run.get("doubt", ""),
+        doubt=film.doubt,
         headline=headline(film, tracked),
         tables=tables(film, tracked),
         definitions=definitions(film, tracked),

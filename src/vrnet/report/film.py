@@ -49,6 +49,8 @@ class Film:
     """What labels are called; parts of the heart that it lacks have names of their own."""
     no_strain: str | None = None
     """Why there is no strain, though there are labels."""
+    doubt: str = ""
+    """Why it may be no cine."""
 
     def __len__(self) -> int:
         """How many frames it has."""

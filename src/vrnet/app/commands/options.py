@@ -48,7 +48,7 @@ class ParameterOptions:
     """Other values for the parameters of a method."""
 
     settings: Settings = ()
-    """Set a parameter of `vrnet methods NAME`; may be repeated."""
+    """As in lam=0.15; `vrnet methods METHOD` lists them; may be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class DeviceOptions:
     """Where to compute."""
 
     device: DeviceChoice = "auto"
-    """Where to compute; auto: CUDA if there is."""
+    """Where to compute; auto takes CUDA where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)

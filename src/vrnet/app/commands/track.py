@@ -22,7 +22,8 @@ class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
     Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv,
-    strain.csv and slices.csv. Other files are never replaced. Interrupted, it goes on where it stopped.
+    strain.csv and slices.csv. Results of an earlier run are replaced, other files never. Interrupted, it goes on where
+    it stopped.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
 

@@ -50,6 +50,15 @@ function listenToKeys(keys) {
   });
 }
 
+// What was pressed with a pointer keeps no focus: the keys of the page go on.
+let isPointing = false;
+document.addEventListener("pointerdown", () => (isPointing = true), true);
+document.addEventListener("keydown", () => (isPointing = false), true);
+document.addEventListener("click", () => {
+  const pressed = document.activeElement;
+  if (isPointing && pressed.matches("button, summary, [type=radio], [type=checkbox]")) pressed.blur();
+});
+
 // Turns of the wheel belong to what lay under the pointer at the first one: scrolling the page over a picture goes on.
 function listenToWheel(turn) {
   let lastTurn = -Infinity, isOverPicture = false, turned = 0;

@@ -132,6 +132,7 @@ element("look-at")?.addEventListener("click", (event) => {
   stop();
   if (slice) showSlice(Number(slice));
   showFrame(Number(frame));
+  element("film").scrollIntoView({ block: "nearest" });
 });
 for (const name of ["contours", "grid"]) element(name)?.addEventListener("change", (event) => showOption(name, event.target.checked));
 inputsNamed("wall").forEach((input) => input.addEventListener("change", () => chooseWall(input.value)));
