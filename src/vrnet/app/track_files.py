@@ -217,7 +217,8 @@ def summary(tracking: Tracking) -> dict[str, Any]:
     """What summary.json says."""
     cine, found = tracking.cine, tracking.found
     about: dict[str, Any] = {
-        "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING, "frames": len(cine), "reference": tracking.frame,
+        "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING,
+        "frames": len(cine), "reference": tracking.frame,
         "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
         "method": found.method, "weights": found.weights,
         "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,

@@ -32,7 +32,7 @@ the apex, a disc, is no larger than it."""
 SMALLEST_CAVITY = 0.05
 """Of the wall: less is a pit in it."""
 SMALLEST_CAVITY_OF_A_THREE = 0.25
-"""Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle that was left out of the cavity."""
+"""Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
 Array = NDArray[Any]
 
 

@@ -250,8 +250,8 @@ def track(
     most, and a solver refines all. With `labels` of the reference, every frame gets labels, and there are volumes and
     strain. Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity; a lone value is the wall, but a lone 3
     that encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which
-    names other structures too. Where no method is named, the model in the box tracks stacks slice by slice, and Gaussian-LNCC
-    tracks volumes; `slices` are as in `register_images`."""
+    names other structures too. Where no method is named, the model in the box tracks stacks slice by slice, and
+    Gaussian-LNCC tracks volumes; `slices` are as in `register_images`."""
     request = prepare_tracking(cine, method, labels, frame, slices, heart, device, label_names)
     return request.run(None, progress)
 

@@ -181,8 +181,8 @@ def refine(
 ) -> Cycle:
     """The cycle, whose fields are now those that a solver finds from them; that of the reference stays zero.
 
-    A start that leads to something worse than no motion, as beside a frame that shows something else, is no start: there
-    it is found anew, coarse to fine."""
+    A start that leads to something worse than no motion, as beside a frame that shows something else, is no start:
+    there it is found anew, coarse to fine."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
     fields, others = cycle.fields, range(1, len(frames))
 

@@ -48,7 +48,7 @@ class ParameterOptions:
     """Other values for the parameters of a method."""
 
     settings: Settings = ()
-    """As in lam=0.15; `vrnet methods METHOD` lists them; may be repeated."""
+    """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class DeviceOptions:
     """Where to compute."""
 
     device: DeviceChoice = "auto"
-    """Where to compute; auto takes CUDA where there is one."""
+    """Compute there; auto takes CUDA where it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
