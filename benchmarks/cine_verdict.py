@@ -235,12 +235,8 @@ def values_of(rule, rows):
 
 def level_of(row):
     """The level by the limits as they are now; the rows may have been measured with others."""
-    levels = {level for rule in FINDINGS for level in [level_beyond(float(row[rule.name]), rule.limits)]}
+    levels = {rule.level_of(float(row[rule.name])) for rule in FINDINGS}
     return next(level for level in ("failed", "look", "good") if level in levels)
-
-
-def level_beyond(value, limits):
-    return "failed" if value > limits[1] else "look" if value > limits[0] else "good"
 
 
 def main():

@@ -30,6 +30,8 @@ from vrnet.phantom.cycle import cycle
 from vrnet.phantom.pathology import PATHOLOGIES
 from vrnet.registration.cine import TrackedFrames
 
+STACK = Run("short-axis-cine", dimension=2, is_stack=True)
+
 
 @pytest.fixture(scope="module")
 def beat():
@@ -145,8 +147,12 @@ def test_few_frames_need_not_run_evenly():
 
 def with_measure(good, rule, value):
     """The evidence, but for what this rule measures."""
-    place = Extreme(value, frame=5, slice=6 if "slice" in rule.name else None, level="mid")
-    for part in ("whole", "slices", "sixths"):
+    place = Extreme(value, frame=5, slice=6 if "slice" in rule.name else None, wall_level="mid")
+    for name in vars(HeartExtremes()):
+        changed = replace(good, slices=(HeartExtremes(), HeartExtremes(**{name: place})))
+        if rule.measure(changed) is place:
+            return changed
+    for part in ("whole", "sixths"):
         for name in vars(getattr(good, part)):
             changed = replace(good, **{part: replace(getattr(good, part), **{name: place})})
             if rule.measure(changed) is place:
@@ -162,6 +168,7 @@ def test_each_measure_of_a_cine_decides_by_its_limits(exact, rule):
             assert judge_cine(beyond).level == level != judge_cine(below).level
             (reason,) = judge_cine(beyond).reasons
             assert reason.startswith("Slice 7: ") == rule.name.endswith("in a slice")
+            assert ("frame 6" in reason) == (rule.name != "closure"), "what is known is told"
 
 
 def test_one_looks_first_at_the_slice_that_is_named(exact):
@@ -169,8 +176,41 @@ def test_one_looks_first_at_the_slice_that_is_named(exact):
     assert where_to_look(good) is None
     whole = replace(good, whole=replace(good.whole, thickening=Extreme(2.0, 4)))
     assert where_to_look(whole).frame == 4
-    both = replace(whole, slices=HeartExtremes(shortening=Extreme(2.0, 9, 6)))
+    both = replace(whole, slices=(HeartExtremes(shortening=Extreme(2.0, 9, 6)),))
     assert (where_to_look(both).frame, where_to_look(both).slice) == (9, 6)
+
+
+def test_what_is_wrong_in_the_whole_is_not_said_of_a_slice_again(exact):
+    slices = (HeartExtremes(muscle_in_cavity=Extreme(0.67, 4, 3)),)
+    of_slice = replace(exact.evidence, slices=slices)
+    assert judge_cine(of_slice, STACK).reasons[0].startswith("Slice 4: in frame 5, 67 % of the tracked cavity")
+    assert "that slice" in judge_cine(of_slice, STACK).try_[0]
+    of_whole = replace(of_slice, whole=replace(of_slice.whole, muscle_in_cavity=Extreme(0.62, 4)))
+    (reason,) = judge_cine(of_whole, STACK).reasons
+    assert reason.startswith("In frame 5, 62 % of the tracked cavity")
+    assert not any("that slice" in words for words in judge_cine(of_whole, STACK).try_)
+    assert where_to_look(of_whole) == Extreme(0.62, 4)
+    other = replace(of_slice, whole=replace(of_slice.whole, unevenness=Extreme(0.5, 4)))
+    assert [reason.split(":")[0] for reason in judge_cine(other).reasons] == ["The motion jumps at frame 5", "Slice 4"]
+
+
+def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(exact):
+    jumps = Extreme(0.7, 4, 0), Extreme(0.3, 9, 2), Extreme(0.94, 5, 4)
+    evidence = replace(exact.evidence, slices=tuple(HeartExtremes(unevenness=each) for each in jumps))
+    (reason,) = judge_cine(evidence).reasons
+    assert reason == (
+        "Slices 1, 5: the motion jumps at frames 5 to 6: by up to 94 % of the largest motion there, or of the whole "
+        "heart's where that is larger."
+    )
+    assert where_to_look(evidence) == jumps[2]
+
+
+def test_one_looks_first_at_the_first_frame_that_was_not_found(beat, exact):
+    frames = beat.frames.numpy().copy()
+    frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
+    evidence = replace(exact.evidence, frames=tracking_of(beat, frames).evidence.frames)
+    assert where_to_look(evidence).frame == 4
+    assert where_to_look(replace(exact.evidence, closure_mm=5.0)) is None, "a chain that drifts has no frame"
 
 
 @pytest.mark.filterwarnings("ignore:no strain is measured")

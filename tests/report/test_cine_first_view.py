@@ -116,6 +116,13 @@ def test_of_a_slice_that_is_not_shown_the_verdict_leads_to_the_nearest(film):
         assert found.text == f"slice {shown[found.place] + 1}, frame 4"
 
 
+def test_where_something_is_found_the_smallest_cavity_is_not_looked_at(film):
+    """Not even where what is found has no frame."""
+    for level, frame in (("good", smallest_cavity(film)), ("look", None), ("failed", None)):
+        found = look_at(film, replace(TRACKED, verdict={"level": level, "reasons": [], "try": []}))
+        assert (found and found.frame) == frame
+
+
 def test_no_frame_is_least_sure_where_outlines_were_given_or_there_are_none(film):
     smallest = smallest_cavity(film)
     assert smallest == film.volumes.lv_ml.argmin() != film.reference

@@ -150,17 +150,28 @@ class Tracking:
     def evidence(self) -> CineEvidence:
         """The grounds of the verdict."""
         others = [k for k in range(len(self.cine)) if k != self.frame]
-        weight, axis = self.labelled.astype(float), self.found.slice_axis
-        slices = HeartExtremes()
-        if self.by_slice is not None and axis is not None and self.cine.grid.shape[axis] > 1:
-            slices = extremes_of_slices(slice_unevenness(self.fields, weight, axis), self.by_slice, self.frame)
+        weight = self.labelled.astype(float)
         return CineEvidence(
             frames=tuple((k, self.as_pair(k).evidence()) for k in others),
             closure_mm=max(self.closure_mm.values()),
             whole=extremes_of_whole(unevenness(self.fields, weight), self.volumes, self.strain, self.muscle_in_cavity),
-            slices=slices,
+            slices=self.slice_extremes,
             sixths=None if self.strain is None else SixthExtremes.of(self.strain),
         )
+
+    @property
+    def slice_extremes(self) -> tuple[HeartExtremes, ...]:
+        """The most that each slice of a stack does; none without labels."""
+        if self.by_slice is None or self.stack_axis is None:
+            return ()
+        uneven = slice_unevenness(self.fields, self.labelled.astype(float), self.stack_axis)
+        return extremes_of_slices(uneven, self.by_slice, self.frame)
+
+    @property
+    def stack_axis(self) -> int | None:
+        """The axis across which several slices lie, each of which was tracked by itself; None where that is not so."""
+        axis = self.found.slice_axis
+        return axis if axis is not None and self.cine.grid.shape[axis] > 1 else None
 
     @cached_property
     def muscle_in_cavity(self) -> CavityMuscle | None:
@@ -185,9 +196,8 @@ class Tracking:
     @cached_property
     def verdict(self) -> Verdict:
         """What the tracking is worth: good, look or failed, why, and what to try."""
-        shape, axis = self.cine.grid.shape, self.found.slice_axis
-        is_stack = axis is not None and shape[axis] > 1
-        return judge_cine(self.evidence, Run(self.found.method, len(shape) - (axis is not None), is_stack))
+        dimension = len(self.cine.grid.shape) - (self.found.slice_axis is not None)
+        return judge_cine(self.evidence, Run(self.found.method, dimension, self.stack_axis is not None))
 
     def as_pair(self, k: int) -> RegisteredPair:
         """The reference and frame k as a registered pair."""

@@ -1,7 +1,7 @@
 """What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
-and in the slice that does most."""
+and in each slice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -29,8 +29,8 @@ class Extreme(NamedTuple):
     frame: int | None = None
     slice: int | None = None
     """None of what is not of one slice."""
-    level: str = ""
-    """One of LEVELS, of what is measured by level."""
+    wall_level: str = ""
+    """One of LEVELS, of what is measured by level of the wall."""
 
 
 NOTHING = Extreme()
@@ -58,27 +58,29 @@ def extremes_of_whole(
     """Those of all slices together."""
     found = HeartExtremes(uneven)
     if volumes is not None:
-        found = replace(found, wall_change=largest(change(volumes.wall_ml[None], volumes.reference)))
+        found = replace(found, wall_change=largest(change(volumes.wall_ml, volumes.reference)))
     if muscle is not None:
-        found = replace(found, muscle_in_cavity=largest(muscle.whole[None]))
+        found = replace(found, muscle_in_cavity=largest(muscle.whole))
     if strain is not None:
-        circumferential, radial = (strain.curve(name)[None] / 100 for name in ("green_circumferential", "green_radial"))
+        circumferential, radial = (strain.curve(name) / 100 for name in ("green_circumferential", "green_radial"))
         found = replace(found, shortening=largest(-circumferential), thickening=largest(radial))
     return found
 
 
-def extremes_of_slices(uneven: Mapping[int, Extreme], curves: SliceCurves, reference: int) -> HeartExtremes:
-    """Those of the slice that does most, of the slices whose wall is a ring."""
-    ring = ~np.isnan(curves.radial_percent[:, reference])
-    slices = [k for k, is_ring in zip(curves.slices, ring, strict=True) if is_ring]
+def extremes_of_slices(uneven: Mapping[int, Extreme], curves: SliceCurves, reference: int) -> tuple[HeartExtremes, ...]:
+    """Those of each slice whose wall is a ring."""
+    is_ring = ~np.isnan(curves.radial_percent[:, reference])
     parts = (
         change(curves.wall_mm2, reference),
         curves.muscle_percent / 100,
         -curves.circumferential_percent / 100,
         curves.radial_percent / 100,
     )
-    jumps = max((uneven[k] for k in slices), default=NOTHING)
-    return HeartExtremes(jumps, *(largest(part[ring], slices) for part in parts))
+    return tuple(
+        HeartExtremes(uneven[k], *(largest(part[row], k) for part in parts))
+        for row, k in enumerate(curves.slices)
+        if is_ring[row]
+    )
 
 
 @dataclass(frozen=True)
@@ -97,25 +99,25 @@ class SixthExtremes:
         return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
 
 
-def change(size: Float[ndarray, "k t"], reference: int) -> Float[ndarray, "k t"]:
+def change(size: Float[ndarray, "*k t"], reference: int) -> Float[ndarray, "*k t"]:
     """By which part sizes change from the reference, either way; NaN where there is nothing in it."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        parts = np.abs(size / size[:, [reference]] - 1)
-    return np.where(size[:, [reference]] > 0, parts, np.nan)
+        parts = np.abs(size / size[..., [reference]] - 1)
+    return np.where(size[..., [reference]] > 0, parts, np.nan)
 
 
-def largest(values: Float[ndarray, "k t"], slices: Sequence[int] | None = None) -> Extreme:
-    """The largest value, and where it is; NaN was not measured."""
-    if np.isnan(values).all():
+def largest(curve: Float[ndarray, " t"], of_slice: int | None = None) -> Extreme:
+    """The largest value of a curve, and its frame; NaN was not measured."""
+    if np.isnan(curve).all():
         return NOTHING
-    k, t = divmod(int(np.nanargmax(values)), values.shape[1])
-    return Extreme(float(values[k, t]), t, None if slices is None else slices[k])
+    t = int(np.nanargmax(curve))
+    return Extreme(float(curve[t]), t, of_slice)
 
 
 def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
     """The largest value, and its level; NaN is a level that no slice shows."""
-    level, _, frame = np.unravel_index(int(np.nanargmax(values)), values.shape)
-    return Extreme(float(values[level, _, frame]), int(frame), level=LEVELS[int(level)])
+    level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(values)), values.shape))
+    return Extreme(float(values[level, sixth, frame]), frame, wall_level=LEVELS[level])
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,8 @@ class CineEvidence:
     """The larger of both chains': see `vrnet.app.tracking.CLOSURE`."""
     whole: HeartExtremes = HeartExtremes()
     """Of all slices together."""
-    slices: HeartExtremes = HeartExtremes()
-    """Of the slice that does most; NOTHING of a cine of one slice, and of volumes, which move through theirs."""
+    slices: tuple[HeartExtremes, ...] = ()
+    """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
     sixths: SixthExtremes | None = None
     """None where no strain is measured."""
 

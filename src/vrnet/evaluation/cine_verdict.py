@@ -3,9 +3,10 @@
 Every frame is judged as a registered pair is; the cine by whether its chains close, whether its motion runs evenly from
 frame to frame, whether the wall keeps its volume, as muscle does, whether the cavity holds blood, and whether its
 strain is one that hearts have. The last four are judged of the whole and of each slice, by limits of their own: what is
-wrong in one slice is lost among the others. docs/verdict.md says how the limits were measured."""
+wrong in one slice is lost among the others. What is found in the whole is not said of a slice again. docs/verdict.md
+says how the limits were measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -20,6 +21,9 @@ MAX_REASONS, MAX_ADVICE = 5, 3
 BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
 Limits = tuple[float, float]
 """Beyond which a measure is worth a look, and failed."""
+OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
+OF_SLICE = {"size": "area", "motion": "the largest motion there, or of the whole heart's where that is larger"}
+"""What muscle keeps, and what a jump is a part of."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +35,22 @@ class CineRule:
     limits: Limits
     reason: Callable[[CineEvidence], str]
     to_try: tuple[advice.Advice, ...]
+    of_whole: "CineRule | None" = None
+    """Of a rule about slices, that about the whole: where it finds something, this one is not told."""
 
     def level(self, evidence: CineEvidence) -> Level:
+        return self.level_of(self.measure(evidence).value)
+
+    def level_of(self, value: float) -> Level:
+        """The level of a cine of which this was measured."""
         look, failed = self.limits
-        value = self.measure(evidence).value
         return "failed" if value > failed else "look" if value > look else "good"
 
 
 def part_of_frames(evidence: CineEvidence, levels: Sequence[Level]) -> Extreme:
-    """The part of the frames whose verdict, as a pair, is one of these."""
-    return Extreme(len(frames_of(evidence, levels)) / max(len(evidence.frames), 1))
+    """The part of the frames whose verdict, as a pair, is one of these, and the first of them."""
+    found = frames_of(evidence, levels)
+    return Extreme(len(found) / max(len(evidence.frames), 1), min(found, default=None))
 
 
 def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
@@ -51,27 +61,39 @@ def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
 def whole_and_slices(
     name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[advice.Advice, ...]
 ) -> tuple[CineRule, CineRule]:
-    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most, which is named.
+    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most, told of all beyond a limit.
 
-    In `words` {} stands for the value, and {size} for what muscle keeps."""
+    `words` are those of `said_of`."""
 
-    def of_whole(e: CineEvidence) -> Extreme:
+    def in_whole(e: CineEvidence) -> Extreme:
         return getattr(e.whole, measure)
 
-    def of_slices(e: CineEvidence) -> Extreme:
-        return getattr(e.slices, measure)
+    def in_slices(e: CineEvidence) -> list[Extreme]:
+        return [getattr(each, measure) for each in e.slices]
 
-    def said_of_whole(e: CineEvidence) -> str:
-        return words.format(percent(of_whole(e).value), size="volume")
+    def worst_slice(e: CineEvidence) -> Extreme:
+        return max(in_slices(e), key=lambda found: found.value, default=NOTHING)
 
-    def said_of_slice(e: CineEvidence) -> str:
-        found, said = of_slices(e), words.format(percent(of_slices(e).value), size="area")
-        return f"{numbered('slice', [found.slice or 0]).capitalize()}: {said[0].lower()}{said[1:]}"
+    def said_of_slices(e: CineEvidence) -> str:
+        beyond = [found for found in in_slices(e) if found.value > of_slice[0]]
+        said, slices = said_of(beyond, words, OF_SLICE), {found.slice for found in beyond if found.slice is not None}
+        return f"{numbered('slice', slices).capitalize()}: {said[0].lower()}{said[1:]}"
 
-    return (
-        CineRule(name, of_whole, whole, said_of_whole, to_try),
-        CineRule(f"{name}, in a slice", of_slices, of_slice, said_of_slice, (advice.without_slice, *to_try)),
-    )
+    rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
+    advised = advice.without_slice, *to_try
+    return rule, CineRule(f"{name}, in a slice", worst_slice, of_slice, said_of_slices, advised, rule)
+
+
+def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
+    """Words in which {value} stands for the largest value, {up_to} says that others are smaller, {frames} are those of
+    all; and the terms for theirs."""
+    most = percent(max(each.value for each in found))
+    return words.format(value=most, up_to="up to " if len(found) > 1 else "", frames=frames_text(*found), **terms)
+
+
+def frames_text(*found: Extreme) -> str:
+    """The frames of what was found, as people count them."""
+    return numbered("frame", {each.frame for each in found if each.frame is not None})
 
 
 def of_sixths(measure: str) -> Callable[[CineEvidence], Extreme]:
@@ -110,7 +132,7 @@ FINDINGS = (
         "unevenness",
         (0.4, 1.0),
         (0.55, inf),
-        "The motion jumps: between frames by {} of all that it moves.",
+        "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
         (advice.whole_cycle, advice.check_frames),
     ),
     *whole_and_slices(
@@ -118,7 +140,7 @@ FINDINGS = (
         "wall_change",
         (0.3, 0.6),
         (0.75, inf),
-        "The wall changes its {size} by {}, which muscle does not.",
+        "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
         (advice.reference_labels, advice.other_tracker),
     ),
     *whole_and_slices(
@@ -126,8 +148,8 @@ FINDINGS = (
         "muscle_in_cavity",
         (0.22, inf),
         (0.43, inf),
-        "In one frame {} of the tracked cavity look like muscle, beyond those that do in the reference: the heart may "
-        "move further than was found, and eject more.",
+        "In {frames}, {up_to}{value} of the tracked cavity look like muscle, beyond those that do in the reference: "
+        "the heart may move further than was found, and eject more.",
         (advice.other_tracker, advice.reference_labels),
     ),
     *whole_and_slices(
@@ -135,7 +157,7 @@ FINDINGS = (
         "shortening",
         (0.35, inf),
         (0.4, inf),
-        f"Circumferential strain falls to -{{}} {BEYOND}",
+        f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}",
         (advice.reference_labels, advice.other_tracker, advice.stiffer),
     ),
     *whole_and_slices(
@@ -143,7 +165,7 @@ FINDINGS = (
         "thickening",
         (1.0, inf),
         (1.75, inf),
-        f"Radial strain rises to {{}} {BEYOND}",
+        f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}",
         (advice.reference_labels, advice.other_tracker, advice.stiffer),
     ),
     CineRule(
@@ -151,8 +173,8 @@ FINDINGS = (
         lengthening,
         (0.35, inf),
         lambda e: (
-            f"A sixth of the {lengthening(e).level} wall lengthens by {percent(lengthening(e).value)} around the "
-            "cavity: muscle is hardly stretched beyond end-diastole."
+            f"In {frames_text(lengthening(e))} a sixth of the {lengthening(e).wall_level} wall has lengthened by "
+            f"{percent(lengthening(e).value)} around the cavity: muscle is hardly stretched beyond end-diastole."
         ),
         (advice.from_diastole, advice.other_tracker, advice.stiffer),
     ),
@@ -161,8 +183,8 @@ FINDINGS = (
         area_change,
         (1.0, inf),
         lambda e: (
-            f"A sixth of the {area_change(e).level} wall changes its area by {percent(area_change(e).value)}: muscle "
-            "keeps its volume, and little moves through a slice."
+            f"In {frames_text(area_change(e))} a sixth of the {area_change(e).wall_level} wall has changed its area by "
+            f"{percent(area_change(e).value)}: muscle keeps its volume, and little moves through a slice."
         ),
         (advice.outer_slices, advice.other_tracker, advice.stiffer),
     ),
@@ -171,9 +193,10 @@ FINDINGS = (
 
 
 def found_in(evidence: CineEvidence) -> list[CineRule]:
-    """The rules that are not good of it, those that failed first."""
-    found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
-    return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
+    """The rules that are not good of it, those that failed first; of the whole and a slice, that of the whole."""
+    beyond = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
+    told = [rule for rule in beyond if rule.of_whole not in beyond]
+    return sorted(told, key=lambda rule: rule.level(evidence) != "failed")
 
 
 def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:

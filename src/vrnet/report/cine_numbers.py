@@ -33,7 +33,7 @@ class Tracked:
     verdict: Mapping[str, Any] | None = None
     """As summary.json holds it."""
     worst: Extreme | None = None
-    """Where what is wrong is worst; None of a good cine."""
+    """Where what is wrong is worst; None of a good cine, and of what is wrong in no frame of its own (closure)."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ class LookAt:
 
 
 def look_at(film: Film, tracked: Tracked) -> LookAt | None:
-    """The slice and the frame of what is worst; where nothing is wrong, the frame where outlines are least sure."""
+    """The slice and the frame of what is worst; of a good cine the frame where outlines are least sure. None where what
+    is wrong has no frame."""
     if (worst := tracked.worst) is not None and worst.frame is not None:
         frame, number, shown = frame_text(worst.frame), worst.slice, film.slices.numbers
         if number is None:
@@ -149,7 +150,7 @@ def look_at(film: Film, tracked: Tracked) -> LookAt | None:
         place = int(np.abs(np.array(shown) - number).argmin())
         return LookAt("Look at", f"slice {shown[place] + 1}, {frame}", worst.frame, place)
     smallest = smallest_cavity(film)
-    if smallest is None or tracked.verdict is None or tracked.verdict["level"] == "failed":
+    if smallest is None or tracked.verdict is None or tracked.verdict["level"] != "good":
         return None
     said = "Outlines are least sure where the cavity is smallest: look at"
     return LookAt(said, frame_text(smallest), smallest)
