@@ -286,12 +286,25 @@ def stack_across(axis, beat, bad, voxels=0.5):
 
 
 @pytest.mark.parametrize("axis", [2, 0])
-def test_a_slice_whose_motion_is_ruined_is_named(stack_beat, axis):
-    """And it is what one looks at first."""
+def test_slices_whose_motion_is_ruined_are_named(stack_beat, axis):
+    """And the worst is what one looks at first."""
     ruined = stack_across(axis, stack_beat, 3)
     assert any(reason.startswith("Slice 4: the motion jumps at frame 8") for reason in ruined.verdict.reasons)
     assert verdict_of(ruined)["worst"] == {"slice": 3, "frame": 7}
+    both = stack_across(axis, stack_beat, [0, 3])
+    assert any(reason.startswith("Slices 1, 4: the motion jumps at frame 8") for reason in both.verdict.reasons)
+    assert verdict_of(both)["worst"] == {"slice": 3, "frame": 7}
     assert stack_across(axis, stack_beat, 3, voxels=0.0).verdict.level == "good"
+
+
+def test_a_frame_of_noise_is_no_fault_of_a_slice(stack_beat):
+    stack = stack_across(2, stack_beat, 3, voxels=0.0)
+    frames = stack.cine.frames.copy()
+    frames[4] = np.random.default_rng(0).random(frames[4].shape)
+    noisy = replace(stack, cine=replace(stack.cine, frames=frames))
+    assert max(each.muscle_in_cavity.value for each in noisy.evidence.slices) > 0.5
+    assert not any("lice" in words for words in (*noisy.verdict.reasons, *noisy.verdict.try_))
+    assert verdict_of(noisy)["worst"] == {"slice": None, "frame": 4}
 
 
 def test_a_file_of_one_slice_is_tracked(beat, tmp_path):

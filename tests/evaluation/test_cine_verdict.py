@@ -180,9 +180,9 @@ def test_one_looks_first_at_the_slice_that_is_named(exact):
     assert (where_to_look(both).frame, where_to_look(both).slice) == (9, 6)
 
 
-def test_what_is_wrong_in_the_whole_is_not_said_of_a_slice_again(exact):
-    slices = (HeartExtremes(muscle_in_cavity=Extreme(0.67, 4, 3)),)
-    of_slice = replace(exact.evidence, slices=slices)
+def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_alone(exact):
+    bad, good = HeartExtremes(muscle_in_cavity=Extreme(0.67, 4, 3)), HeartExtremes(muscle_in_cavity=Extreme(0.1, 4, 5))
+    of_slice = replace(exact.evidence, slices=(bad, good))
     assert judge_cine(of_slice, STACK).reasons[0].startswith("Slice 4: in frame 5, 67 % of the tracked cavity")
     assert "that slice" in judge_cine(of_slice, STACK).try_[0]
     of_whole = replace(of_slice, whole=replace(of_slice.whole, muscle_in_cavity=Extreme(0.62, 4)))
@@ -190,6 +190,9 @@ def test_what_is_wrong_in_the_whole_is_not_said_of_a_slice_again(exact):
     assert reason.startswith("In frame 5, 62 % of the tracked cavity")
     assert not any("that slice" in words for words in judge_cine(of_whole, STACK).try_)
     assert where_to_look(of_whole) == Extreme(0.62, 4)
+    few = replace(of_whole, slices=(bad, good, good))
+    assert [reason.split(",")[0] for reason in judge_cine(few).reasons] == ["In frame 5", "Slice 4: in frame 5"]
+    assert where_to_look(few) == Extreme(0.67, 4, 3)
     other = replace(of_slice, whole=replace(of_slice.whole, unevenness=Extreme(0.5, 4)))
     assert [reason.split(":")[0] for reason in judge_cine(other).reasons] == ["The motion jumps at frame 5", "Slice 4"]
 

@@ -3,8 +3,8 @@
 Every frame is judged as a registered pair is; the cine by whether its chains close, whether its motion runs evenly from
 frame to frame, whether the wall keeps its volume, as muscle does, whether the cavity holds blood, and whether its
 strain is one that hearts have. The last four are judged of the whole and of each slice, by limits of their own: what is
-wrong in one slice is lost among the others. What is found in the whole is not said of a slice again. docs/verdict.md
-says how the limits were measured."""
+wrong in one slice is lost among the others. What is found in the whole and in half of the slices is no
+slice's own, and is said of the whole alone. docs/verdict.md says how the limits were measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class CineRule:
     limits: Limits
     reason: Callable[[CineEvidence], str]
     to_try: tuple[advice.Advice, ...]
-    of_whole: "CineRule | None" = None
-    """Of a rule about slices, that about the whole: where it finds something, this one is not told."""
+    is_told: Callable[[CineEvidence], bool] = lambda e: True
+    """Whether what is found is not told by another rule."""
 
     def level(self, evidence: CineEvidence) -> Level:
         return self.level_of(self.measure(evidence).value)
@@ -74,14 +74,19 @@ def whole_and_slices(
     def worst_slice(e: CineEvidence) -> Extreme:
         return max(in_slices(e), key=lambda found: found.value, default=NOTHING)
 
+    def beyond(e: CineEvidence) -> list[Extreme]:
+        return [found for found in in_slices(e) if found.value > of_slice[0]]
+
+    def is_of_slices(e: CineEvidence) -> bool:
+        return rule.level(e) == "good" or len(beyond(e)) < len(e.slices) / 2
+
     def said_of_slices(e: CineEvidence) -> str:
-        beyond = [found for found in in_slices(e) if found.value > of_slice[0]]
-        said, slices = said_of(beyond, words, OF_SLICE), {found.slice for found in beyond if found.slice is not None}
+        said, slices = said_of(beyond(e), words, OF_SLICE), [each.slice for each in beyond(e) if each.slice is not None]
         return f"{numbered('slice', slices).capitalize()}: {said[0].lower()}{said[1:]}"
 
     rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
     advised = advice.without_slice, *to_try
-    return rule, CineRule(f"{name}, in a slice", worst_slice, of_slice, said_of_slices, advised, rule)
+    return rule, CineRule(f"{name}, in a slice", worst_slice, of_slice, said_of_slices, advised, is_of_slices)
 
 
 def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
@@ -193,10 +198,9 @@ FINDINGS = (
 
 
 def found_in(evidence: CineEvidence) -> list[CineRule]:
-    """The rules that are not good of it, those that failed first; of the whole and a slice, that of the whole."""
-    beyond = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
-    told = [rule for rule in beyond if rule.of_whole not in beyond]
-    return sorted(told, key=lambda rule: rule.level(evidence) != "failed")
+    """The rules that are not good of it, those that failed first, and that no other rule tells."""
+    found = [rule for rule in FINDINGS if rule.level(evidence) != "good" and rule.is_told(evidence)]
+    return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
 
 
 def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
