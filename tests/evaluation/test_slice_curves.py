@@ -55,8 +55,8 @@ def test_areas_grow_by_the_square_and_strain_by_half_of_that(tracked):
 
 def test_the_most_that_a_slice_does_is_told_with_its_frame(tracked):
     curves, _ = curves_of(tracked)
-    rests, found = extremes_of_slices({0: Extreme(0.1, 1, 0), 1: Extreme(0.3, 2, 1)}, curves, 0)
-    assert found.unevenness == Extreme(0.3, 2, 1)
+    rests, found = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0)
+    assert found.unevenness.slice == 1
     assert (found.wall_change.slice, found.wall_change.frame) == (1, 2)
     assert found.wall_change.value == pytest.approx(0.44, abs=0.03)
     assert found.thickening == Extreme(pytest.approx(0.22, abs=1e-4), 2, 1)
@@ -89,7 +89,7 @@ def test_a_slice_without_a_ring_has_areas_alone_and_no_part_in_the_verdict(track
     assert curves.slices == (0, 1)
     assert np.isnan(curves.radial_percent[1]).all()
     assert curves.wall_mm2[1].all()
-    (found,) = extremes_of_slices({0: Extreme(0.1, 1, 0), 1: Extreme(0.3, 2, 1)}, curves, 0)
+    (found,) = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0)
     assert found.wall_change == Extreme(0.0, 0, 0)
     assert found.unevenness.slice == 0
 

@@ -25,15 +25,7 @@ from vrnet.choices import Slices
 from vrnet.errors import BadInput, InputWarning
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.cavity import CavityMuscle, muscle_in_cavity
-from vrnet.evaluation.cine_evidence import (
-    CineEvidence,
-    HeartExtremes,
-    SixthExtremes,
-    extremes_of_slices,
-    extremes_of_whole,
-    slice_unevenness,
-    unevenness,
-)
+from vrnet.evaluation.cine_evidence import CineEvidence, SixthExtremes, extremes_of_slices, extremes_of_whole
 from vrnet.evaluation.cine_verdict import judge_cine
 from vrnet.evaluation.label_names import LabelNames, read_label_names
 from vrnet.evaluation.metrics import folding_strict_percent
@@ -150,22 +142,14 @@ class Tracking:
     def evidence(self) -> CineEvidence:
         """The grounds of the verdict."""
         others = [k for k in range(len(self.cine)) if k != self.frame]
-        weight = self.labelled.astype(float)
+        motion, axis, curves = (self.fields, self.labelled.astype(float)), self.stack_axis, self.by_slice
         return CineEvidence(
             frames=tuple((k, self.as_pair(k).evidence()) for k in others),
             closure_mm=max(self.closure_mm.values()),
-            whole=extremes_of_whole(unevenness(self.fields, weight), self.volumes, self.strain, self.muscle_in_cavity),
-            slices=self.slice_extremes,
+            whole=extremes_of_whole(*motion, self.volumes, self.strain, self.muscle_in_cavity),
+            slices=() if axis is None or curves is None else extremes_of_slices(*motion, axis, curves, self.frame),
             sixths=None if self.strain is None else SixthExtremes.of(self.strain),
         )
-
-    @property
-    def slice_extremes(self) -> tuple[HeartExtremes, ...]:
-        """The most that each slice of a stack does; none without labels."""
-        if self.by_slice is None or self.stack_axis is None:
-            return ()
-        uneven = slice_unevenness(self.fields, self.labelled.astype(float), self.stack_axis)
-        return extremes_of_slices(uneven, self.by_slice, self.frame)
 
     @property
     def stack_axis(self) -> int | None:

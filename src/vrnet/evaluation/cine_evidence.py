@@ -1,7 +1,6 @@
 """What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
 and in each slice."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -53,10 +52,14 @@ class HeartExtremes:
 
 
 def extremes_of_whole(
-    uneven: Extreme, volumes: Volumes | None, strain: Strain | None, muscle: CavityMuscle | None
+    fields: Float[ndarray, "t d *s"],
+    weight: Float[ndarray, "*s"],
+    volumes: Volumes | None,
+    strain: Strain | None,
+    muscle: CavityMuscle | None,
 ) -> HeartExtremes:
-    """Those of all slices together."""
-    found = HeartExtremes(uneven)
+    """Those of all slices together, of a motion under a weight and what was measured."""
+    found = HeartExtremes(unevenness(fields, weight))
     if volumes is not None:
         found = replace(found, wall_change=largest(change(volumes.wall_ml, volumes.reference)))
     if muscle is not None:
@@ -67,8 +70,11 @@ def extremes_of_whole(
     return found
 
 
-def extremes_of_slices(uneven: Mapping[int, Extreme], curves: SliceCurves, reference: int) -> tuple[HeartExtremes, ...]:
-    """Those of each slice whose wall is a ring."""
+def extremes_of_slices(
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves, reference: int
+) -> tuple[HeartExtremes, ...]:
+    """Those of each slice across an axis whose wall is a ring."""
+    uneven = slice_unevenness(fields, weight, axis)
     is_ring = ~np.isnan(curves.radial_percent[:, reference])
     parts = (
         change(curves.wall_mm2, reference),
