@@ -13,6 +13,7 @@ from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine_files import read_cine
 from vrnet.phantom.cycle import cycle
 from vrnet.registration.cine import TrackedFrames
+from vrnet.report.cine_numbers import ejection_fraction, in_percent
 
 GRID = Grid.plain((56, 52, 2), (3.0, 3.0, 10.0))
 FRAMES = 4
@@ -108,3 +109,14 @@ def test_the_command_writes_it_and_a_run_without_it_takes_it_away(vrnet, beat, t
     assert {"report.html", "strain.png", "cine.gif"} <= {path.name for path in out.iterdir()}
     assert vrnet(*words)[0] == 0
     assert not {"report.html", "strain.png", "cine.gif"} & {path.name for path in out.iterdir()}
+
+
+def test_the_ejection_fractions_of_both_ventricles_stand_together(exact):
+    """One entry, so that the page's first line stays short; without the LV it is that of the RV."""
+    volumes = exact.volumes
+    both = ejection_fraction(volumes)
+    assert both.name == "Ejection fraction, LV"
+    assert both.detail == f"RV {in_percent(volumes.rv_ejection_fraction_percent)}"
+    assert ejection_fraction(replace(volumes, open_slices=(2,))).detail.startswith("without slice 3, RV ")
+    right = ejection_fraction(replace(volumes, lv_ml=0 * volumes.lv_ml, open_slices=(2,)))
+    assert (right.name, right.detail) == ("Ejection fraction, RV", "")

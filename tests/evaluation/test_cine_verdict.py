@@ -183,11 +183,11 @@ def test_one_looks_first_at_the_slice_that_is_named(exact):
 def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_alone(exact):
     bad, good = HeartExtremes(muscle_in_cavity=Extreme(0.67, 4, 3)), HeartExtremes(muscle_in_cavity=Extreme(0.1, 4, 5))
     of_slice = replace(exact.evidence, slices=(bad, good))
-    assert judge_cine(of_slice, STACK).reasons[0].startswith("Slice 4: in frame 5, 67 % of the tracked cavity")
+    assert judge_cine(of_slice, STACK).reasons[0].startswith("Slice 4: in frame 5, 67 % more of the tracked cavity")
     assert "that slice" in judge_cine(of_slice, STACK).try_[0]
     of_whole = replace(of_slice, whole=replace(of_slice.whole, muscle_in_cavity=Extreme(0.62, 4)))
     (reason,) = judge_cine(of_whole, STACK).reasons
-    assert reason.startswith("In frame 5, 62 % of the tracked cavity")
+    assert reason.startswith("In frame 5, 62 % more of the tracked cavity")
     assert not any("that slice" in words for words in judge_cine(of_whole, STACK).try_)
     assert where_to_look(of_whole) == Extreme(0.62, 4)
     few = replace(of_whole, slices=(bad, good, good))

@@ -153,7 +153,7 @@ FINDINGS = (
         "muscle_in_cavity",
         (0.22, inf),
         (0.43, inf),
-        "In {frames}, {up_to}{value} of the tracked cavity look like muscle, beyond those that do in the reference: "
+        "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
         "the heart may move further than was found, and eject more.",
         (advice.other_tracker, advice.reference_labels),
     ),

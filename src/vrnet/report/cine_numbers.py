@@ -59,14 +59,20 @@ def headline(film: Film, tracked: Tracked) -> list[Number]:
     """What one wants to know first."""
     rows = []
     if film.volumes is not None:
-        without = f"without {numbered('slice', film.volumes.open_slices)}" if film.volumes.open_slices else ""
-        for name, fraction in film.volumes.ejection_fractions_percent.items():
-            rows.append(Number(f"Ejection fraction, {name}", in_percent(fraction), without if name == "LV" else ""))
+        rows.append(ejection_fraction(film.volumes))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
         if film.strain is not None and (peak := film.strain.peak(name)):
             rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(film))))
-    rows.append(Number("Closure error", f"{max(tracked.closure_mm.values()):.2f} mm", "the larger of both ways"))
+    rows.append(Number("Closure error, the larger", f"{max(tracked.closure_mm.values()):.2f} mm"))
     return rows
+
+
+def ejection_fraction(volumes: Volumes) -> Number:
+    """That of the LV, beside it that of the RV; of the one that is labelled."""
+    (name, fraction), *others = volumes.ejection_fractions_percent.items()
+    without = [f"without {numbered('slice', volumes.open_slices)}"] if volumes.open_slices and name == "LV" else []
+    beside = [f"{other} {in_percent(percent)}" for other, percent in others]
+    return Number(f"Ejection fraction, {name}", in_percent(fraction), ", ".join([*without, *beside]))
 
 
 def tables(film: Film, tracked: Tracked) -> list[Table]:
