@@ -7,6 +7,7 @@ import pytest
 from PIL import Image as Picture
 
 from vrnet import Cine, Grid, Image, InputWarning, write_image
+from vrnet.app.track_files import summary
 from vrnet.app.track_report import describe_tracking, notes_on_tracking
 from vrnet.app.tracking import Tracking
 from vrnet.evaluation.wall import HeartLabels
@@ -75,6 +76,8 @@ def test_what_may_be_no_cine_is_told_at_the_end_and_on_the_page(exact, tmp_path)
     assert notes_on_tracking(doubted)[0] == "BEWARE: it is <b>."
     header = doubted.report(tmp_path / "page.html").read_text().split("</header>")[0]
     assert "BEWARE: it is &lt;b&gt;." in header
+    assert summary(doubted)["doubt"] == "BEWARE: it is <b>"
+    assert summary(exact)["doubt"] is None
     assert not any("BEWARE" in note for note in notes_on_tracking(exact))
 
 

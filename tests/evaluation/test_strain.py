@@ -218,3 +218,11 @@ def test_a_cine_of_14_slices_and_30_frames_takes_less_than_three_seconds():
     start = time.process_time()
     strain(u, labels, SPACING)
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize("words", [("circumferential",), ("green_radial", "septum")])
+def test_a_curve_that_there_is_not_names_those_that_there_are(words):
+    labels, spacing = ring(), (1.0, 1.0)
+    found = strain(np.zeros((1, 2, *labels.shape)), labels, spacing)
+    with pytest.raises(BadInput, match=rf'no strain "{words[-1]}": choose one of g.*, '):
+        found.curve(*words)

@@ -104,6 +104,14 @@ def test_the_verdict_leads_to_the_slice_and_the_frame_that_are_worst(open_cine, 
     assert find_element(page, "#number").text == f"slice 1 of {film.slices.depth}"
 
 
+def test_on_a_low_screen_the_verdict_brings_the_film_into_view(open_cine):
+    page = open_cine("doubtful", width=390, height=300)
+    top = "return document.getElementById('film').getBoundingClientRect().top"
+    assert page.execute_script(top) > 300
+    find_element(page, "#look-at").click()
+    assert page.execute_script(top) < 300
+
+
 def test_of_a_slice_that_is_not_shown_the_verdict_leads_to_the_nearest(film):
     """Of many slices a page shows some."""
     stack = replace(film, **{name: np.repeat(getattr(film, name), 20, -1) for name in ("frames", "fields", "labels")})
