@@ -50,8 +50,8 @@ def main() -> None:
     """Run a command. Whatever goes wrong is told in one line: bad input by status 2, Ctrl-C by 130, a bug by 1.
 
     A registration that failed has written its files, and ends with status 3."""
-    prepare_terminal()
     try:
+        prepare_terminal()
         with repeat_lost_interrupts():
             status = run(sys.argv[1:])
     except SystemExit as end:

@@ -6,6 +6,7 @@ nothing has to be loaded to tell what went wrong."""
 import gc
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -15,25 +16,29 @@ MIN_MEMORY_BYTES = 1_250_000_000
 
 
 def load_libraries() -> None:
-    """Import what every command computes with. NumPy is first: PyTorch, which would import it, forgets Ctrl-C there."""
+    """Import what every command computes with."""
     with loading():
         check_limit()
-        import numpy  # noqa: F401
         import torch  # noqa: F401
     gc.freeze()  # PyTorch stays until the end: the collector need not look through it, now or then
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """End with a line if what is imported within cannot be, or if that is interrupted."""
+    """End with a line if what is imported within cannot be, or if that is interrupted.
+
+    Ctrl-C ends the process where it is met: raised, PyTorch would forget it, or end in words of its own."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # a shell's script may have chosen that Ctrl-C is not for this process
+        signal.signal(signal.SIGINT, lambda *_: stop("interrupted; nothing is half-written", 130))
     try:
         yield
-    except KeyboardInterrupt:
-        stop("interrupted; nothing is half-written", 130)
     except ModuleNotFoundError as error:
         stop(f"it could not be loaded ({error}): `vrnet doctor` says what to install", 2)
     except (MemoryError, ImportError, OSError) as error:
         stop(f"it could not be loaded ({str(error) or 'too little memory'}): is there enough memory?", 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def check_limit() -> None:
