@@ -48,9 +48,8 @@ def first_and_last(methods):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_made_of_what_was_measured_of_its_rows(name, quick, reader):
     table, written = make_table(name, quick, reader.stage, reader.say)
-    phantom = "phantom3d" if name in ("cmr3d", "hippocampus", "hippocampus_half", "phantom3d") else "phantom"
-    stem = f"{name}_quick" if name == phantom else f"{name}_{phantom}_quick"
-    assert [path.name for path in written] == [f"{stem}{ending}" for ending in (".md", ".csv", ".tex")]
+    phantom = "phantom3d" if name in ("cmr3d", "acdc3d", "hippocampus", "hippocampus_half") else "phantom"
+    assert [path.name for path in written] == [f"{name}_{phantom}_quick{end}" for end in (".md", ".csv", ".tex")]
     assert len(table.rows) == len(TABLES[name].methods)
     assert compare_table(written[1], quick.out) >= 2 * len(table.rows)
 
@@ -114,6 +113,20 @@ def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
     with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(known_names(kind))}'):
         make("tables", quick, reader.stage, reader.say)
+
+
+@pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])
+def test_what_is_made_whole_leaves_no_network_out(make, name, quick, reader):
+    with pytest.raises(BadInput, match="is made whole: leave out `without_training`"):
+        make(name, replace(quick, without_training=True), reader.stage, reader.say)
+
+
+def test_a_request_without_training_is_a_study_that_trains_nothing(quick, reader):
+    found = [
+        plan_study(replace(quick, without_training=given), "acdc", None, reader.stage, reader.say).may_train
+        for given in (False, True)
+    ]
+    assert found == [True, False]
 
 
 def request_of(data, root=None):
