@@ -108,6 +108,13 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
 
 
+def test_the_command_trains_nothing_where_it_is_told_so(tmp_path, vrnet):
+    words = "--quick", "--without-training", "--device", "cpu", "--out", tmp_path
+    status, _, err = vrnet("paper", "table", "initialisation", *words)
+    assert status == 2
+    assert "none of the networks of this table is trained yet" in err
+
+
 @pytest.mark.parametrize("kind", ["table", "figure"])
 def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
