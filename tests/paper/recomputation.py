@@ -40,7 +40,7 @@ def read_alphas(table: Path):
 def read_left_out(table: Path):
     """The methods that the table says it is without."""
     said = re.search(
-        r"^Not trained yet, .*?: (.*)\.$", table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M
+        r"^Not measured yet, .*?: (.*)\.$", table.with_suffix(".md").read_text(encoding="utf-8"), flags=re.M
     )
     return said[1].split(", ") if said else []
 

@@ -70,9 +70,9 @@ def test_what_chooses_no_alpha_refuses_some(make, name, tmp_path, reader):
         make(name, PaperRequest(Source(""), tmp_path, "quick", alphas=(0.1,)), reader.stage, reader.say)
 
 
-def test_alpha_is_not_chosen_without_training(tmp_path):
+def test_alpha_is_not_chosen_of_what_is_measured_only(tmp_path):
     with pytest.raises(BadInput, match="α is chosen by training"):
-        PaperRequest(Source(""), tmp_path, alphas=(0.1,), without_training=True)
+        PaperRequest(Source(""), tmp_path, alphas=(0.1,), measured_only=True)
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])

@@ -108,11 +108,11 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
 
 
-def test_the_command_trains_nothing_where_it_is_told_so(tmp_path, vrnet):
-    words = "--quick", "--without-training", "--device", "cpu", "--out", tmp_path
+def test_the_command_measures_nothing_where_it_is_told_so(tmp_path, vrnet):
+    words = "--quick", "--measured-only", "--device", "cpu", "--out", tmp_path
     status, _, err = vrnet("paper", "table", "initialisation", *words)
     assert status == 2
-    assert "none of the networks of this table is trained yet" in err
+    assert "nothing of this table is measured" in err
 
 
 @pytest.mark.parametrize("kind", ["table", "figure"])
@@ -123,17 +123,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
 
 
 @pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])
-def test_what_is_made_whole_leaves_no_network_out(make, name, quick, reader):
-    with pytest.raises(BadInput, match="is made whole: leave out `without_training`"):
-        make(name, replace(quick, without_training=True), reader.stage, reader.say)
-
-
-def test_a_request_without_training_is_a_study_that_trains_nothing(quick, reader):
-    found = [
-        plan_study(replace(quick, without_training=given), "acdc", None, reader.stage, reader.say).may_train
-        for given in (False, True)
-    ]
-    assert found == [True, False]
+def test_what_is_made_whole_leaves_no_row_out(make, name, quick, reader):
+    with pytest.raises(BadInput, match="is made whole: leave out `measured_only`"):
+        make(name, replace(quick, measured_only=True), reader.stage, reader.say)
 
 
 def request_of(data, root=None):

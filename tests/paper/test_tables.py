@@ -55,35 +55,33 @@ def test_a_table_has_the_mean_over_the_seeds_that_all_methods_have_and_says_so(k
     assert "2 seeds (mean over seeds)" in table.notes[1]
 
 
-def test_without_training_a_table_is_of_what_is_trained_and_names_the_rest(study):
-    made = replace(study(), may_train=False)
+def test_a_table_of_what_is_measured_names_the_other_rows_and_measures_nothing(study, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.study.Study._measure", None)
+    monkeypatch.setitem(TABLES, "initialisation", replace(TABLES["initialisation"], methods=("identity", *NAMES)))
+    made = study()
     for name in NAMES[1:]:
         write_result(made.results, made.results.entry(name), SCORES[name])
         write_result(made.results, made.results.entry(name, seed=1), SCORES[name])
-    table = build_table("initialisation", made)
+    table = build_table("initialisation", made, measured_only=True)
     assert [row[0] for row in table.rows] == list(NAMES[1:])
     assert "2 seeds (mean over seeds)" in table.notes[1]
-    assert table.notes[-1] == 'Not trained yet, budget "quick": R-L2-6x1.'
+    assert table.notes[-1] == 'Not measured yet, budget "quick": identity, R-L2-6x1.'
 
 
-def test_without_training_methods_that_learn_nothing_are_measured(study, monkeypatch):
-    monkeypatch.setattr("vrnet.training.concurrent.fit_concurrently", None)
-    monkeypatch.setitem(TABLES, "acdc", replace(TABLES["acdc"], methods=("identity", "VoxelMorph"), has_times=False))
-    table = build_table("acdc", replace(study(), may_train=False))
-    assert [row[0] for row in table.rows] == ["unregistered"]
-    assert table.notes[-1] == 'Not trained yet, budget "quick": VoxelMorph.'
-
-
-def test_without_training_a_network_that_has_too_few_seeds_is_left_out(known):
-    made = replace(known, may_train=False)
+def test_a_table_of_what_is_measured_leaves_out_a_network_that_has_too_few_seeds(known):
     for name in NAMES[:2]:
-        write_result(made.results, made.results.entry(name, seed=1), SCORES[name])
-    assert [row[0] for row in build_table("initialisation", made, seeds=2).rows] == list(NAMES[:2])
+        write_result(known.results, known.results.entry(name, seed=1), SCORES[name])
+    table = build_table("initialisation", known, seeds=2, measured_only=True)
+    assert [row[0] for row in table.rows] == list(NAMES[:2])
 
 
-def test_without_training_there_is_no_table_of_networks_that_are_not_trained(study):
-    with pytest.raises(BadInput, match="none of the networks of this table is trained yet"):
-        build_table("initialisation", replace(study(), may_train=False))
+def test_a_table_of_which_all_is_measured_is_the_whole_table(known):
+    assert build_table("initialisation", known, measured_only=True) == build_table("initialisation", known)
+
+
+def test_there_is_no_table_of_what_is_measured_where_nothing_is(study):
+    with pytest.raises(BadInput, match="nothing of this table is measured in"):
+        build_table("initialisation", study(), measured_only=True)
 
 
 def test_real_hearts_in_3d_stand_beside_what_was_published_of_private_ones(study):

@@ -44,15 +44,15 @@ class PaperRequest:
     """How many subjects are measured at the same time."""
     alphas: tuple[float, ...] = ()
     """What α of each learned method of a table is chosen from, on validation subjects; the budget's, if empty."""
-    without_training: bool = False
-    """Whether a table is without the networks that are not trained yet, and names them, instead of training them."""
+    measured_only: bool = False
+    """Whether a table is of what is measured already, and names the other rows, instead of measuring them."""
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
         if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
             raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
-        if self.alphas and self.without_training:
-            raise BadInput("α is chosen by training: leave out `alphas` or `without_training`")
+        if self.alphas and self.measured_only:
+            raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         check_weights({f"alphas[{k}]": alpha for k, alpha in enumerate(self.alphas)})
 
 
@@ -67,7 +67,8 @@ def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tupl
     else:
         spec = TABLES[name]
         study = plan_study(request, spec.data, spec.fallback, stage, say)
-        table, file = build_table(name, study, request.seeds, request.alphas), file_stem(name, study.results, spec.data)
+        table = build_table(name, study, request.seeds, request.alphas, request.measured_only)
+        file = file_stem(name, study.results, spec.data)
     return table, table.write(request.out / "tables", file)
 
 
@@ -91,8 +92,7 @@ def plan_study(request: PaperRequest, own: str, fallback: str | None, stage: Sta
     budget = BUDGETS[request.budget]
     data, split = find_data(request.source, budget, own, fallback, stage, say)
     results = Results(request.out, data, budget)
-    may_train = not request.without_training
-    return Study(results, split, stage, say, request.device, request.at_once, request.source, request.jobs, may_train)
+    return Study(results, split, stage, say, request.device, request.at_once, request.source, request.jobs)
 
 
 def find_data(
@@ -135,8 +135,8 @@ def check_name(name: str, kind: str) -> None:
 
 
 def check_plain(request: PaperRequest, what: str) -> None:
-    """BadInput if α is to be chosen for what does not choose it, or networks left out of what is made whole."""
+    """BadInput if α is to be chosen for what does not choose it, or rows left out of what is made whole."""
     if request.alphas:
         raise BadInput(f"{what} does not choose α: leave out `alphas`")
-    if request.without_training:
-        raise BadInput(f"{what} is made whole: leave out `without_training`")
+    if request.measured_only:
+        raise BadInput(f"{what} is made whole: leave out `measured_only`")

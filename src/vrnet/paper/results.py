@@ -170,10 +170,6 @@ class Results:
             return False
         return self.validations(entry)[-1]["step"] == entry.training.steps
 
-    def is_untrained(self, entry: Entry) -> bool:
-        """Whether the entry cannot be measured before it is trained."""
-        return entry.training is not None and not self.has(entry) and not self.is_trained(entry)
-
     def check_subjects(self, entry: Entry, names: list[str]) -> None:
         """BadInput where the entry was measured on other subjects than these."""
         if self.has(entry) and self.config(entry)["subjects"] != names:

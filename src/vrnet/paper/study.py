@@ -41,8 +41,6 @@ class Study:
     """Where whole images are found, for what is not made of prepared pairs."""
     jobs: int = 1
     """How many subjects are measured at the same time."""
-    may_train: bool = True
-    """Whether networks that are not trained yet are trained; a table is without them otherwise."""
 
     @property
     def data(self) -> str:

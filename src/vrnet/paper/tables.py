@@ -36,11 +36,14 @@ Entries = dict[str, list[Entry]]
 """{row of the table: one entry per seed}"""
 
 
-def build_table(name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = ()) -> Table:
-    """A table, from the results that are there and those measured now; α of each method is chosen from `alphas`, where
-    such are given."""
-    spec, left_out = leave_out_untrained(TABLES[name], study, seeds)
-    results = study.results
+def build_table(
+    name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = (), measured_only: bool = False
+) -> Table:
+    """A table, from the results that are there and those measured now, or only from those that are there; α of each
+    method is chosen from `alphas`, where such are given."""
+    spec, results, left_out = TABLES[name], study.results, list[str]()
+    if measured_only:
+        spec, left_out = leave_out_unmeasured(spec, results, seeds)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
@@ -49,21 +52,18 @@ def build_table(name: str, study: Study, seeds: int = 1, alphas: Sequence[float]
         table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
         [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        table_notes(spec, results, entries) + alpha_notes(chosen, alphas) + untrained_notes(results, left_out),
+        table_notes(spec, results, entries) + alpha_notes(chosen, alphas) + unmeasured_notes(results, left_out),
         {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
         {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
 
 
-def leave_out_untrained(spec: TableSpec, study: Study, seeds: int) -> tuple[TableSpec, list[str]]:
-    """A table without the rows that would have to be trained first, and these rows; none where the study trains."""
-    if study.may_train:
-        return spec, []
-    results = study.results
-    left_out = [name for name in spec.methods if any(map(results.is_untrained, results.seeds(name, at_least=seeds)))]
-    if len(left_out) == len(spec.methods):
-        raise BadInput("none of the networks of this table is trained yet: leave out `without_training`")
-    return replace(spec, methods=tuple(name for name in spec.methods if name not in left_out)), left_out
+def leave_out_unmeasured(spec: TableSpec, results: Results, seeds: int) -> tuple[TableSpec, list[str]]:
+    """A table of the rows that are measured with so many seeds, and the others; BadInput where there is none."""
+    kept = [name for name in spec.methods if all(map(results.has, results.seeds(name, at_least=seeds)))]
+    if not kept:
+        raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
+    return replace(spec, methods=tuple(kept)), [name for name in spec.methods if name not in kept]
 
 
 def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
@@ -155,9 +155,9 @@ def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float]) -> list[st
     return [f"α was chosen for each method on the validation subjects, from {tried}: {'; '.join(methods)}."]
 
 
-def untrained_notes(results: Results, left_out: Sequence[str]) -> list[str]:
+def unmeasured_notes(results: Results, left_out: Sequence[str]) -> list[str]:
     """The rows that a table is without, where there are any."""
-    return [f'Not trained yet, budget "{results.budget.name}": {", ".join(left_out)}.'] if left_out else []
+    return [f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.'] if left_out else []
 
 
 def network_widths(learned: list[list[Entry]]) -> str:
