@@ -49,14 +49,16 @@ QUICK = "TV-L1"
 AS_IS, STACK = "as it is", "stack, moving through its slices"
 STACK_SHAPE, STACK_SPACING_MM = (96, 96, 8), (1.8, 1.8, 10.0)
 CHANGES = "another heart", "moved", "flipped", "noise", "inverted", "half missing", "dropped frames"
-IN_SLICES = "in slices: another heart", "in slices: moved", "in slices: noise", "in slices: not followed"
+IN_SLICES = tuple(f"in slices: {name}" for name in ("another heart", "moved", "noise", "frozen", "not followed"))
+FROZEN_NOISE = 0.02
+"""Of a slice that shows one frame for ever, beside the noise of that frame; its range of intensities is 1."""
 PAIR, GOOD_DICE, GOOD_VOLUME, MARGIN_VOXELS = "heart of ACDC", 0.75, 0.2, 24
 KEY = "seed", "pathology", "method", "change"
 COLUMNS = *KEY, "slices", "error_mm", "motion_mm", "dice", "volume_error", *(rule.name for rule in FINDINGS), "level"
 
 
 def changed(change, frames, other, seed):
-    """The frames after an intervention in the middle third of the cycle, or from there on."""
+    """The frames after an intervention: in the middle third of the cycle, from there on, or, frozen, in all."""
     n, out = len(frames), frames.copy()
     late = slice(n // 3, 2 * n // 3)
     match change:
@@ -68,6 +70,9 @@ def changed(change, frames, other, seed):
             out[late] = frames[late, :, ::-1]
         case "noise":
             out[late] = np.random.default_rng(seed).random(out[late].shape, np.float32)
+        case "frozen":
+            noise = np.random.default_rng(seed).normal(0, FROZEN_NOISE, frames.shape)
+            out[:] = frames[0] + noise.astype(np.float32)
         case "inverted":
             out[late] = frames.max() - frames[late]
         case "half missing":
