@@ -80,16 +80,17 @@ def in_a_slice(
     limits: Limits,
     words: str,
     to_try: tuple[advice.Advice, ...],
-    whole: CineRule | None = None,
+    *of_whole: CineRule,
 ) -> CineRule:
-    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit; what is beyond the
-    limits of a rule of the whole too, and in half of the slices, is that rule's to tell."""
+    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit; what is beyond a limit
+    of the whole too, and in half of the slices, is told by the rules of the whole."""
 
     def beyond(e: CineEvidence) -> list[Extreme]:
         return [found for found in in_slices(e, measure) if found.value > limits[0]]
 
     def is_of_slices(e: CineEvidence) -> bool:
-        return whole is None or whole.level(e) == "good" or len(beyond(e)) < len(in_slices(e, measure)) / 2
+        is_of_whole = any(rule.level(e) != "good" for rule in of_whole)
+        return not is_of_whole or len(beyond(e)) < len(in_slices(e, measure)) / 2
 
     def said_of_slices(e: CineEvidence) -> str:
         said, slices = said_of(beyond(e), words, OF_SLICE), [each.slice for each in beyond(e) if each.slice is not None]
@@ -127,6 +128,13 @@ def of_sixths(measure: str) -> Callable[[CineEvidence], Extreme]:
 
 lengthening, area_change = of_sixths("lengthening"), of_sixths("area_change")
 
+FAILED_FRAMES = CineRule(
+    "failed frames",
+    lambda e: part_of_frames(e, ("failed",)),
+    (0.0, 0.15),
+    lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
+    (advice.check_frames, advice.other_tracker),
+)
 DOUBTFUL_FRAMES = CineRule(
     "doubtful frames",
     lambda e: part_of_frames(e, ("look", "failed")),
@@ -138,13 +146,7 @@ DOUBTFUL_FRAMES = CineRule(
 )
 
 FINDINGS = (
-    CineRule(
-        "failed frames",
-        lambda e: part_of_frames(e, ("failed",)),
-        (0.0, 0.15),
-        lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
-        (advice.check_frames, advice.other_tracker),
-    ),
+    FAILED_FRAMES,
     DOUBTFUL_FRAMES,
     in_a_slice(
         "unmatched",
@@ -153,6 +155,7 @@ FINDINGS = (
         "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
         "the slice may show noise there, or something else.",
         (advice.check_frames,),
+        FAILED_FRAMES,
         DOUBTFUL_FRAMES,
     ),
     in_a_slice(
