@@ -151,7 +151,7 @@ FINDINGS = (
     in_a_slice(
         "unmatched",
         "unmatched",
-        (0.4, inf),
+        (0.37, inf),
         "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
         "the slice may show noise there, or something else.",
         (advice.check_frames,),
@@ -163,7 +163,7 @@ FINDINGS = (
         "stillness",
         (0.8, inf),
         "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
-        "here one frame may be shown for ever, or its motion was not found.",
+        "one frame may be shown again and again, or the motion was not found.",
         (advice.other_tracker,),
     ),
     CineRule(
