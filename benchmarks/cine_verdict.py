@@ -252,13 +252,18 @@ def table_of_names(rows):
 
 def values_of(rule, rows):
     """What a rule measures, of the rows that it measures something of."""
-    values = np.array([float(row[rule.name]) for row in rows])
+    values = np.array([measured(rule, row) for row in rows])
     return values[np.isfinite(values)]
+
+
+def measured(rule, row):
+    """What a rule measured; NaN where it was not there yet when the row was measured."""
+    return float(row[rule.name] or "nan")
 
 
 def level_of(row):
     """The level by the limits as they are now; the rows may have been measured with others."""
-    levels = {rule.level_of(float(row[rule.name])) for rule in FINDINGS}
+    levels = {rule.level_of(measured(rule, row)) for rule in FINDINGS}
     return next(level for level in ("failed", "look", "good") if level in levels)
 
 
