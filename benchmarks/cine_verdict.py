@@ -240,7 +240,7 @@ def table_of_names(rows):
     it was measured, and others that it named."""
     lines = ["| | stacks | slices ruined | named right | named wrong |", "| --- | --- | --- | --- | --- |"]
     for change in (STACK, *IN_SLICES):
-        of = [row for row in rows if row["change"] == change and kind(row)]
+        of = [row for row in rows if row["change"] == change and kind(row) and all(row[rule.name] for rule in FINDINGS)]
         pairs = [(set(row["slices"].split()), set(row["named"].split())) for row in of]
         ruined = sum(len(slices) for slices, _ in pairs)
         right, wrong = (
