@@ -99,6 +99,8 @@ def test_slices_are_repaired_within_themselves(axis):
     assert any(folded(field) for field in slices[0])
     assert not any(folded(field) for field in slices[1])
     assert not repaired.field[axis].any()
+    assert kept.metrics()["folding_strict_percent"] > 0
+    assert repaired.metrics()["folding_strict_percent"] == 0
 
 
 def test_a_registration_without_folds_is_not_repaired(d):
