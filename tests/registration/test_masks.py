@@ -274,3 +274,15 @@ def test_label_maps_are_masks(tmp_path):
         for mask in (fixed_mask, read_image(tmp_path / "seven.nii.gz"))
     ]
     assert np.array_equal(*(result.transform.displacement for result in results))
+
+
+@pytest.mark.parametrize("data", ["NMI", "Remap"])
+def test_slices_that_moving_does_not_reach_have_no_part_in_the_energy(data, as_users_run):
+    """By the terms that belong to images as a whole: five slices of eight have something to compare."""
+    fixed, moving, *_ = heart(3)
+    stack, short = (Grid.plain((30, 30, n), (6.4, 6.4, 10.0)) for n in (8, 5))
+    images = Image(fixed[..., 6:14], stack), Image(moving[..., 6:11], short)
+    found = register_images(*images, f"Gaussian-{data}", slices="each")
+    assert np.isfinite(found.energies).all()
+    assert found.energies.min() < found.energies[0]
+    assert not found.transform.displacement[..., 5:].any()
