@@ -1,5 +1,6 @@
 """What lies outside the masks has no influence on the result inside them."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -254,6 +255,22 @@ def test_a_mask_image_that_makes_no_sense_is_bad_input(d, words):
     fixed, moving, bad = bad_images(d)
     with pytest.raises(BadInput, match=words):
         register_images(fixed, moving, "TV-L1", **bad[words])
+
+
+@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+@pytest.mark.parametrize("kind", ["one voxel", "even ground"])
+def test_a_mask_in_which_an_image_is_constant_is_named_with_its_image(name, which, kind):
+    fixed, fixed_mask, moving, moving_mask = in_the_world(2)
+    given = {"fixed": replace(fixed, name="a.nii"), "moving": replace(moving, name="b.nii")}
+    mask = replace(fixed_mask if which == "fixed" else moving_mask, name="m.nii")
+    array = np.zeros_like(mask.array)
+    array[(slice(20, 21),) * 2 if kind == "one voxel" else (slice(0, 20),) * 2] = 1
+    image = given[which].array.copy()
+    image[:20, :20] = 0.25
+    given[which] = given[which].with_array(image)
+    with pytest.raises(BadInput, match=rf"^{'a' if which == 'fixed' else 'b'}\.nii is constant \(.*\) inside m\.nii: "):
+        register_images(**given, method=name, **{f"{which}_mask": mask.with_array(array)})
 
 
 def test_a_mask_that_fixed_does_not_show_is_bad_input():

@@ -42,7 +42,7 @@ def similarity(
 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
-    """Folds and smoothness of a field in voxels; where nothing moves along an axis, of the slices across it as 2D fields.
+    """Folds and smoothness of a field in voxels; where nothing moves along an axis, of the slices across it, in 2D.
 
     Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it."""
     u, axis = torch.from_numpy(field)[None], still_axis(field, grid)
