@@ -79,7 +79,7 @@ def _repair(u: Tensor, voxels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _draw_smooth(u: Float[Tensor, "1 d *s"]) -> tuple[Tensor, Tensor]:
-    """A field without folds, those that are left drawn smooth from their neighbourhoods; and which voxels these hold."""
+    """A field without folds, those left being drawn smooth with their neighbourhoods; and which voxels these hold."""
     mesh, flat, reach = Mesh.of(u), flatten(u), 1
     drawn = torch.zeros_like(mesh.is_cell)
     cells = mesh.narrow_cells(flat, mesh.is_cell.nonzero()[:, 0])

@@ -94,3 +94,8 @@ def conditional_mean(
 ) -> Float[Tensor, "b 1 *s"]:
     """E[y | x] at every voxel."""
     return apply_curve(conditional_curve(y, x, bins, weight), x)
+
+
+def spread(value: Float[Tensor, " b"], I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b *s"]:
+    """A number per image, at each of its voxels."""
+    return value.view(-1, *[1] * (I.dim() - 2)).expand(len(I), *I.shape[2:])
