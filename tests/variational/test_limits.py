@@ -7,8 +7,19 @@ from vrnet.variational.data_terms import DATA_TERMS, LNCC, MIND, NMI
 
 @pytest.mark.parametrize(
     "made",
-    ["NMI(bins=1)", "NMI(bins=100000)", "LNCC(radii=(-1.0,))", "LNCC(radii=())", "LNCC(radii=0)", "LNCC(radii=(2,1e9))"]
-    + ["LNCC(epsilon=-1)", "MIND(radius=-2)", "MIND(distance=-1)", "MIND(distance=1e9)", "Remap(radii=())"],
+    [
+        "NMI(bins=1)",
+        "NMI(bins=100000)",
+        "LNCC(radii=(-1.0,))",
+        "LNCC(radii=())",
+        "LNCC(radii=0)",
+        "LNCC(radii=(2,1e9))",
+        "LNCC(epsilon=-1)",
+        "MIND(radius=-2)",
+        "MIND(distance=-1)",
+        "MIND(distance=1e9)",
+        "Remap(radii=())",
+    ],
 )
 def test_numbers_that_make_no_sense_are_bad_input_that_says_what_would(made):
     term, name = made.split("(")[0], made.split("(")[1].split("=")[0]

@@ -191,7 +191,7 @@ class Squares(Quadratic, Protocol):
 
 @dataclass(frozen=True)
 class LNCC(Limited, Squares):
-    """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel: with ε = 0, 1 − the local correlation."""
+    """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel; for ε = 0, 1 − local correlation."""
 
     name = "LNCC"
     summary = "local correlation"
