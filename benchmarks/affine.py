@@ -23,7 +23,7 @@ from scipy.spatial.transform import Rotation
 from vrnet import Grid, Image, read_image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
-from vrnet.registration.affine import centre_of, find_affine
+from vrnet.registration.affine import find_affine
 
 MAX_DEGREES, MAX_MM, MAX_STRETCH = 30, 30, 0.2
 LOST_ORIGIN = (300.0, -700.0, 40.0)
@@ -35,7 +35,7 @@ def random_map(grid, kind, seed):
     axis, shift = (v / np.linalg.norm(v) for v in rng.standard_normal((2, 3)))
     R = Rotation.from_rotvec(np.radians(rng.uniform(0, MAX_DEGREES)) * axis).as_matrix()
     stretch = rng.uniform(1 - MAX_STRETCH, 1 + MAX_STRETCH, 3) if kind == "affine" else np.ones(3)
-    return Affine(kind, R @ np.diag(stretch), rng.uniform(0, MAX_MM) * shift, centre_of(grid))
+    return Affine(kind, R @ np.diag(stretch), rng.uniform(0, MAX_MM) * shift, grid.centre)
 
 
 def misplace(image, affine):

@@ -46,7 +46,7 @@ def brains(folder):
     """(data, name, how to load it) of the one pair of brains."""
 
     def load():
-        images = [read_image(next(folder.glob(f"{name}.*"))) for name in ("a_t1", "b_t1", "a_seg", "b_seg")]
+        images = [read_image(find_file(folder, name)) for name in ("a_t1", "b_t1", "a_seg", "b_seg")]
         if any(image.grid != images[0].grid for image in images):
             raise BadInput(f"the images of {folder} have several grids: resample them to one")
         fixed, moving = (image.array for image in rescale_images_jointly(*images[:2]))
@@ -55,6 +55,14 @@ def brains(folder):
         return LabelledPair("brains", "a to b", fixed, moving, images[0].grid.spacing, *maps, shared)
 
     return [("brains", "a to b", load)]
+
+
+def find_file(folder, name):
+    """The file of this name and any ending; BadInput if there is none."""
+    found = next(folder.glob(f"{name}.*"), None)
+    if found is None:
+        raise BadInput(f"there is no {folder / name}.nii.gz: give the folder of the images a_t1, b_t1, a_seg and b_seg")
+    return found
 
 
 def shifted_pair():

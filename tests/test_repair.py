@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from scipy import ndimage
+from scipy import ndimage, sparse
 
 from tests.conftest import SHAPES
 from tests.test_folds import barely_unfolded, smooth_noise
 from tests.tetrahedra import relative_volumes
 from vrnet import BadInput, Grid, Transform
 from vrnet.folds import smallest_determinant
-from vrnet.repair import MARGIN, unfold
+from vrnet.repair import MARGIN, Mesh, flatten, unfold
 from vrnet.threads import use_threads
 
 
@@ -29,7 +29,7 @@ def test_a_field_without_folds_stays_as_it_is(d):
 def test_no_field_folds_after_repair(d, amplitude, sigma):
     """White noise and smooth noise, from a part of a voxel to a million voxels."""
     u = amplitude * torch.cat([smooth_noise(SHAPES[d], sigma, seed) for seed in range(2)]).float()
-    fixed, folded = unfold(u)
+    fixed, folded, _ = unfold(u)
     assert torch.equal(folded, ~(smallest_determinant(u) > 0))
     assert folds(fixed) == 0
     assert smallest_determinant(fixed).min() >= MARGIN
@@ -78,11 +78,80 @@ def test_a_repair_is_local_and_moves_less_than_smoothing(d):
     assert torch.equal(fixed[far], u[far])
 
 
+def turned_ball(d, n, radius, centre):
+    """A ball turned by 180°, which no small move undoes, and a bump of four voxels in the far corner."""
+    x = torch.stack(torch.meshgrid(*[torch.arange(n, dtype=torch.float32)] * d, indexing="ij"))
+    away = x - centre
+    is_inside = away.square().sum(0) <= radius**2
+    turn = torch.where(is_inside, -2 * away[:2], 0)
+    turn = turn if d == 2 else torch.cat([turn, torch.zeros_like(x[:1])])
+    bump = 4 * torch.exp(-(x - (n - 7)).square().sum(0) / 18)
+    return torch.cat([turn[:1] + bump, turn[1:]])[None], is_inside
+
+
+@pytest.mark.parametrize("rounds", [0, 4])
+def test_a_stubborn_fold_costs_the_motion_around_it_and_no_other(d, rounds, monkeypatch):
+    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", rounds)
+    n, radius, centre = (72, 8, 20) if d == 2 else (30, 3, 8)
+    u, is_inside = turned_ball(d, n, radius, centre)
+    fixed, _, drawn = unfold(u)
+    assert folds(fixed) == 0
+    assert smallest_determinant(fixed).min() >= MARGIN
+    assert drawn[0][is_inside].all()
+    untouched = ~drawn if rounds == 0 else ~drawn & (smallest_determinant(u) > 1 - 1e-3)
+    assert torch.equal(fixed.movedim(1, -1)[untouched], u.movedim(1, -1)[untouched])
+    corner = (..., *[slice(n - 14, n)] * d)
+    assert not drawn[corner].any()
+    assert torch.equal(fixed[corner], u[corner])
+    assert u[corner].max() > 3.9
+
+
+def test_folds_that_widening_opens_cost_no_motion(monkeypatch):
+    """A smoothing that reached no further than the folds could not open them."""
+    u, _ = turned_ball(2, 48, 10, 20)
+    assert not unfold(u).drawn.any()
+    monkeypatch.setattr("vrnet.repair.ROUNDS_PER_WIDENING", 10**9)
+    assert unfold(u).drawn.any()
+
+
+def test_the_smoothest_field_solves_laplaces_equation_as_scipy_does(d):
+    """At the voxels of a box, also at the border of the image, where the last voxel is repeated."""
+    shape = (14, 12) if d == 2 else (9, 8, 7)
+    u = smooth_noise(shape, 1.0)
+    mesh, inside = Mesh.of(u), np.zeros(shape, bool)
+    inside[(slice(0, 6), *[slice(2, 6)] * (d - 1))] = True
+    number = np.full(shape, -1)
+    number[inside] = np.arange(inside.sum())
+    A, b = sparse.lil_matrix((inside.sum(), inside.sum())), np.zeros((inside.sum(), d))
+    for x in np.argwhere(inside):
+        i = number[tuple(x)]
+        A[i, i] += 2 * d
+        for step in np.vstack([np.eye(d, dtype=int), -np.eye(d, dtype=int)]):
+            y = tuple(np.clip(x + step, 0, np.array(shape) - 1))
+            if inside[y]:
+                A[i, number[y]] -= 1
+            else:
+                b[i] += u[(0, slice(None), *y)].numpy()
+    expected = sparse.linalg.spsolve(A.tocsr(), b)
+    found = mesh.smoothest(flatten(u), torch.from_numpy(np.flatnonzero(inside)), 24)
+    np.testing.assert_allclose(found.numpy().T, expected, atol=1e-4)
+
+
 def test_fields_of_a_batch_do_not_touch(d):
     u = 3 * torch.cat([smooth_noise(SHAPES[d], 1, seed) for seed in range(3)])
     u[1] = 0
     together, alone = unfold(u).field, torch.cat([unfold(field[None]).field for field in u])
     assert torch.equal(together, alone)
+
+
+def test_nor_do_those_whose_folds_are_stubborn(monkeypatch):
+    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", 2)
+    u = torch.cat([turned_ball(2, 48, radius, 20)[0] for radius in (3, 8, 5)])
+    together, alone = unfold(u), [unfold(field[None]) for field in u]
+    assert together.drawn.flatten(1).any(1).all()
+    for k in range(3):
+        assert torch.equal(together.field[k : k + 1], alone[k].field)
+        assert torch.equal(together.drawn[k : k + 1], alone[k].drawn)
 
 
 def test_the_repair_is_the_same_by_any_number_of_threads(d):

@@ -20,7 +20,7 @@ from volumes import (
     summarise,
     table,
 )
-from vrnet import Grid, Image, write_image
+from vrnet import BadInput, Grid, Image, write_image
 
 INSTALLED = {distribution.name.lower() for distribution in distributions()}
 CONVERSIONS = "greedy", "ConvexAdam", "SyN mean squares short", "SimpleITK demons", "SimpleITK diffeomorphic demons"
@@ -31,6 +31,12 @@ CONVERSIONS = "greedy", "ConvexAdam", "SyN mean squares short", "SimpleITK demon
 @pytest.mark.parametrize("tool", ["TV-L1", *(t for t in CONVERSIONS if PEERS[t].package.lower() in INSTALLED)])
 def test_a_tool_finds_a_known_shift_in_voxels_of_fixed(tool):
     assert shift_error(tool, shifted_pair(), threads=1) <= MAX_SHIFT_ERROR
+
+
+def test_brains_that_are_missing_are_bad_input_that_names_them(tmp_path):
+    ((_, _, load),) = brains(tmp_path / "nowhere")
+    with pytest.raises(BadInput, match=r"there is no .*nowhere/a_t1\.nii\.gz: give the folder"):
+        load()
 
 
 def test_no_other_axes_signs_or_units_would_pass_for_the_shift():

@@ -67,8 +67,13 @@ def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
 
 def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
     """The motion along the axes longer than one voxel: across a single slice nothing is known to change."""
-    axes = [i for i, n in enumerate(u.shape[2:]) if n > 1]
+    axes = long_axes(u)
     return u[:, axes].reshape(u.shape[0], len(axes), *(u.shape[2 + i] for i in axes))
+
+
+def long_axes(u: Float[Tensor, "b d *s"]) -> list[int]:
+    """The axes longer than one voxel."""
+    return [i for i, n in enumerate(u.shape[2:]) if n > 1]
 
 
 def _lower(least: Tensor, u: Tensor) -> None:

@@ -4,14 +4,16 @@ Rounds of two kinds, on the voxels of folded cells alone. To open a fold, each s
 shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|²; a voxel that several ask makes the mean of
 the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels; there
 smoothing, u ← the mean of the neighbours' u, helps, and reaches further the longer a fold stays. What folds after
-MAX_ROUNDS is drawn towards its mean: D → 1 as all motion relative to it is halved again and again, so there is an end.
+MAX_ROUNDS is drawn, by halves, towards the smoothest field that meets what lies around it, Δu = 0, in a neighbourhood
+that grows until nothing folds. Where that is the whole grid, with nothing around it, u is drawn towards its mean: D → 1
+as all motion relative to it is halved again and again, so there is an end.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from math import prod
+from math import pi, prod, sin
 from typing import NamedTuple
 
 import torch
@@ -19,7 +21,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from vrnet.fields import check_finite, determinant, minor, squared_norm
-from vrnet.folds import CELLS_AT_ONCE, drop_flat_axes, edges, simplices, smallest_determinant
+from vrnet.folds import CELLS_AT_ONCE, drop_flat_axes, edges, long_axes, simplices, smallest_determinant, volume
 
 MARGIN = 0.02
 """The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
@@ -42,6 +44,8 @@ class Unfolded(NamedTuple):
 
     field: Float[Tensor, "b d *s"]
     folded: Bool[Tensor, "b *s"]
+    drawn: Bool[Tensor, "b *s"]
+    """About folds that rounds did not undo: there much of the motion is lost."""
 
 
 def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
@@ -49,43 +53,59 @@ def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
     least = smallest_determinant(u)
     narrow = ~(least >= MARGIN)  # of displacements too large to multiply, too
     if not narrow.any():
-        return Unfolded(u, narrow)
+        return Unfolded(u, narrow, narrow)
     check_finite(u, "a field with folds")
-    moving = drop_flat_axes(u)
-    fixed = _repair(moving, narrow.flatten().nonzero()[:, 0])
-    axes = [i for i, n in enumerate(u.shape[2:]) if n > 1]
-    field = u.clone()
+    fixed, drawn = _repair(drop_flat_axes(u), narrow.flatten().nonzero()[:, 0])
+    field, axes = u.clone(), long_axes(u)
     field[:, axes] = fixed.view(u.shape[0], len(axes), *u.shape[2:])
-    return Unfolded(field, ~(least > 0))
+    return Unfolded(field, ~(least > 0), drawn.view_as(narrow))
 
 
-def _repair(u: Tensor, voxels: Tensor) -> Tensor:
-    """u after rounds of opening and smoothing, which begin around these voxels."""
-    mesh = Mesh.of(u)
-    flat = u.transpose(0, 1).flatten(1).contiguous().clone()
+def _repair(u: Tensor, voxels: Tensor) -> tuple[Tensor, Tensor]:
+    """u after rounds of opening and smoothing, which begin around these voxels; and where it had to be drawn smooth."""
+    mesh, flat = Mesh.of(u), flatten(u)
     cells = mesh.cells_around(voxels)
     for k in range(MAX_ROUNDS):
         cells = mesh.narrow_cells(flat, cells)
         if not len(cells):
-            return mesh.unflatten(flat)
+            return mesh.unflatten(flat), torch.zeros_like(mesh.is_cell)
         if k < OPENING_ROUNDS or k % 2:
             voxels = mesh.open(flat, cells)
         else:
             voxels = mesh.smooth(flat, cells, reach=k // ROUNDS_PER_WIDENING)
         cells = mesh.cells_around(voxels)  # no other cell has changed
-    return _shrink(mesh.unflatten(flat))
+    fields, drawn = zip(*map(_draw_smooth, mesh.unflatten(flat).chunk(len(u))), strict=True)
+    return torch.cat(fields), torch.cat(drawn)
 
 
-def _shrink(u: Tensor) -> Tensor:
-    """u, with those fields of the batch that still fold drawn towards their mean, by halves, until they do not."""
-    done = []
-    for field in u.chunk(len(u)):
-        centre, part, shrunk = field.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, field
-        while not (smallest_determinant(shrunk) >= MARGIN).all():
-            part /= 2
-            shrunk = (centre + part * (field.double() - centre)).to(u.dtype)
-        done.append(shrunk)
-    return torch.cat(done)
+def _draw_smooth(u: Float[Tensor, "1 d *s"]) -> tuple[Tensor, Tensor]:
+    """A field without folds, those left being drawn smooth with their neighbourhoods; and which voxels these hold."""
+    mesh, flat, reach = Mesh.of(u), flatten(u), 1
+    drawn = torch.zeros_like(mesh.is_cell)
+    cells = mesh.narrow_cells(flat, mesh.is_cell.nonzero()[:, 0])
+    while len(cells):
+        voxels = mesh.grow(mesh.voxels_of(cells), reach)
+        drawn[voxels] = True
+        if len(voxels) == len(drawn):
+            return _shrink(u), drawn
+        flat[:, voxels] = flat[:, voxels].lerp(mesh.smoothest(flat, voxels, 2 * reach + 4), 0.5)
+        cells = mesh.narrow_cells(flat, mesh.cells_around(voxels))
+        reach += max(reach // 2, 1)
+    return mesh.unflatten(flat), drawn
+
+
+def _shrink(u: Float[Tensor, "1 d *s"]) -> Tensor:
+    """A field drawn towards its mean, by halves, until it does not fold."""
+    centre, part, shrunk = u.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, u
+    while not (smallest_determinant(shrunk) >= MARGIN).all():
+        part /= 2
+        shrunk = (centre + part * (u.double() - centre)).to(u.dtype)
+    return shrunk
+
+
+def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
+    """A copy of the fields with all voxels of the batch in a row."""
+    return u.transpose(0, 1).flatten(1).contiguous().clone()
 
 
 class Cell(NamedTuple):
@@ -104,8 +124,8 @@ class Cell(NamedTuple):
         cut = simplices(len(u))
         numbers = {corner: k for k, corner in enumerate(product((0, 1), repeat=len(u)))}
         corners = torch.tensor([[numbers[corner] for corner in simplex] for simplex in cut])
-        at_rest = torch.stack([edges(simplex, torch.float64, torch.device("cpu")) for simplex in cut])
-        return cls(corners.to(u.device), at_rest.to(u), torch.linalg.det(at_rest).to(u))
+        at_rest = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
+        return cls(corners.to(u.device), at_rest, u.new_tensor([volume(simplex) for simplex in cut]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,12 +212,28 @@ class Mesh:
 
     def smooth(self, u: Tensor, cells: Tensor, reach: int) -> Integer[Tensor, " n"]:
         """Draw the corners of these cells and all within `reach` voxels of them to the mean of their neighbours."""
-        voxels = self.voxels_of(cells)
-        for _ in range(reach):
-            voxels = self.voxels_of(self.cells_around(voxels))
+        voxels = self.grow(self.voxels_of(cells), reach)
         for _ in range(reach + 1):
             u[:, voxels] = u[:, voxels].lerp(self.mean_of_neighbours(u, voxels), SMOOTHING)
         return voxels
+
+    def grow(self, voxels: Integer[Tensor, " n"], reach: int) -> Integer[Tensor, " m"]:
+        """All voxels within `reach` of these, along every axis."""
+        for _ in range(reach):
+            voxels = self.voxels_of(self.cells_around(voxels))
+        return voxels
+
+    def smoothest(self, u: Tensor, voxels: Tensor, width: int) -> Float[Tensor, "d n"]:
+        """The field in which each of these voxels has the mean of its neighbours, the others being as they are.
+
+        By over-relaxation, every other voxel in turn, in as many rounds as a neighbourhood of this width needs."""
+        found, omega = u.clone(), 2 / (1 + sin(pi / width))
+        places = [voxels // stride % n for stride, n in zip(strides(self.shape), self.shape, strict=True)]
+        is_odd = reduce(torch.add, places) % 2 == 1
+        for _ in range(2 * width):
+            for some in (voxels[is_odd], voxels[~is_odd]):
+                found[:, some] = found[:, some].lerp(self.mean_of_neighbours(found, some), omega)
+        return found[:, voxels]
 
     def mean_of_neighbours(self, u: Tensor, voxels: Tensor) -> Float[Tensor, "d n"]:
         """The mean displacement of the 2d nearest voxels; the border is repeated outside."""

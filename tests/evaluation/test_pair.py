@@ -44,17 +44,28 @@ def test_regularity_has_the_names_of_metrics_json(d):
     assert still == {"folding_percent": 0, "folding_strict_percent": 0, "jacobian_gradient": 0}
 
 
+@pytest.mark.parametrize("thick", range(3))
 @pytest.mark.parametrize("axis", range(3))
-def test_slices_registered_each_by_itself_are_measured_so(axis, random):
-    """The mean over the slices, whatever happens from one slice to the next, also after rounding in a file."""
+def test_slices_registered_each_by_itself_are_measured_so(axis, thick, random):
+    """The mean over the slices, whatever happens from one slice to the next, also after rounding in a file. Slices may
+    be taken across any axis, not only across that of the widest spacing."""
     field = 0.3 * random(3, 6, 5, 4).numpy()
     field[axis] = 1e-5
-    stack = Grid.plain((6, 5, 4), tuple(8.0 if i == axis else 1.5 for i in range(3)))
+    stack = Grid.plain((6, 5, 4), tuple(8.0 if i == thick else 1.5 for i in range(3)))
     flat = Grid.plain(tuple(np.delete(stack.shape, axis).tolist()), (1.5, 1.5))
     alone = [regularity(np.delete(field, axis, 0).take(k, 1 + axis), flat) for k in range(field.shape[1 + axis])]
     for name, value in regularity(field, stack).items():
         assert_allclose(value, np.mean([each[name] for each in alone]))
         assert value > 0
+
+
+def test_a_volume_in_which_nothing_moves_at_all_is_one_without_folds(random):
+    """And where nothing moves along two axes, the one across slices is that of the slices: smoothness is theirs."""
+    stack = Grid.plain((6, 5, 4), (1.0, 1.0, 8.0))
+    assert regularity(np.zeros((3, 6, 5, 4), np.float32), stack)["folding_strict_percent"] == 0
+    field = np.stack([0.3 * random(6, 5, 4).numpy(), *np.zeros((2, 6, 5, 4))])
+    alone = [regularity(field[:2, :, :, k], Grid.plain((6, 5), (1.0, 1.0)))["jacobian_gradient"] for k in range(4)]
+    assert_allclose(regularity(field, stack)["jacobian_gradient"], np.mean(alone))
 
 
 def test_motion_across_slices_is_measured_in_three_dimensions(random):

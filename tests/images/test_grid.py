@@ -22,6 +22,15 @@ def test_a_voxel_is_where_simpleitk_says_it_is(grid):
     assert_allclose(grid.index(np.array(world)), index, atol=1e-9)
 
 
+def test_the_centre_is_where_simpleitk_finds_the_middle_index_and_the_mean_of_all_voxels(grid):
+    image = to_sitk(np.zeros(grid.shape), grid)
+    middle = [(n - 1) / 2 for n in grid.shape]
+    assert_allclose(grid.centre, image.TransformContinuousIndexToPhysicalPoint(middle))
+    assert_allclose(
+        grid.centre, grid.points(np.indices(grid.shape).reshape(len(grid.shape), -1).T.astype(float)).mean(0)
+    )
+
+
 def test_to_world_takes_a_displacement_in_voxels_to_one_in_millimetres(grid):
     step = np.array([[1.0, -2.0, 0.5][: len(grid.shape)]])
     start = np.full_like(step, 3)

@@ -15,7 +15,7 @@ from vrnet import BadInput, Grid, Image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, centre_of, find_affine, make_levels
+from vrnet.registration.affine import axis_turns, find_affine, make_levels
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
@@ -36,7 +36,7 @@ def known(grid, kind, degrees, shift_mm, seed=0):
     R = Rotation.from_rotvec(np.radians(degrees) * axis / np.linalg.norm(axis)).as_matrix()[:d, :d]
     stretch = np.diag(rng.uniform(0.8, 1.2, d)) if kind == "affine" else np.eye(d)
     shift = rng.standard_normal(d)
-    return Affine(kind, R @ stretch, shift_mm * shift / np.linalg.norm(shift), centre_of(grid))
+    return Affine(kind, R @ stretch, shift_mm * shift / np.linalg.norm(shift), grid.centre)
 
 
 def misplace(image, affine):
@@ -134,6 +134,33 @@ def test_too_few_slices_to_turn_are_bad_input():
     thin = Image(heart(3).array[..., :3], replace(heart(3).grid, shape=(42, 36, 3)))
     with pytest.raises(BadInput, match=r"42x36x3: .* 4 voxels along each axis"):
         find_affine(heart(3), thin, "rigid")
+
+
+BAD_MAPS = {
+    "is 3D and the images are 2D: give": lambda d: (np.eye(5 - d), np.zeros(5 - d), np.zeros(5 - d)),
+    "NaN or infinite": lambda d: (np.full((d, d), np.nan), np.zeros(d), np.zeros(d)),
+    "NaN or infinite numbers": lambda d: (np.eye(d), np.full(d, np.inf), np.zeros(d)),
+    "onto a plane or a line": lambda d: (np.diag([1.0] * (d - 1) + [0.0]), np.zeros(d), np.zeros(d)),
+    "onto a plane": lambda d: (np.diag([1.0] * (d - 1) + [1e-9]), np.zeros(d), np.zeros(d)),
+    "mirrors": lambda d: (np.diag([-1.0] + [1.0] * (d - 1)), np.zeros(d), np.zeros(d)),
+}
+
+
+@pytest.mark.parametrize("words", BAD_MAPS)
+def test_a_map_that_makes_no_sense_as_a_start_is_bad_input(d, words, as_users_run):
+    affine = Affine("affine", *BAD_MAPS[words](d))
+    words = words if d == 2 else words.replace("3D and the images are 2D", "2D and the images are 3D")
+    with pytest.raises(BadInput, match=f"^the affine map .*{words}"):
+        register_images(heart(d), heart(d), "identity", affine=affine)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_a_map_between_units_of_length_is_one(d, scale, as_users_run):
+    grid = heart(d).grid
+    affine = Affine("affine", scale * np.eye(d), np.zeros(d), np.zeros(d))
+    there = replace(grid, spacing=tuple(scale * h for h in grid.spacing), origin=tuple(scale * x for x in grid.origin))
+    found = register_images(heart(d), Image(heart(d).array, there), "identity", affine=affine)
+    assert np.abs(found.warped.array - heart(d).array).max() < 1e-3
 
 
 def test_an_unknown_kind_is_bad_input(d, as_users_run):

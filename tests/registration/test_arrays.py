@@ -486,3 +486,16 @@ def test_a_model_works_on_the_device_that_is_named(d):
     there, here, again = (vrnet.register(*pair(d), model, spacing=h, device=k).field for k in ("cuda", "cpu", "cuda"))
     assert_allclose(there, here, atol=2e-2)
     assert_allclose(there, again, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64])
+def test_a_brightness_that_single_precision_cannot_hold_changes_nothing(name, dtype, as_users_run):
+    """But for rounding: the numbers are whole, and double precision holds them with and without the offset."""
+    rng = np.random.default_rng(0)
+    a, b = (np.round(500 * ndimage.gaussian_filter(rng.standard_normal((24, 20)), 2)) + 200 for _ in range(2))
+    plain = vrnet.register(a, b, name)
+    bright = vrnet.register(*((image + 2**40).astype(dtype) for image in (a, b)), name)
+    assert_allclose(bright.field, plain.field, atol=1e-3)
+    assert_allclose(bright.warped - 2.0**40, plain.warped, atol=0.1)
+    assert bright.warped.dtype == np.float64

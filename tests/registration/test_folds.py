@@ -12,7 +12,8 @@ from tests.registration.test_images import reorient
 from tests.tetrahedra import relative_volumes
 from vrnet import BadInput, Grid, Image, fields, parse
 from vrnet.images.intensity import rescale_jointly
-from vrnet.registration.folds import Repair
+from vrnet.registration.folds import Repair, describe_repair
+from vrnet.repair import Unfolded
 
 SIZES = {2: (40, 36), 3: (20, 18, 16)}
 SPACING = (1.0, 1.5, 2.0)
@@ -85,6 +86,28 @@ def test_what_was_squeezed_alone_is_not_called_folded():
     assert str(told).startswith("No voxel was folded, but some were squeezed to less than 2 % of their size: 1.3 % of")
 
 
+def test_a_repair_says_what_motion_it_cost(monkeypatch):
+    """Of two images that have nothing to do with each other, when no round is spent to open folds."""
+    assert "lost" not in str(registered(2).repair)
+    assert registered(2).repair.drawn_percent == 0
+    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", 0)
+    told = vrnet.register(*unlike(2), METHOD, spacing=SPACING[:2]).repair
+    assert 0 < told.drawn_percent <= 100
+    assert "about folds that did not open, " in str(told)
+    assert f"{told.drawn_percent:.2g} % of them lost much of their motion" in str(told)
+
+
+def test_the_voxel_moved_farthest_is_so_in_millimetres():
+    """Two voxels along an axis of 1 mm, against one along an axis of 5 mm."""
+    move = torch.zeros(2, 6, 6)
+    move[0, 1, 2], move[1, 4, 3] = 2.0, 1.0
+    still = torch.zeros(1, 6, 6, dtype=torch.bool)
+    told = describe_repair(move, Unfolded(move[None], still, still), (1.0, 5.0))
+    assert told.farthest_voxel == (4, 3)
+    assert (told.max_move_mm, told.max_move_voxels) == (5.0, 2.0)
+    assert describe_repair(move, Unfolded(move[None], still, still), None).farthest_voxel == (1, 2)
+
+
 def test_without_a_spacing_moves_are_told_in_voxels_alone():
     told = vrnet.register(*unlike(2), METHOD).repair
     assert told.mean_move_mm is told.max_move_mm is None
@@ -99,6 +122,8 @@ def test_slices_are_repaired_within_themselves(axis):
     assert any(folded(field) for field in slices[0])
     assert not any(folded(field) for field in slices[1])
     assert not repaired.field[axis].any()
+    assert kept.metrics()["folding_strict_percent"] > 0
+    assert repaired.metrics()["folding_strict_percent"] == 0
 
 
 def test_a_registration_without_folds_is_not_repaired(d):

@@ -49,6 +49,24 @@ def median_difference(a, b, where):
     return np.median(np.linalg.norm(a.points(x) - b.points(x), axis=1))
 
 
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e9), (np.float64, 2e6), (np.int64, 2**40)])
+def test_an_image_of_too_little_contrast_beside_its_offset_is_called_that_and_not_constant(which, dtype, offset):
+    """Warped images are float32, which could not show it either."""
+    images = [replace(image, name=name) for image, name in zip(heart(2), ("a.nii", "b.nii"), strict=False)]
+    scale = 1 if dtype == np.float64 else 200
+    images[which] = images[which].with_array((scale * images[which].array).astype(dtype) + dtype(offset))
+    with pytest.raises(BadInput, match=rf"^{'ab'[which]}\.nii has too little contrast .*: subtract its minimum first"):
+        register_images(*images, "TV-L1")
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e4), (np.int32, 2**24 - 300), (np.uint16, 60_000)])
+def test_an_offset_that_leaves_the_contrast_is_none_of_our_business(dtype, offset):
+    scale = 1 if dtype == np.float64 else 200
+    images = [image.with_array((scale * image.array).astype(dtype) + dtype(offset)) for image in heart(2)[:2]]
+    assert register_images(*images, "identity").method == "identity"
+
+
 def test_the_transform_takes_a_point_of_fixed_to_the_same_tissue_in_moving(d):
     """Labels brought by it, in SimpleITK, cover those of fixed far better than before."""
     fixed, moving, fixed_labels, moving_labels = heart(d)

@@ -1,5 +1,6 @@
 """What lies outside the masks has no influence on the result inside them."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -256,6 +257,22 @@ def test_a_mask_image_that_makes_no_sense_is_bad_input(d, words):
         register_images(fixed, moving, "TV-L1", **bad[words])
 
 
+@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+@pytest.mark.parametrize("kind", ["one voxel", "even ground"])
+def test_a_mask_in_which_an_image_is_constant_is_named_with_its_image(name, which, kind):
+    fixed, fixed_mask, moving, moving_mask = in_the_world(2)
+    given = {"fixed": replace(fixed, name="a.nii"), "moving": replace(moving, name="b.nii")}
+    mask = replace(fixed_mask if which == "fixed" else moving_mask, name="m.nii")
+    array = np.zeros_like(mask.array)
+    array[(slice(20, 21),) * 2 if kind == "one voxel" else (slice(0, 20),) * 2] = 1
+    image = given[which].array.copy()
+    image[:20, :20] = 0.25
+    given[which] = given[which].with_array(image)
+    with pytest.raises(BadInput, match=rf"^{'a' if which == 'fixed' else 'b'}\.nii is constant \(.*\) inside m\.nii: "):
+        register_images(**given, method=name, **{f"{which}_mask": mask.with_array(array)})
+
+
 def test_a_mask_that_fixed_does_not_show_is_bad_input():
     fixed, _, moving, mask = in_the_world(2)
     apart = Grid(fixed.grid.shape, fixed.grid.spacing, (80.0, 80.0), fixed.grid.direction)
@@ -274,3 +291,15 @@ def test_label_maps_are_masks(tmp_path):
         for mask in (fixed_mask, read_image(tmp_path / "seven.nii.gz"))
     ]
     assert np.array_equal(*(result.transform.displacement for result in results))
+
+
+@pytest.mark.parametrize("data", ["NMI", "Remap"])
+def test_slices_that_moving_does_not_reach_have_no_part_in_the_energy(data, as_users_run):
+    """By the terms that belong to images as a whole: five slices of eight have something to compare."""
+    fixed, moving, *_ = heart(3)
+    stack, short = (Grid.plain((30, 30, n), (6.4, 6.4, 10.0)) for n in (8, 5))
+    images = Image(fixed[..., 6:14], stack), Image(moving[..., 6:11], short)
+    found = register_images(*images, f"Gaussian-{data}", slices="each")
+    assert np.isfinite(found.energies).all()
+    assert found.energies.min() < found.energies[0]
+    assert not found.transform.displacement[..., 5:].any()

@@ -91,5 +91,14 @@ def test_self_similarity_does_not_know_which_tissue_is_bright(image, d):
     )
 
 
+def test_the_variance_of_self_similarity_is_held_within_limits_of_its_mean(d):
+    """Noise of a millionth beside an edge: as good as flat, it is like itself in all directions."""
+    noise = torch.rand(1, 1, *[8] * (d - 1), 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    I = 1e-6 * noise
+    I[..., 14:] += 1
+    flat = self_similarity(I, 1.0, 1.0, (1.0,) * d)[..., 4:8]
+    assert flat.min() > 0.999
+
+
 def test_self_similarity_of_a_constant_image_is_finite(d):
     assert self_similarity(torch.full((1, 1, *SHAPE[d]), 0.5), 2.0, 1.0, (1.0,) * d).isfinite().all()

@@ -3,10 +3,11 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from vrnet.fields import scale, smooth, warp
+from vrnet.fields import gradient, scale, smooth, warp
 from vrnet.variational.cascade import DataStep
 from vrnet.variational.contrast import learn_curves, trust
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, MIND, NMI, BothContrastsLNCC, Remap
+from vrnet.variational.histogram import conditional_mean
 from vrnet.variational.linearize import REMEMBERED, Linearization
 
 SHAPE = {2: (3, 4), 3: (2, 3, 2)}
@@ -248,10 +249,38 @@ def test_what_is_remembered_of_an_image_goes_with_it(images):
 
 def test_what_is_remembered_of_an_image_is_forgotten_when_it_changes(d):
     I0, I1w = torch.rand(2, 1, 1, *ROOM[d]).unbind()
+    term = MIND()  # one object: what another has made is not looked up
     with torch.no_grad():
-        MIND().loss(I1w, I0)
+        assert term.loss(I1w, I0) > 0
         I0.copy_(I1w)
-        assert MIND().loss(I1w, I0) == 0
+        assert term.loss(I1w, I0) == 0
+
+
+def test_lncc_without_epsilon_is_one_less_the_local_correlation_of_numpy():
+    """Where the box is the image: the mean over one box of a periodic pattern."""
+    generator = np.random.default_rng(0)
+    a, b = generator.random((2, 9))
+    tile = [torch.from_numpy(np.tile(part, 9)[None, None, None].repeat(3, 2)) for part in (a, b)]
+    value = LNCC(radii=(4.0,), epsilon=0.0).value(*tile, (1.0, 1.0))[..., 36:45]
+    assert value.mean().item() == pytest.approx(1 - np.corrcoef(a, b)[0, 1])
+    damped = LNCC(radii=(4.0,)).value(*tile, (1.0, 1.0))[..., 36:45].mean().item()
+    var = [part.var() + 0.2**2 for part in (a, b)]
+    expected = (a.var() / var[0] + b.var() / var[1]) / 2 - np.cov(a, b, ddof=0)[0, 1] / np.sqrt(var[0] * var[1])
+    assert damped == pytest.approx(expected)
+
+
+def test_the_normal_equations_of_mutual_information_are_scaled_as_the_measure_is(d, images):
+    """NMI / H(I0, I1w) / s² times the squares of ρ = E[I0 | I1w] − I0, by a histogram of NumPy."""
+    I0, I1, _ = images
+    for k in range(len(I0)):
+        one, other = (I[k : k + 1].clamp(0, 1) for I in (I0, I1))
+        lin = NMI(bins=8).linearize(one, other, torch.zeros_like(images[2][:1]), (1.0,) * d)
+        seen = conditional_mean(one, other, 8)
+        p = np.histogram2d(one.numpy().ravel(), other.numpy().ravel(), 8, ((0, 1), (0, 1)))[0] / one.numel()
+        H = [-(q[q > 0] * np.log(q[q > 0])).sum() for q in (p.sum(1), p.sum(0), p)]
+        rho = seen - one
+        scale = (H[0] + H[1]) / H[2] / H[2] / rho.square().mean()
+        torch.testing.assert_close(lin.b, scale * (gradient(seen)[:, 0] * rho))
 
 
 @pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)

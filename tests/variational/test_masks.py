@@ -12,12 +12,12 @@ from vrnet.fields import resize, scale, warp
 from vrnet.methods.names import parse
 from vrnet.methods.variational import PRESETS
 from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
-from vrnet.variational.data_terms import L1, L2, NMI
+from vrnet.variational.data_terms import DATA_TERMS, L1, L2, NMI
 from vrnet.variational.linearize import Linearization
 from vrnet.variational.masks import Masks
 from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import Diffusion
-from vrnet.variational.solver import Energy
+from vrnet.variational.solver import Energy, Solver
 
 TERMS = [(L1(), 1), (L2(), 2)]
 
@@ -89,9 +89,54 @@ def test_the_energy_is_a_weighted_mean_as_numpy_has_it(d, h, random, term, s):
         assert found[k].item() == pytest.approx(np.average(D, weights=w) + lam * rough / w.sum())
 
 
-def test_without_anything_to_compare_the_energy_is_finite(random):
-    I, u = random(1, 1, 8, 8), torch.zeros(1, 2, 8, 8).double()
-    assert Energy(L1(), Diffusion(), 0.3)(I, I + 1, u, (1.0, 1.0), torch.zeros_like(I)) == 0
+def test_a_field_that_leaves_nothing_to_compare_has_no_finite_energy(random):
+    I, u = random(2, 1, 8, 8), torch.zeros(2, 2, 8, 8).double()
+    weight = torch.zeros_like(I)
+    weight[1, 0, 3, 3] = 0.25
+    gone, hardly = Energy(L1(), Diffusion(), 0.3)(I, I + 1, u, (1.0, 1.0), weight)
+    assert gone == torch.inf
+    assert hardly.item() == pytest.approx(1.0)
+
+
+def test_a_field_that_carries_the_masks_apart_is_not_kept(d, smooth_image):
+    """A shift is as smooth as no motion, and were less, if nothing compared were as good as nothing unlike."""
+    I0, I1 = (smooth_image(SHAPES[d], 1.5, seed, torch.float32) for seed in range(2))
+    inside = torch.zeros_like(I0)
+    inside[(..., *[slice(0, 4)] * d)] = 1
+    away = torch.full((1, d, *SHAPES[d]), 20.0)
+    solver = Solver(Cascade(lambda *given: away, [[]]), Energy(L1(), Diffusion(), 0.3), 1e-3)
+    found = solver.descend(I0, I1, None, Masks(inside, inside))
+    assert not found.v.any()
+    assert found.energies[0] > 0
+    assert found.energies[-1] == torch.inf
+
+
+@pytest.mark.parametrize("term", DATA_TERMS.values(), ids=DATA_TERMS)
+def test_a_pair_of_which_nothing_is_compared_is_finite_and_leaves_the_others_alone(d, h, term, random, smooth_image):
+    I0, I1 = (torch.cat([smooth_image(SHAPES[d], 1.5, seed + k, torch.float32) for k in range(2)]) for seed in (0, 2))
+    v, weight = random(2, d, *SHAPES[d]).float(), torch.zeros_like(I0)
+    weight[(1, 0, *[slice(2, -2)] * d)] = 1
+    both, alone = term.linearize(I0, I1, v, h, weight), term.linearize(I0[1:], I1[1:], v[1:], h, weight[1:])
+    for name, part in vars(both).items():
+        if isinstance(part, torch.Tensor):
+            assert part.isfinite().all(), name
+            torch.testing.assert_close(part[1:], getattr(alone, name), msg=name)
+    assert term.value(I1, I0, h, weight).isfinite().all()
+    assert term.prox(v, both, torch.tensor(0.3)).isfinite().all()
+
+
+@pytest.mark.parametrize("data", DATA_TERMS)
+def test_a_solver_leaves_a_pair_at_rest_of_which_nothing_is_compared(d, data, smooth_image, as_users_run):
+    I1 = torch.cat([smooth_image((16,) * d, 2, seed, torch.float32) for seed in range(2)])
+    I0 = warp(I1, torch.full((2, d, *[16] * d), 1.3))
+    masks = Masks(torch.ones_like(I0), torch.ones_like(I1))
+    masks.moving[0] = 0
+    with torch.no_grad():
+        found = parse(f"TV-{data}").build(d).descend(I0, I1, None, masks)
+    assert not found.v[0].any()
+    assert found.v[1].any()
+    assert not found.energies[:, 0].any()
+    assert found.energies.isfinite().all()
 
 
 @pytest.mark.parametrize("name", [str(preset) for preset in PRESETS if preset.data != "NMI"])

@@ -42,16 +42,21 @@ def similarity(
 
 
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
-    """Folds and smoothness of a field in voxels; where nothing moves across slices, of the slices as 2D fields.
+    """Folds and smoothness of a field in voxels; where nothing moves along an axis, of the slices across it, in 2D.
 
     Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it."""
-    u = torch.from_numpy(field)[None]
-    return batch_regularity(slice_fields(u, grid.across) if is_within_slices(field, grid) else u)
+    u, axis = torch.from_numpy(field)[None], still_axis(field, grid)
+    return batch_regularity(u if axis is None else slice_fields(u, axis))
 
 
-def is_within_slices(field: Float[ndarray, "d *s"], grid: Grid) -> bool:
-    """Whether nothing of a volume moves across its slices, but for what rounding in a file may add."""
-    return len(field) == 3 and bool(np.abs(field[grid.across]).max() * grid.spacing[grid.across] < STILL_MM)
+def still_axis(field: Float[ndarray, "d *s"], grid: Grid) -> int | None:
+    """The axis along which nothing of a volume moves, but for what rounding in a file may add; if any does not.
+
+    Of several, the one that slices lie across. Slices may have been registered across another, if someone said so."""
+    if len(field) == 2:
+        return None
+    axes = sorted(range(3), key=lambda axis: axis != grid.across)
+    return next((axis for axis in axes if np.abs(field[axis]).max() * grid.spacing[axis] < STILL_MM), None)
 
 
 def slice_fields(u: Float[Tensor, "1 3 *s"], axis: int) -> Float[Tensor, "n 2 *t"]:

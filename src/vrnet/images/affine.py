@@ -9,6 +9,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
+from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 AffineKind = Literal["rigid", "affine"]
 """A rotation and a shift; or scaling and shear, too."""
+LARGEST_CONDITION = 1e6
+"""How much more a map may stretch one direction than another."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,6 +35,18 @@ class Affine:
     def __repr__(self) -> str:
         parts = self.summary()
         return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
+
+    def check(self, d: int) -> None:
+        """BadInput unless it maps images of this dimension, without mirroring them or pressing them flat."""
+        shapes = [np.shape(part) for part in (self.matrix, self.translation, self.centre)]
+        if shapes != [(d, d), (d,), (d,)]:
+            raise BadInput(f"the affine map is {len(self.centre)}D and the images are {d}D: give one of their kind")
+        if not all(np.isfinite(part).all() for part in (self.matrix, self.translation, self.centre)):
+            raise BadInput("the affine map has NaN or infinite numbers: give one that was found")
+        if np.linalg.cond(self.matrix) > LARGEST_CONDITION:
+            raise BadInput("the affine map takes space onto a plane or a line, or nearly so: give one with an inverse")
+        if np.linalg.det(self.matrix) < 0:
+            raise BadInput("the affine map mirrors, by its determinant: give one that does not, and moving flipped")
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving."""
@@ -89,7 +104,7 @@ class Affine:
 
 def fit_affine(displacement: Float[ndarray, "d *s"], grid: Grid) -> Affine:
     """The affine map nearest to displacements in millimetres on a grid, in the sense of least squares."""
-    d, centre = len(grid.shape), grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    d, centre = len(grid.shape), grid.centre
     places = np.indices(grid.shape).reshape(d, -1).astype(np.float64)
     x, v = grid.points(places.T) - centre, displacement.reshape(d, -1).T
     slope = np.linalg.lstsq(x.T @ x, x.T @ (v - v.mean(0)), rcond=None)[0].T

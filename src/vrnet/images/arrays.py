@@ -12,6 +12,9 @@ from torch import Tensor
 
 from vrnet.errors import BadInput
 
+MAX_ROUNDING = 1 / 256
+"""The part of the range of an image by which it may be rounded: one shade of grey on a screen."""
+
 
 def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
     """A tensor with the values of an array of any layout and byte order."""
@@ -32,7 +35,9 @@ def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
 
 
 def image_tensor(name: str, given: object) -> Tensor:
-    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered."""
+    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered.
+
+    Integers become float32, or float64 where that would hide what they show."""
     if not isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
     if given.ndim not in (2, 3):
@@ -40,8 +45,8 @@ def image_tensor(name: str, given: object) -> Tensor:
     if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
         raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
     image = as_tensor(given)
-    is_wide = image.dtype == torch.float64
-    image = image if is_wide else image.to(torch.float32)
+    if image.dtype != torch.float64:
+        image = image.to(torch.float64 if is_lost_in_single(image) else torch.float32)
     check_values(name, image.detach())
     return image
 
@@ -55,6 +60,18 @@ def check_values(name: str, image: NDArray[Any] | Tensor) -> None:
         raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
     if low == high:
         raise BadInput(f"{name} is constant ({low:g}): there is nothing to register")
+
+
+def is_lost_in_single(image: Tensor) -> bool:
+    """Whether single precision would round an image by more than a shade of its range, as beside a large offset."""
+    if image.element_size() < 4 or image.dtype == torch.float32 or image.numel() == 0:
+        return False
+    exact = image.detach().to(torch.float64)
+    low, high = float(exact.min()), float(exact.max())
+    allowed = MAX_ROUNDING * (high - low)
+    if max(abs(low), abs(high)) * 2.0**-24 <= allowed:  # the most that it rounds a number
+        return False
+    return bool((exact.to(torch.float32).to(torch.float64) - exact).abs().max() > allowed)
 
 
 def check_spacing(spacing: object, d: int) -> None:

@@ -47,7 +47,7 @@ def read_point_map(*paths: Path) -> "sitk.Transform":
 
 
 def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
-    """x ↦ last(… second(first(x))), at the voxels of a grid."""
+    """x ↦ last(… second(first(x))), at the voxels of a grid; one displacement field alone stays on its own."""
     if len(paths) == 1:
         return Transform.load(paths[0], grid)
     chain = read_point_map(*paths)

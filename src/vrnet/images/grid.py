@@ -104,6 +104,11 @@ class Grid:
         """The (fractional) indices of positions in the world, in LPS millimetres."""
         return (points - self.origin) @ np.linalg.inv(self.to_world).T
 
+    @property
+    def centre(self) -> Float[ndarray, " d"]:
+        """The place in the world that lies midway between the first voxel and the last."""
+        return self.points((np.array([self.shape]) - 1) / 2)[0]
+
     def matches(self, other: "Grid") -> bool:
         """Whether both grids have the same voxels: every corner within a hundredth of a voxel."""
         if self.shape != other.shape:

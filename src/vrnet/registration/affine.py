@@ -63,9 +63,8 @@ def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progres
     for image in (fixed, moving):
         if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
             size = "x".join(map(str, image.grid.shape))
-            raise BadInput(
-                f"{image.name} is {size}: an affine start needs 4 voxels along each axis; leave `affine` out"
-            )
+            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
+            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
     unit = rms_distance(fixed.grid)
     with one_thread():  # the optimiser's own setting does not reach all of its parts
         levels = make_levels(fixed, moving, unit)
@@ -74,12 +73,7 @@ def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progres
             best = refine(level, best.affine, kind)
             if progress:
                 progress(done / len(levels))
-    return Affine(kind, best.affine.matrix, best.affine.translation * unit, centre_of(fixed.grid))
-
-
-def centre_of(grid: Grid) -> Float[ndarray, " d"]:
-    """The place of a grid's centre."""
-    return grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    return Affine(kind, best.affine.matrix, best.affine.translation * unit, fixed.grid.centre)
 
 
 def rms_distance(grid: Grid) -> float:
@@ -89,7 +83,7 @@ def rms_distance(grid: Grid) -> float:
 
 def make_levels(fixed: Image, moving: Image, unit: float) -> list[Level]:
     """Both images from coarse to fine, about the centre of fixed, with lengths in a unit of millimetres."""
-    centre, place = centre_of(fixed.grid), fixed.grid
+    centre, place = fixed.grid.centre, fixed.grid
     images = [to_optimiser(image, centre, unit) for image in (fixed, moving)]
     spacings = [max(np.multiply(place.shape, place.spacing)) / COARSEST_VOXELS]
     while max(shrink_factors(place, spacings[-1])) > 1 and count_voxels(place, spacings[-1] / 2) < MAX_VOXELS:
@@ -135,7 +129,7 @@ def best_start(level: Level) -> Found:
 def possible_starts(level: Level) -> list[Affine]:
     """As the headers say, centre on centre, and centre of mass on centre of mass: each as it is, and turned."""
     origin = np.zeros(level.fixed.GetDimension())
-    shifts = (origin, origin), (origin, centre_of(grid_of(level.moving))), tuple(map(centre_of_mass, level[:2]))
+    shifts = (origin, origin), (origin, grid_of(level.moving).centre), tuple(map(centre_of_mass, level[:2]))
     turns = all_turns(len(origin))
     return [Affine("rigid", R, target - R @ pivot, origin) for R in turns for pivot, target in shifts]
 

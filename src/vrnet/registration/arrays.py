@@ -119,7 +119,7 @@ def register(
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are arrays or tensors of one shape, 2D or 3D; integers become float32. A change of brightness or contrast that
+    Both are arrays or tensors of one shape, 2D or 3D; integers become floats. A change of brightness or contrast that
     is common to both does not matter; whether another does depends on the method. Where no method is named, a model
     that comes with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method`
     says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.devices import few_threads
-from vrnet.repair import MARGIN, unfold
+from vrnet.repair import MARGIN, Unfolded, unfold
 from vrnet.wording import small_percent
 
 
@@ -27,13 +27,23 @@ class Repair:
 
     farthest_voxel: tuple[int, ...]
     """The voxel of fixed whose end was moved the most."""
+    drawn_percent: float = 0.0
+    """Voxels about folds that could not be opened: their motion was drawn towards that of what lies around."""
 
     def __str__(self) -> str:
         unit = "voxels" if self.mean_move_mm is None else "mm"
         mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
         place = ", ".join(map(str, self.farthest_voxel))
         moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        return f"{self.cause}: {small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
+        mended = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
+        return f"{self.cause}: {mended}{self.loss}"
+
+    @property
+    def loss(self) -> str:
+        """What was lost, in words to go on with; nothing where every fold could be opened."""
+        if not self.drawn_percent:
+            return ""
+        return f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
 
     @property
     def cause(self) -> str:
@@ -67,10 +77,10 @@ def repair_folds(
         return field, None
     repaired = field.clone()
     repaired[within] = found.field[0] if slice_axis is None else found.field.movedim(0, 1 + slice_axis)
-    return repaired, describe_repair(repaired - field, found.folded, spacing)
+    return repaired, describe_repair(repaired - field, found, spacing)
 
 
-def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[float, ...] | None) -> Repair:
+def describe_repair(move: Float[Tensor, "d *s"], found: Unfolded, spacing: tuple[float, ...] | None) -> Repair:
     """What a repair did, from how it moved the ends of the displacements, in voxels."""
     changed = move.abs().amax(0) > 0
     lengths = move[:, changed].double()
@@ -78,12 +88,13 @@ def describe_repair(move: Float[Tensor, "d *s"], folded: Tensor, spacing: tuple[
     mm = lengths * edges[:, None]
     farthest = torch.linalg.vector_norm(mm, dim=0).argmax()
     return Repair(
-        percent_of_voxels(folded),
+        percent_of_voxels(found.folded),
         percent_of_voxels(changed),
         *mean_and_max(lengths),
         mean_move_mm=None if spacing is None else mean_and_max(mm)[0],
         max_move_mm=None if spacing is None else mean_and_max(mm)[1],
         farthest_voxel=tuple(changed.nonzero()[farthest].tolist()),
+        drawn_percent=percent_of_voxels(found.drawn),
     )
 
 

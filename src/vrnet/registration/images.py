@@ -105,6 +105,8 @@ def register_images(
         device=device,
     )
     I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
+    if known:
+        known.check(len(I0.grid.shape))
     masks = ImageMasks.read(fixed_mask, moving_mask, I0, I1)
     return register_image_pair(I0, I1, masks, ready(method, average), options, deformation_stage(progress), known)
 

@@ -130,8 +130,12 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
 
 
 def without_outside(image: Image, mask: Image | None) -> Image:
-    """The image, in-painted outside its mask; itself where there is none."""
+    """The image, in-painted outside its mask; itself where there is none; BadInput if it is constant inside."""
     if mask is None or mask.array.all():
         return image
+    if (values := image.array[mask.array]).min() == values.max():
+        raise BadInput(
+            f"{image.name} is constant ({values[0]:g}) inside {mask.name}: give a mask in which it shows something"
+        )
     filled = inpaint(as_tensor(image.array.astype(np.float32)), as_tensor(mask.array), image.grid.spacing)
     return image.with_array(filled.numpy())

@@ -7,7 +7,7 @@ import torch
 from vrnet.choices import Folds, Slices
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
-from vrnet.images.arrays import check_values
+from vrnet.images.arrays import as_tensor, check_values, is_lost_in_single
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.methods.method import Method
@@ -56,6 +56,11 @@ def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
         if image.array.dtype.kind not in "iufb":
             raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
         check_values(image.name, image.array)
+        if is_lost_in_single(as_tensor(image.array)):
+            low = image.array.min()
+            raise BadInput(
+                f"{image.name} has too little contrast beside its offset ({low:g}): subtract its minimum first"
+            )
     if must_overlap and not fixed.grid.overlaps(moving.grid):
         raise BadInput(
             f"{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine=rigid`"

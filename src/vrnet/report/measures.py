@@ -182,7 +182,8 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
-    return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+    lost = f", and {small_percent(drawn)} lost much of their motion" if (drawn := repair.get("drawn_percent")) else ""
+    return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most{lost}."
 
 
 def had_many_folds(metrics: Mapping[str, Any]) -> bool:

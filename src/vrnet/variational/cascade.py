@@ -142,16 +142,6 @@ class Cascade(nn.Module):
         """The steps of each linearisation."""
         return [[self.parts[k] for k in inner] for inner in self.schedule]
 
-    def iterate(
-        self,
-        I0: Float[Tensor, "b c *s"],
-        I1: Float[Tensor, "b c *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Iterator[State]:
-        """Every state from the initial field on: one after each linearisation, one after each step."""
-        return self.refine(initialize(self.init, I0, I1, spacing, masks), I0, I1, spacing, masks)
-
     def refine(
         self,
         v: Float[Tensor, "b d *s"],
@@ -160,7 +150,7 @@ class Cascade(nn.Module):
         spacing: Spacing = None,
         masks: Masks | None = None,
     ) -> Iterator[State]:
-        """Every state from a given field on."""
+        """Every state from a given field on: one after each linearisation, one after each step."""
         memory, move = None, None
         for row in range(len(self.schedule)):
             for state in self.linearize_and_step(row, v, memory, I0, I1, spacing, masks, move):

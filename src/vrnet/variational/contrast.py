@@ -21,6 +21,8 @@ FLAT_SLOPE = 0.05
 """The squared slope of what is as good as flat, as a part of the mean over the image."""
 LEAST_PART = 0.01
 """Of the variance: neither what a prediction explains nor what it leaves is taken for less."""
+LEAST_FLATNESS = 1e-12
+"""Of a mean: it is more than half of one over the number of voxels, unless nothing counts."""
 Image = Float[Tensor, "b 1 *s"]
 BothContrasts = Float[Tensor, "b 2 *s"]
 """An image in the contrast of I1, and in that of I0."""
@@ -55,7 +57,7 @@ class Curves:
 def learn_curves(I0: Image, I1w: Image, h: RelativeSpacing, weight: Weight = None) -> Curves:
     """What two images say of each other's contrast where they lie on one another, mostly in flat regions."""
     flat = 1 / (steepness(I0, h) + steepness(I1w, h) + FLAT_SLOPE)
-    flat = flat / each(mean(flat, weight), flat)
+    flat = flat / each(mean(flat, weight).clamp(min=LEAST_FLATNESS), flat)
     weight = flat if weight is None else weight * flat
     return Curves(learn_curve(I1w, I0, weight), learn_curve(I0, I1w, weight))
 

@@ -30,7 +30,9 @@ from vrnet.variational.histogram import (
     mean,
     normalised_mutual_information,
     smooth_joint_histogram,
+    spread,
 )
+from vrnet.variational.limits import Limited
 from vrnet.variational.linearize import (
     Linearization,
     NormalEquations,
@@ -188,8 +190,8 @@ class Squares(Quadratic, Protocol):
 
 
 @dataclass(frozen=True)
-class LNCC(Squares):
-    """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel: 1 − the local correlation, summed."""
+class LNCC(Limited, Squares):
+    """½(n(I1w) − n(I0))² with n = (I − μ)/√(σ² + ε²) in a box about each voxel; for ε = 0, 1 − local correlation."""
 
     name = "LNCC"
     summary = "local correlation"
@@ -197,14 +199,15 @@ class LNCC(Squares):
     radii: tuple[float, ...] = (2.0, 13.0)
     """Of the boxes, in shortest edges: a small one for detail, and one that sees whole structures."""
     epsilon: float = 0.2
-    """Added to the variance, so that noise in flat regions stays small; the range of intensities is 1."""
+    """Its square is added to the variance, so that noise in flat regions stays small; intensities range over 1."""
+    limits = {"radii": (1, 1000), "epsilon": (0, 1000)}  # noqa: RUF012
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return torch.cat([locally_normalised(I, radius, self.epsilon, h) for radius in self.radii], dim=1)
 
 
 @dataclass(frozen=True)
-class MIND(Squares):
+class MIND(Limited, Squares):
     """½|m(I1w) − m(I0)|² of self-similarities m, which do not know which tissue is bright. The norm is L2."""
 
     name = "MIND"
@@ -214,19 +217,21 @@ class MIND(Squares):
     """From a voxel to the neighbours whose patches are compared, in shortest edges."""
     radius: float = 1.0
     """Of the patches."""
+    limits = {"distance": (0, 1000), "radius": (0, 1000)}  # noqa: RUF012
 
     def channels(self, I: Images, h: RelativeSpacing) -> Float[Tensor, "b k *s"]:
         return self_similarity(I, self.distance, self.radius, h)
 
 
 @dataclass(frozen=True)
-class NMI(Quadratic):
+class NMI(Limited, Quadratic):
     """2 − (H(I0) + H(I1w)) / H(I0, I1w): less the better one image predicts the other."""
 
     name = "NMI"
     summary = "mutual information (images of two contrasts)"
 
     bins: int = 32
+    limits = {"bins": (2, 1024)}  # noqa: RUF012
 
     def expand(self, pair: WarpedPair) -> NormalEquations:
         """Squares of ρ = E[I0 | I1w] − I0, scaled as the measure is.
@@ -293,8 +298,3 @@ class Remap(BothContrastsLNCC):
 
 DATA_TERMS: dict[str, DataTerm[Any]] = {term.name: term for term in (L1(), L2(), LNCC(), MIND(), NMI(), Remap())}
 """Every data term by its name."""
-
-
-def spread(value: Float[Tensor, " b"], I: Float[Tensor, "b 1 *s"]) -> Density:
-    """A number per image, at each of its voxels."""
-    return value.view(-1, *[1] * (I.dim() - 2)).expand(len(I), *I.shape[2:])

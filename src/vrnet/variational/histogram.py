@@ -53,9 +53,10 @@ def smooth_joint_histogram(
 
 
 def entropy(counts: Float[Tensor, "b *n"]) -> Float[Tensor, " b"]:
-    """−Σ p log p, in nats."""
-    p = counts.flatten(1) / counts.flatten(1).sum(1, keepdim=True)
-    return -(p * p.clamp(min=torch.finfo(p.dtype).tiny).log()).sum(1)  # p log p has no slope at 0
+    """−Σ p log p, in nats; 0 where nothing was counted."""
+    tiny = torch.finfo(counts.dtype).tiny
+    p = counts.flatten(1) / counts.flatten(1).sum(1, keepdim=True).clamp(min=tiny)
+    return -(p * p.clamp(min=tiny).log()).sum(1)  # p log p has no slope at 0
 
 
 def normalised_mutual_information(
@@ -93,3 +94,8 @@ def conditional_mean(
 ) -> Float[Tensor, "b 1 *s"]:
     """E[y | x] at every voxel."""
     return apply_curve(conditional_curve(y, x, bins, weight), x)
+
+
+def spread(value: Float[Tensor, " b"], I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b *s"]:
+    """A number per image, at each of its voxels."""
+    return value.view(-1, *[1] * (I.dim() - 2)).expand(len(I), *I.shape[2:])

@@ -53,12 +53,14 @@ class Energy:
     ) -> Float[Tensor, " b"]:
         """E(u), given the data term at every voxel.
 
-        Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps."""
+        Under a weight, D is a weighted mean, and λR counts as much beside it as in the steps. A field that leaves
+        nothing to compare is worse than any other: nothing unlike must not be as good as all alike."""
         rough = self.regularizer.value(u, h)
         if weight is None:
             return D.flatten(1).mean(1) + self.lam * rough.flatten(1).mean(1)
         total = (weight[:, 0] * D + self.lam * rough).flatten(1).sum(1)
-        return total / weight.flatten(1).sum(1).clamp(min=1)
+        compared = weight.flatten(1).sum(1)
+        return torch.where(compared > 0, total / compared, torch.inf)
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,15 @@ class Solver(nn.Module):
         spacing: Spacing = None,
         masks: Masks | None = None,
     ) -> Descent:
-        """Refine the initial field until the energy of every pair has settled."""
+        """Refine the initial field until the energy of every pair has settled.
+
+        A pair of which nothing is compared even without motion stays at rest, at an energy of 0."""
         best = I0.new_zeros(()).expand(I0.shape[0], I0.dim() - 2, *I0.shape[2:])  # no motion, and no memory
         h = relative_spacing(spacing, I0.dim() - 2)
         lowest = self.energy(I0, I1, best, h, weight_at(best, masks))
-        energies, running = [lowest], torch.ones_like(lowest, dtype=torch.bool)
+        running = lowest != torch.inf
+        lowest = torch.where(running, lowest, 0)
+        energies = [lowest]
         for v, D in self.candidates(I0, I1, spacing, masks):
             E = torch.where(running, self.energy.of(D, v, h, weight_at(v, masks)), lowest)
             best = choose(E < lowest, v, best)
