@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 AffineKind = Literal["rigid", "affine"]
 """A rotation and a shift; or scaling and shear, too."""
+ORTHONORMAL = 1e-9
+"""How far the products of the columns of a rotation may be from 0 and 1."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -32,6 +34,15 @@ class Affine:
     def __repr__(self) -> str:
         parts = self.summary()
         return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
+
+    @classmethod
+    def from_sitk(cls, transform: "sitk.Transform") -> "Affine":
+        """A linear transform of SimpleITK of any kind, about the origin; it is rigid if it keeps all distances."""
+        d = transform.GetDimension()
+        zero, *ends = (np.array(transform.TransformPoint(point.tolist())) for point in np.eye(d + 1, d, -1))
+        matrix = (np.array(ends) - zero).T
+        is_rigid = np.allclose(matrix.T @ matrix, np.eye(d), atol=ORTHONORMAL) and np.linalg.det(matrix) > 0
+        return cls("rigid" if is_rigid else "affine", matrix, zero, np.zeros(d))
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving."""
