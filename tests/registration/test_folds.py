@@ -115,6 +115,10 @@ def test_the_inverse_leads_back(d):
     there_and_back = fields.compose(u, w)[0].numpy()
     assert_allclose(np.linalg.norm(there_and_back, axis=0), back.residual, atol=1e-4)
     assert np.median(back.residual) < 2e-3
+    field, residual = back
+    assert field is back.field
+    assert residual is back.residual
+    assert len(repr(back)) < 200
     tensors = vrnet.register(*map(torch.from_numpy, unlike(d)), "identity").inverse()
     assert torch.equal(tensors.field, torch.zeros(d, *SIZES[d]))
     assert torch.equal(tensors.residual, torch.zeros(SIZES[d]))
@@ -132,6 +136,9 @@ def test_the_saved_transform_of_a_repaired_registration_does_not_fold(d, tmp_pat
     assert not folded(vrnet.Transform.load(tmp_path / "transform.nii.gz").in_voxels())
     back = found.inverse()
     assert_allclose(back.transform.displacement, found.transform.inverse().transform.displacement)
+    transform, residual = back
+    assert residual.shape == transform.grid.shape == images[1].grid.shape
+    assert len(repr(back)) < 200
 
 
 def test_folds_are_repaired_or_kept_and_nothing_else(d, as_users_run):

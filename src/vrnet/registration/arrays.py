@@ -1,9 +1,9 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from numpy.typing import NDArray
@@ -34,13 +34,18 @@ SLICES_APART = 1e6
 Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
-class InverseField(NamedTuple, Generic[Array]):
+@dataclass(frozen=True, repr=False, eq=False)
+class InverseField(Generic[Array]):
     """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
     """(*s), in voxels; large where the registration folds. Outside the grid, that is taken to go on as at its border."""
+
+    def __iter__(self) -> Iterator[Array]:
+        """Both, in this order: field, residual = result.inverse()."""
+        return iter((self.field, self.residual))
 
     def __repr__(self) -> str:
         return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
