@@ -10,7 +10,8 @@ from numpy import ndarray
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
-from vrnet.images.transform import Transform, map_points, sample_transform
+from vrnet.images.itk_transforms import map_points
+from vrnet.images.transform import Transform, sample_transform
 
 if TYPE_CHECKING:
     import SimpleITK as sitk

@@ -257,3 +257,12 @@ def is_transform(path: Path, transform: "sitk.Transform") -> bool:
     found = sitk.ReadTransform(str(path))
     numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
     return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
+
+
+def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
+    if transform.GetDimension() != x.shape[1]:
+        raise BadInput(
+            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
+        )
+    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)

@@ -26,7 +26,8 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, read_sitk, write_sitk
-from vrnet.images.itk_transforms import is_itk_transform, read_itk, write_itk
+from vrnet.images.itk_transforms import is_itk_transform, map_points, read_itk, write_itk
+from vrnet.images.meeting import field_grid, warn_if_apart
 from vrnet.images.resample import resample, resample_labels
 from vrnet.inversion import describe_residual, invert_at
 from vrnet.views import viewer
@@ -100,6 +101,7 @@ class Transform:
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
+        warn_if_apart(image.name, image.grid, grid, self.itk)
         source = to_sitk(image.array.astype(np.float32), image.grid)
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
@@ -109,7 +111,9 @@ class Transform:
         Outside the map it is 0; every value and type is kept."""
         labels = given_image("the label map", labels)
         self.check_dimension(labels.array.ndim, labels.name)
-        return resample_labels(as_labels(labels), reference or self.grid, self.itk, smooth)
+        grid, labels = reference or self.grid, as_labels(labels)
+        warn_if_apart(labels.name, labels.grid, grid, self.itk)
+        return resample_labels(labels, grid, self.itk, smooth)
 
     def on(self, grid: Grid) -> "Transform":
         """The transform at the voxels of another grid."""
@@ -244,28 +248,12 @@ def read_if_itk(path: Path) -> "sitk.Transform | None":
     return read_itk(path) if holds_itk_transform(path) else None
 
 
-def has_no_grid(transform: "sitk.Transform") -> bool:
-    """Whether a SimpleITK transform is of another kind than the displacement field."""
-    import SimpleITK as sitk
-
-    return bool(transform.GetTransformEnum() != sitk.sitkDisplacementField)
-
-
-def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
-    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
-    if transform.GetDimension() != x.shape[1]:
-        raise BadInput(
-            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
-        )
-    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
-
-
 def load_itk(path: Path, reference: Grid | None) -> Transform:
     """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
     import SimpleITK as sitk
 
     transform = read_itk(path)
-    if not has_no_grid(transform):
+    if field_grid(transform) is not None:
         return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
     if reference is None or len(reference.shape) != transform.GetDimension():
         raise BadInput(

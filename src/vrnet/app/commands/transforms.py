@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
     from vrnet.images.grid import Grid
+    from vrnet.images.image import Image
 
 SHOWN_OUTSIDE = 0.005
 """The part of points that is worth a line, where they are left out."""
@@ -69,6 +70,9 @@ class Apply:
             warped = transform.apply(image, grid, self.interpolation)
         write_image(warped, self.out)
         print_line(f"Wrote {self.out}.")
+        if is_constant(warped) and not is_constant(image) and image.grid.holds(transform.on(grid).ends()).any():
+            print_line(f"Note: {self.out} is empty: what {image.name} shows lies elsewhere. Check what each file is, "
+                       "and the order of transforms.")  # fmt: skip
         if not self.labels and (count := segment_count(image)):
             print_line(f"Note: {image.name} holds {count} whole numbers only. If they are labels, add --labels.")
 
@@ -130,9 +134,10 @@ class Invert:
     def invert_field(self, itk: "sitk.Transform | None", moving: "Grid | None") -> list[str]:
         """Write the inverse of a transform that is not linear; returns what is to be said of it."""
         from vrnet.images.inverse import grid_of_range, round_trip, sampled_before
-        from vrnet.images.transform import Transform, has_no_grid
+        from vrnet.images.meeting import field_grid
+        from vrnet.images.transform import Transform
 
-        if itk is None or not has_no_grid(itk):
+        if itk is None or field_grid(itk) is not None:
             there = Transform.load(self.transform)
         elif moving is not None:
             there = sampled_before(itk, moving)
@@ -144,6 +149,11 @@ class Invert:
         back = there.inverse(moving or grid_of_range(there)).transform
         back.save(self.out)
         return describe_round_trip(*round_trip(there, back))
+
+
+def is_constant(image: "Image") -> bool:
+    """Whether an image shows nothing."""
+    return bool(image.array.min() == image.array.max())
 
 
 def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: float) -> list[str]:
@@ -186,7 +196,7 @@ class Points:
         from vrnet.files import check_file, check_not_input
         from vrnet.images.chain import read_point_map
         from vrnet.images.points import read_points, write_points
-        from vrnet.images.transform import map_points
+        from vrnet.images.itk_transforms import map_points
 
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
