@@ -44,9 +44,20 @@ def similarity(
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     """Folds and smoothness of a field in voxels; where nothing moves across slices, of the slices as 2D fields.
 
-    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it."""
+    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. The strict
+    count goes along the axes of the world, as the repair of folds does: both then count the same voxels."""
+    field, grid = in_world_order(field, grid)
     u = torch.from_numpy(field)[None]
     return batch_regularity(slice_fields(u, grid.across) if is_within_slices(field, grid) else u)
+
+
+def in_world_order(field: Float[ndarray, "d *s"], grid: Grid) -> tuple[Float[ndarray, "d *t"], Grid]:
+    """A field in voxels, and its grid, with the axes in the order of the world's, and running as these do."""
+    ordered = grid.reordered(grid.order)
+    turned = field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order))
+    turned = np.flip(turned, [1 + axis for axis in ordered.backward]).copy()
+    turned[list(ordered.backward)] *= -1
+    return turned, ordered.flipped(ordered.backward)
 
 
 def is_within_slices(field: Float[ndarray, "d *s"], grid: Grid) -> bool:

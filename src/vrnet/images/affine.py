@@ -82,6 +82,10 @@ class Affine:
         made.SetTranslation(self.translation.tolist())
         return made
 
+    def to_sitk(self) -> "sitk.Transform":
+        """The map as an object of SimpleITK: `itk`, named as that of images is."""
+        return self.itk
+
     @property
     def rotation(self) -> Float[ndarray, "d d"]:
         """R in M = R S, where R is orthogonal and S symmetric and positive."""

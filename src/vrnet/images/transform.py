@@ -79,6 +79,10 @@ class Transform:
 
         return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
 
+    def to_sitk(self) -> "sitk.Transform":
+        """The transform as an object of SimpleITK: `itk`, named as that of images is."""
+        return self.itk
+
     def check_dimension(self, d: int, name: str) -> None:
         """BadInput unless what the transform is applied to has its dimension."""
         if d != len(self.grid.shape):
