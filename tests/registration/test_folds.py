@@ -108,6 +108,17 @@ def test_a_registration_without_folds_is_not_repaired(d):
     assert np.array_equal(found.field, kept.field)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_folds_are_counted_alike_before_and_after_they_are_mended(d, axis):
+    """Also of images whose axes run against the world's, or are stored in another order."""
+    images = [Image(array, Grid.plain(SIZES[d], SPACING[:d])) for array in unlike(d)]
+    stored = [image.reordered(range(d)[::-1]) for image in images]
+    stored = [replace(one, array=np.flip(one.array, axis), grid=one.grid.flipped([axis])) for one in stored]
+    kept, mended = (vrnet.register_images(*stored, METHOD, slices="together", folds=f) for f in ("keep", "repair"))
+    assert kept.metrics()["folding_strict_percent"] == pytest.approx(mended.repair.folded_percent, rel=1e-6)
+    assert mended.repair.folded_percent > 1
+
+
 def test_the_inverse_leads_back(d):
     repaired = registered(d)
     back = repaired.inverse()

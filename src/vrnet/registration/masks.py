@@ -122,13 +122,13 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     """The mask of an image, True inside, or BadInput."""
     if given is None:
         return None
-    image = given_image(name, given)
-    mask = as_mask(image)
+    found = given_image(name, given)
+    mask = as_mask(found)
     if not mask.grid.matches(image.grid):
         raise BadInput(f"{mask.name} is not on the grid of {image.name}: a mask must match its image")
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
-    warn_of_image(image.name, image.array)
+    warn_of_image(found.name, found.array)
     return mask
 
 

@@ -206,8 +206,8 @@ class Points:
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
         from vrnet.images.chain import read_point_map
-        from vrnet.images.points import read_points, write_points
         from vrnet.images.itk_transforms import map_points
+        from vrnet.images.points import read_points, write_points
 
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
