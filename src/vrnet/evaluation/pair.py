@@ -44,8 +44,8 @@ def similarity(
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     """Folds and smoothness of a field in voxels; where nothing moves across slices, of the slices as 2D fields.
 
-    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. The strict
-    count goes along the axes of the world, as the repair of folds does: both then count the same voxels."""
+    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
+    turned as the world's axes run, as where folds are repaired: both count the same voxels."""
     field, grid = in_world_order(field, grid)
     u = torch.from_numpy(field)[None]
     return batch_regularity(slice_fields(u, grid.across) if is_within_slices(field, grid) else u)

@@ -130,7 +130,7 @@ class Grid:
     def holds(self, points: Float[ndarray, "n d"]) -> Bool[ndarray, " n"]:
         """Which positions in the world, in LPS millimetres, lie in a voxel."""
         index = self.index(points)
-        return ((index > -0.5) & (index < np.array(self.shape) - 0.5)).all(1)
+        return np.asarray(((index > -0.5) & (index < np.array(self.shape) - 0.5)).all(1))
 
     @property
     def across(self) -> int:

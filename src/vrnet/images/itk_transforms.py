@@ -1,4 +1,4 @@
-"""ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), read without trusting them, and written.
+"""ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), written, and read without trust.
 
 The numbers of a file are parsed and checked here; ITK is given only what passed, so that no reader of it sees the file.
 """

@@ -41,7 +41,7 @@ class InverseField(Generic[Array]):
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
-    """(*s), in voxels; large where the registration folds. Outside the grid, that is taken to go on as at its border."""
+    """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
 
     def __iter__(self) -> Iterator[Array]:
         """Both, in this order: field, residual = result.inverse()."""
