@@ -133,6 +133,17 @@ def test_a_registration_without_folds_is_not_repaired(d):
     assert np.array_equal(found.field, kept.field)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_folds_are_counted_alike_before_and_after_they_are_mended(d, axis):
+    """Also of images whose axes run against the world's, or are stored in another order."""
+    images = [Image(array, Grid.plain(SIZES[d], SPACING[:d])) for array in unlike(d)]
+    stored = [image.reordered(range(d)[::-1]) for image in images]
+    stored = [replace(one, array=np.flip(one.array, axis), grid=one.grid.flipped([axis])) for one in stored]
+    kept, mended = (vrnet.register_images(*stored, METHOD, slices="together", folds=f) for f in ("keep", "repair"))
+    assert kept.metrics()["folding_strict_percent"] == pytest.approx(mended.repair.folded_percent, rel=1e-6)
+    assert mended.repair.folded_percent > 1
+
+
 def test_the_inverse_leads_back(d):
     repaired = registered(d)
     back = repaired.inverse()
@@ -140,6 +151,10 @@ def test_the_inverse_leads_back(d):
     there_and_back = fields.compose(u, w)[0].numpy()
     assert_allclose(np.linalg.norm(there_and_back, axis=0), back.residual, atol=1e-4)
     assert np.median(back.residual) < 2e-3
+    field, residual = back
+    assert field is back.field
+    assert residual is back.residual
+    assert len(repr(back)) < 200
     tensors = vrnet.register(*map(torch.from_numpy, unlike(d)), "identity").inverse()
     assert torch.equal(tensors.field, torch.zeros(d, *SIZES[d]))
     assert torch.equal(tensors.residual, torch.zeros(SIZES[d]))
@@ -157,6 +172,9 @@ def test_the_saved_transform_of_a_repaired_registration_does_not_fold(d, tmp_pat
     assert not folded(vrnet.Transform.load(tmp_path / "transform.nii.gz").in_voxels())
     back = found.inverse()
     assert_allclose(back.transform.displacement, found.transform.inverse().transform.displacement)
+    transform, residual = back
+    assert residual.shape == transform.grid.shape == images[1].grid.shape
+    assert len(repr(back)) < 200
 
 
 def test_folds_are_repaired_or_kept_and_nothing_else(d, as_users_run):

@@ -1,5 +1,6 @@
 """What lies outside the masks has no influence on the result inside them."""
 
+import warnings
 from dataclasses import replace
 from functools import cache
 
@@ -11,7 +12,7 @@ from scipy import ndimage
 
 import vrnet
 from tests.models import Flow, card, trained
-from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, write_image
+from vrnet import BadInput, Grid, Image, InputWarning, Trained, read_image, register, register_images, write_image
 from vrnet.data.acdc import ACDC
 from vrnet.phantom import phantom
 
@@ -280,6 +281,26 @@ def test_a_mask_that_fixed_does_not_show_is_bad_input():
     corner.array[:4, :4] = 1
     with pytest.raises(BadInput, match="has no voxel inside"):
         register_images(Image(fixed.array, apart), moving, "TV-L1", moving_mask=corner)
+
+
+def notes_of(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InputWarning)
+        function()
+    return [str(one.message) for one in caught if issubclass(one.category, InputWarning)]
+
+
+def test_an_image_given_as_a_mask_is_told_of(d):
+    """Of the many values of an image, whole as those of MR are, and of a map of labels in patches, which is a mask."""
+    fixed, mask, moving, _ = in_the_world(d)
+    grey = fixed.with_array((900 * (fixed.array - fixed.array.min()) / np.ptp(fixed.array)).astype(np.int16))
+    (said,) = notes_of(lambda: register_images(fixed, moving, "identity", fixed_mask=grey))
+    assert "as many values as an image does" in said
+    (said,) = notes_of(lambda: register(fixed.array, fixed.array + 1.0, "identity", moving_mask=grey.array))
+    assert said.startswith("the mask of moving holds")
+    patches = mask.with_array(mask.array.astype(np.int16) * (1 + np.indices(fixed.array.shape)[0] // 4))
+    for good in (mask, patches):
+        assert not notes_of(lambda good=good: register_images(fixed, moving, "identity", fixed_mask=good))
 
 
 def test_label_maps_are_masks(tmp_path):

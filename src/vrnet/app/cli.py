@@ -18,7 +18,7 @@ from vrnet.app.commands.register import Register
 from vrnet.app.commands.report import Report
 from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
-from vrnet.app.commands.transforms import Apply, Invert, Points
+from vrnet.app.commands.transforms import Apply, Invert, Points, refuse_more_files
 from vrnet.app.console import notes
 from vrnet.app.endings import UNREAD_STATUS, as_options, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
@@ -75,6 +75,7 @@ def run(words: list[str]) -> int:
         print(start_text())
         return 0
     check_words(words)
+    refuse_more_files(words)
     command = read_command(COMMANDS)
     if not isinstance(command, Doctor):  # who says what is wrong with them
         load_libraries()

@@ -197,10 +197,11 @@ def notes_on(
     notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        start = as_options("`affine=rigid`", command)
-        advice = f" If that is the headers' fault, try {start}." if covered < HALF_COVERAGE_PERCENT else ""
+        start, is_little = as_options("`affine=rigid`", command), covered < HALF_COVERAGE_PERCENT
+        advice = f" If that is the headers' fault, try {start}." if is_little and affine is None else ""
+        after = "" if affine is None else f", after the {affine.kind} start"
         notes.append(
-            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was "
+            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}{after}: elsewhere nothing was "
             f"registered.{advice}"
         )
     if metrics["repair"] is not None:

@@ -13,7 +13,8 @@ from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.io import write_image
-from vrnet.images.transform import Transform, write_itk
+from vrnet.images.itk_transforms import write_itk
+from vrnet.images.transform import Transform
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose

@@ -44,9 +44,20 @@ def similarity(
 def regularity(field: Float[ndarray, "d *s"], grid: Grid) -> dict[str, float]:
     """Folds and smoothness of a field in voxels; where nothing moves along an axis, of the slices across it, in 2D.
 
-    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it."""
+    Whether it does is asked of the field itself, so that a transform has one smoothness, whoever measures it. It is
+    turned as the world's axes run, as where folds are repaired: both count the same voxels."""
+    field, grid = in_world_order(field, grid)
     u, axis = torch.from_numpy(field)[None], still_axis(field, grid)
     return batch_regularity(u if axis is None else slice_fields(u, axis))
+
+
+def in_world_order(field: Float[ndarray, "d *s"], grid: Grid) -> tuple[Float[ndarray, "d *t"], Grid]:
+    """A field in voxels, and its grid, with the axes in the order of the world's, and running as these do."""
+    ordered = grid.reordered(grid.order)
+    turned = field[list(grid.order)].transpose(0, *(1 + axis for axis in grid.order))
+    turned = np.flip(turned, [1 + axis for axis in ordered.backward]).copy()
+    turned[list(ordered.backward)] *= -1
+    return turned, ordered.flipped(ordered.backward)
 
 
 def still_axis(field: Float[ndarray, "d *s"], grid: Grid) -> int | None:

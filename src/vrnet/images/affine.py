@@ -19,6 +19,8 @@ AffineKind = Literal["rigid", "affine"]
 """A rotation and a shift; or scaling and shear, too."""
 LARGEST_CONDITION = 1e6
 """How much more a map may stretch one direction than another."""
+ORTHONORMAL = 1e-9
+"""How far the products of the columns of a rotation may be from 0 and 1."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -47,6 +49,15 @@ class Affine:
             raise BadInput("the affine map takes space onto a plane or a line, or nearly so: give one with an inverse")
         if np.linalg.det(self.matrix) < 0:
             raise BadInput("the affine map mirrors, by its determinant: give one that does not, and moving flipped")
+
+    @classmethod
+    def from_sitk(cls, transform: "sitk.Transform") -> "Affine":
+        """A linear transform of SimpleITK of any kind, about the origin; it is rigid if it keeps all distances."""
+        d = transform.GetDimension()
+        zero, *ends = (np.array(transform.TransformPoint(point.tolist())) for point in np.eye(d + 1, d, -1))
+        matrix = (np.array(ends) - zero).T
+        is_rigid = np.allclose(matrix.T @ matrix, np.eye(d), atol=ORTHONORMAL) and np.linalg.det(matrix) > 0
+        return cls("rigid" if is_rigid else "affine", matrix, zero, np.zeros(d))
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving."""
@@ -85,6 +96,10 @@ class Affine:
         made.SetMatrix(self.matrix.ravel().tolist())
         made.SetTranslation(self.translation.tolist())
         return made
+
+    def to_sitk(self) -> "sitk.Transform":
+        """The map as an object of SimpleITK: `itk`, named as that of images is."""
+        return self.itk
 
     @property
     def rotation(self) -> Float[ndarray, "d d"]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 MATCH_TOLERANCE_VOXELS = 0.01
@@ -100,6 +100,10 @@ class Grid:
         """Positions in the world, in LPS millimetres, of (fractional) indices."""
         return index @ self.to_world.T + self.origin
 
+    def voxels(self) -> Float[ndarray, "n d"]:
+        """Positions in the world, in LPS millimetres, of all voxels; the last axis runs fastest."""
+        return self.points(np.indices(self.shape).reshape(len(self.shape), -1).T.astype(np.float64))
+
     def index(self, points: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """The (fractional) indices of positions in the world, in LPS millimetres."""
         return (points - self.origin) @ np.linalg.inv(self.to_world).T
@@ -126,8 +130,12 @@ class Grid:
 
     def has_voxel_inside(self, other: "Grid") -> bool:
         """Whether a voxel of a lattice over this grid lies inside the other."""
-        index = other.index(self.points(self.lattice()))
-        return bool(((index > -0.5) & (index < np.array(other.shape) - 0.5)).all(1).any())
+        return bool(other.holds(self.points(self.lattice())).any())
+
+    def holds(self, points: Float[ndarray, "n d"]) -> Bool[ndarray, " n"]:
+        """Which positions in the world, in LPS millimetres, lie in a voxel."""
+        index = self.index(points)
+        return np.asarray(((index > -0.5) & (index < np.array(self.shape) - 0.5)).all(1))
 
     @property
     def across(self) -> int:

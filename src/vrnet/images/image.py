@@ -1,5 +1,6 @@
 """An image: an array, and where its voxels are."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,12 +10,13 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.images.checks import check_grid
 from vrnet.images.exchange import NibabelImage, SimpleITKImage, grid_of, grid_of_nibabel, to_nibabel, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.nifti import NOT_FINITE
 from vrnet.views import viewer
+from vrnet.wording import percent
 
 if TYPE_CHECKING:
     import nibabel
@@ -27,6 +29,8 @@ MAX_LABELS = 1000
 """More different numbers are intensities, not labels, unless they come in patches, as supervoxels do."""
 SAMPLED_VOXELS = 100_000
 """So many are looked at first, since to sort all voxels of a large image takes long."""
+MAX_MASK_VALUES = 20
+"""A mask of more values, that are not in patches as those of a label map are, is evidently an image."""
 MAX_WHOLE_FLOAT = 2.0**53
 """Below this, every whole number is a float64 of its own."""
 
@@ -173,4 +177,16 @@ def as_mask(image: Image) -> Image:
     """The image as a mask: True where a label map is not zero; or BadInput."""
     if not np.isfinite(image.array).all():
         raise BadInput(f"{image.name} contains NaN or infinite values: a mask is 0 outside and 1 inside")
+    if image.array.dtype.kind == "f" and not (image.array == np.round(image.array)).all():
+        raise BadInput(f"{image.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
+                       "soft one, give the part above a threshold")  # fmt: skip
     return image.with_array(as_labels(image).array != 0)
+
+
+def warn_of_image(name: str, mask: Shaped[ndarray, "*s"]) -> None:
+    """An InputWarning where what is given as a mask has the many values, from voxel to voxel, of an image."""
+    sample: ndarray[Any, Any] = mask.flat[:: 1 + mask.size // SAMPLED_VOXELS]
+    if len(np.unique(sample)) > MAX_MASK_VALUES and edge_share(mask) >= MAX_EDGE_SHARE:
+        inside = percent(float((mask != 0).mean()))
+        said = f"{name} holds as many values as an image does, and a mask is 0 outside and 1 inside"
+        warnings.warn(f"{said}. All that is not 0 is taken as inside: {inside} of it", InputWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), read without trusting them.
+"""ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), written, and read without trust.
 
 The numbers of a file are parsed and checked here; ITK is given only what passed, so that no reader of it sees the file.
 """
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
+from vrnet.files import atomic_write, check_written
 from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
 from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
@@ -235,3 +236,33 @@ def assemble(transforms: "list[sitk.Transform]") -> "sitk.Transform":
     import SimpleITK as sitk
 
     return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
+
+
+def write_itk(transform: "sitk.Transform", path: Path) -> None:
+    """Write an ITK transform in the format of the file's ending, whole or not at all."""
+    import SimpleITK as sitk
+
+    with atomic_write(path) as temporary:
+        try:
+            sitk.WriteTransform(transform, str(temporary))
+            check_written(is_transform(temporary, transform), path)
+        except RuntimeError as error:
+            raise BadInput(f"cannot write {path}: is the disk full?") from error
+
+
+def is_transform(path: Path, transform: "sitk.Transform") -> bool:
+    """Whether a file that ITK wrote holds every number of the transform."""
+    import SimpleITK as sitk
+
+    found = sitk.ReadTransform(str(path))
+    numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
+    return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
+
+
+def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
+    if transform.GetDimension() != x.shape[1]:
+        raise BadInput(
+            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
+        )
+    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)

@@ -19,16 +19,17 @@ from vrnet.attributes import cached_property
 from vrnet.choices import Interpolation
 from vrnet.errors import BadInput
 from vrnet.fields import determinant, jacobian
-from vrnet.files import atomic_write, check_file, check_written
+from vrnet.files import check_file
 from vrnet.images.affine import Affine, fit_affine
 from vrnet.images.exchange import grid_of, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.io import NIFTI_SUFFIXES, check_finite, read_sitk, write_sitk
-from vrnet.images.itk_transforms import is_itk_transform, read_itk
+from vrnet.images.itk_transforms import is_itk_transform, map_points, read_itk, write_itk
+from vrnet.images.meeting import field_grid, warn_if_apart
 from vrnet.images.resample import resample, resample_labels
-from vrnet.inversion import invert
+from vrnet.inversion import describe_residual, invert_at
 from vrnet.views import viewer
 
 if TYPE_CHECKING:
@@ -78,10 +79,18 @@ class Transform:
 
         return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
 
+    def to_sitk(self) -> "sitk.Transform":
+        """The transform as an object of SimpleITK: `itk`, named as that of images is."""
+        return self.itk
+
     def check_dimension(self, d: int, name: str) -> None:
         """BadInput unless what the transform is applied to has its dimension."""
         if d != len(self.grid.shape):
             raise BadInput(f"the transform is {len(self.grid.shape)}D and {name} {d}D: they do not belong together")
+
+    def ends(self) -> Float[ndarray, "n d"]:
+        """Where the voxels of the grid are in moving, in LPS millimetres; the last axis runs fastest."""
+        return self.grid.voxels() + self.displacement.reshape(len(self.displacement), -1).T
 
     def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
         """Where points of fixed are in moving, in LPS millimetres."""
@@ -96,6 +105,7 @@ class Transform:
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
+        warn_if_apart(image.name, image.grid, grid, self.itk)
         source = to_sitk(image.array.astype(np.float32), image.grid)
         return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
 
@@ -105,7 +115,9 @@ class Transform:
         Outside the map it is 0; every value and type is kept."""
         labels = given_image("the label map", labels)
         self.check_dimension(labels.array.ndim, labels.name)
-        return resample_labels(as_labels(labels), reference or self.grid, self.itk, smooth)
+        grid, labels = reference or self.grid, as_labels(labels)
+        warn_if_apart(labels.name, labels.grid, grid, self.itk)
+        return resample_labels(labels, grid, self.itk, smooth)
 
     def on(self, grid: Grid) -> "Transform":
         """The transform at the voxels of another grid."""
@@ -126,30 +138,33 @@ class Transform:
 
     def followed_by(self, affine: Affine) -> "Transform":
         """x ↦ affine(self(x)), on this grid."""
-        d = len(self.grid.shape)
-        x = self.grid.points(np.indices(self.grid.shape).reshape(d, -1).T.astype(np.float64))
-        moved = affine.points(x + self.displacement.reshape(d, -1).T)
-        return Transform((moved - x).T.reshape(self.displacement.shape), self.grid)
+        moved = affine.points(self.ends()) - self.grid.voxels()
+        return Transform(moved.T.reshape(self.displacement.shape), self.grid)
+
+    def affine_part(self) -> Affine | None:
+        """The affine map nearest to the transform, where that is large; None where it is not, or has no inverse."""
+        affine = fit_affine(self.displacement, self.grid)
+        is_small = affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION
+        return None if is_small else affine
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
         """The transform from moving to fixed, on the grid given, such as that of moving, or on this one.
 
-        A large affine part is undone as such, and by iteration only what is left of the motion without it."""
-        target, affine = grid or self.grid, fit_affine(self.displacement, self.grid)
+        Outside its grid the transform is taken to go on: its affine part as such, where that is large, and the rest of
+        the motion as at the border."""
+        target = grid or self.grid
         self.check_dimension(len(target.shape), "the reference")
-        if affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION:
-            back = self.on(target).invert_displacement()
-        else:
-            undo = affine.inverse()
-            rest = self.followed_by(undo).invert_displacement()
-            back = rest.compose(sample_transform(undo.itk, target))
-        return Inverse(back, np.linalg.norm(self.compose(back).displacement, axis=0))
-
-    def invert_displacement(self) -> "Transform":
-        """The inverse on the same grid, by iteration."""
+        affine, y = self.affine_part(), target.voxels()
+        undo = affine and affine.inverse()
+        rest, z = (self.followed_by(undo), undo.points(y)) if undo else (self, y)
         with torch.inference_mode():
-            w = invert(torch.from_numpy(self.in_voxels())[None]).field[0].numpy()
-        return Transform.from_voxels(w, self.grid)
+            u, x = (torch.from_numpy(part.astype(np.float32)) for part in (rest.in_voxels(), self.grid.index(z).T))
+            w, left = (part.numpy().astype(np.float64) for part in invert_at(u[None], x))
+        to_world = self.grid.to_world
+        back = (z - y).T + to_world @ w
+        error = (affine.matrix @ to_world if affine else to_world) @ left
+        shape = target.shape
+        return Inverse(Transform(back.reshape(-1, *shape), target), np.linalg.norm(error, axis=0).reshape(shape))
 
     def jacobian(self) -> Float[ndarray, "*s"]:
         """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
@@ -192,10 +207,15 @@ class Transform:
 
 
 class Inverse(NamedTuple):
-    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres."""
+    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres.
+
+    Where T⁻¹(y) is outside the grid of T, T is taken to go on."""
 
     transform: Transform
     residual: Float[ndarray, "*s"]
+
+    def __repr__(self) -> str:
+        return f"Inverse({self.transform}, {describe_residual(self.residual, 'mm')})"
 
 
 def steps_per_mm(grid: Grid) -> float:
@@ -209,27 +229,6 @@ def repeat_slice(transform: Transform) -> Transform:
     ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
     shape = (*transform.grid.shape[:2], 2)
     return Transform(np.repeat(transform.displacement, 2, axis=3), replace(transform.grid, shape=shape))
-
-
-def write_itk(transform: "sitk.Transform", path: Path) -> None:
-    """Write an ITK transform in the format of the file's ending, whole or not at all."""
-    import SimpleITK as sitk
-
-    with atomic_write(path) as temporary:
-        try:
-            sitk.WriteTransform(transform, str(temporary))
-            check_written(is_transform(temporary, transform), path)
-        except RuntimeError as error:
-            raise BadInput(f"cannot write {path}: is the disk full?") from error
-
-
-def is_transform(path: Path, transform: "sitk.Transform") -> bool:
-    """Whether a file that ITK wrote holds every number of the transform."""
-    import SimpleITK as sitk
-
-    found = sitk.ReadTransform(str(path))
-    numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
-    return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
 
 
 def load_field(path: Path) -> Transform:
@@ -249,13 +248,9 @@ def holds_itk_transform(path: Path) -> bool:
     return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
 
 
-def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
-    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
-    if transform.GetDimension() != x.shape[1]:
-        raise BadInput(
-            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
-        )
-    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
+def read_if_itk(path: Path) -> "sitk.Transform | None":
+    """The transform of an ITK transform file; None for another file, such as a vector image."""
+    return read_itk(path) if holds_itk_transform(path) else None
 
 
 def load_itk(path: Path, reference: Grid | None) -> Transform:
@@ -263,7 +258,7 @@ def load_itk(path: Path, reference: Grid | None) -> Transform:
     import SimpleITK as sitk
 
     transform = read_itk(path)
-    if transform.GetTransformEnum() == sitk.sitkDisplacementField:
+    if field_grid(transform) is not None:
         return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
     if reference is None or len(reference.shape) != transform.GetDimension():
         raise BadInput(

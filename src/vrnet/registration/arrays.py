@@ -1,6 +1,6 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -15,7 +15,7 @@ from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
-from vrnet.inversion import invert
+from vrnet.inversion import describe_residual, invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
@@ -36,12 +36,19 @@ Array = TypeVar("Array", NDArray[Any], Tensor)
 
 @dataclass(frozen=True, repr=False, eq=False)
 class InverseField(Generic[Array]):
-    """The way back from moving to fixed, and how far from where it began each point ends, there and back."""
+    """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
-    """(*s), in voxels; large where the way leads out of the grid or the registration folds."""
+    """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
+
+    def __iter__(self) -> Iterator[Array]:
+        """Both, in this order: field, residual = result.inverse()."""
+        return iter((self.field, self.residual))
+
+    def __repr__(self) -> str:
+        return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -89,7 +96,7 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
 
     def inverse(self) -> InverseField[Array]:
-        """The field from moving to fixed."""
+        """(field, residual): the way back from moving to fixed, and how far each voxel ends from where it began."""
         with torch.inference_mode():
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]

@@ -64,8 +64,9 @@ class ImageRegistration(RegistrationResult[ImageLike]):
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
 
     def inverse(self, grid: Grid | None = None) -> Inverse:
-        """The transform from moving to fixed, on the grid given, such as that of moving, or on that of fixed."""
-        return self.transform.inverse(grid)
+        """(transform, residual): the way back from moving to fixed, and how far, in mm, each voxel ends from where it
+        began; on the grid given, or on that of moving."""
+        return self.transform.inverse(grid or self.moving.grid)
 
 
 def register_images(

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -87,6 +88,17 @@ def test_little_overlap_suggests_an_affine_start(vrnet, files, tmp_path):
     assert "try --affine rigid" in vrnet(*words)[1]
     pair = "--fixed", files / "fixed.nii.gz", "--moving", tmp_path / "beside.nii.gz"
     assert "try vrnet register --affine rigid" in vrnet("evaluate", "TV-L1", *pair)[1]
+
+
+def test_what_moving_covers_is_said_to_be_after_the_affine_start(vrnet, files, tmp_path):
+    moving = read_image(files / "moving.nii.gz")
+    half = Image(moving.array[:, 32:], replace(moving.grid, shape=(64, 32)))
+    write_image(half, tmp_path / "half.nii.gz")
+    words = "register", files / "fixed.nii.gz", tmp_path / "half.nii.gz", "--method", "identity"
+    said = vrnet(*words, "--affine", "rigid", "--out", tmp_path / "a")[1]
+    assert re.search(r"half.nii.gz covers \d+ % of fixed.nii.gz, after the rigid start: elsewhere", said)
+    assert "headers' fault" not in said
+    assert "% of fixed.nii.gz: elsewhere" in vrnet(*words, "--out", tmp_path / "b")[1]
 
 
 def test_structures_have_names_wherever_they_are_shown_and_numbers_where_programs_read(register, files):

@@ -6,7 +6,7 @@ import pytest
 import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
-from vrnet import Grid, Image, Transform, read_image, write_image
+from vrnet import Affine, Grid, Image, Transform, read_image, write_image
 
 
 def test_apply_brings_moving_and_its_labels_to_fixed(register, vrnet, files, tmp_path):
@@ -125,6 +125,129 @@ def test_invert_may_take_the_grid_of_moving(vrnet, files, tmp_path):
     words = "--reference", tmp_path / "small.nii.gz", "--out", tmp_path / "back.mha"
     assert vrnet("invert", files / "true.nii.gz", *words)[0] == 0
     assert Transform.load(tmp_path / "back.mha").grid.matches(small)
+
+
+@pytest.fixture
+def far(files, tmp_path):
+    """The true motion after an affine start: turned by 27 degrees, and half a metre away. (file, its grid, the map)"""
+    true = Transform.load(files / "true.nii.gz")
+    turn = np.array([[np.cos(0.47), -np.sin(0.47)], [np.sin(0.47), np.cos(0.47)]])
+    affine = Affine("affine", 1.05 * turn, np.array([500.0, -90.0]), true.grid.points(np.array([[31.5, 31.5]]))[0])
+    true.followed_by(affine).save(tmp_path / "far.nii.gz")
+    sitk.WriteTransform(affine.to_sitk(), str(tmp_path / "affine.tfm"))
+    return tmp_path / "far.nii.gz", true.grid, affine
+
+
+def errors_said(out):
+    """The millimetres that `vrnet invert` prints: of half of the points, of 95 % and of all."""
+    return [float(re.search(words, out)[1]) for words in (r"end within ([\d.]+) mm", r"95 % within ([\d.]+) mm",
+                                                          r"farthest ends ([\d.]+) mm")]  # fmt: skip
+
+
+def test_after_an_affine_start_the_inverse_needs_no_reference(vrnet, far, tmp_path):
+    path, grid, _ = far
+    status, out, _ = vrnet("invert", path, "--out", tmp_path / "back.nii.gz")
+    assert status == 0
+    assert errors_said(out)[0] < 0.1
+    assert errors_said(out)[1] < 1
+    there, back = (
+        sitk.DisplacementFieldTransform(sitk.ReadImage(str(file), sitk.sitkVectorFloat64))
+        for file in (path, tmp_path / "back.nii.gz")
+    )
+    x = grid.voxels()
+    returned = [back.TransformPoint(there.TransformPoint(point)) for point in x.tolist()]
+    assert np.percentile(np.linalg.norm(returned - x, axis=1), 95) < 1
+
+
+def test_points_that_lead_out_of_moving_are_not_counted_and_said(vrnet, far, tmp_path):
+    path, grid, affine = far
+    moving = affine.image_of(grid)
+    half = Grid((32, 64), moving.spacing, moving.origin, moving.direction)
+    write_image(Image(np.zeros(half.shape, np.float32), half), tmp_path / "half.mha")
+    words = "--reference", tmp_path / "half.mha", "--out", tmp_path / "back.nii.gz"
+    status, out, _ = vrnet("invert", path, *words)
+    assert status == 0
+    assert errors_said(out)[1] < 1
+    said = int(re.search(r"(\d+) % of these points are not counted", out)[1])
+    assert 40 < said < 60
+
+
+def test_a_reference_that_the_transform_does_not_lead_to_is_refused(vrnet, far, files, tmp_path):
+    words = "--reference", files / "fixed.nii.gz", "--out", tmp_path / "back.nii.gz"
+    status, _, err = vrnet("invert", far[0], *words)
+    assert status == 2
+    assert "give --reference MOVING" in err
+    assert not (tmp_path / "back.nii.gz").exists()
+
+
+@pytest.mark.parametrize("name", ["back.tfm", "back.h5"])
+@pytest.mark.parametrize("has_reference", [False, True])
+def test_the_inverse_of_an_affine_map_is_exact_and_affine(vrnet, far, files, tmp_path, name, has_reference):
+    words = ("--reference", files / "fixed.nii.gz") if has_reference else ()
+    status, out, _ = vrnet("invert", tmp_path / "affine.tfm", *words, "--out", tmp_path / name)
+    assert status == 0
+    found = sitk.ReadTransform(str(tmp_path / name))
+    assert found.IsLinear()
+    theirs = sitk.ReadTransform(str(tmp_path / "affine.tfm")).GetInverse()
+    for point in ((0.0, 0.0), (-70.0, 30.0), (900.0, 4.0)):
+        assert_allclose(found.TransformPoint(point), theirs.TransformPoint(point), atol=1e-8)
+    assert float(re.search(r"come back within (\S+) mm", out)[1]) < 1e-8
+
+
+def test_the_inverse_of_an_affine_map_may_be_a_field_on_the_grid_of_moving(vrnet, far, files, tmp_path):
+    status, _, err = vrnet("invert", tmp_path / "affine.tfm", "--out", tmp_path / "back.nii.gz")
+    assert status == 2
+    assert ".tfm" in err
+    assert "--reference MOVING" in err
+    words = "--reference", files / "fixed.nii.gz", "--out", tmp_path / "back.nii.gz"
+    assert vrnet("invert", tmp_path / "affine.tfm", *words)[0] == 0
+    back = Transform.load(tmp_path / "back.nii.gz")
+    assert_allclose(back.ends(), far[2].inverse().points(back.grid.voxels()), atol=1e-3)
+
+
+def test_a_composite_is_inverted_on_the_grid_of_moving(vrnet, far, files, tmp_path):
+    """As ANTs writes it: an affine map and a field in one file, which has no grid of its own."""
+    _, grid, affine = far
+    field = Transform.load(files / "true.nii.gz")
+    sitk.WriteTransform(sitk.CompositeTransform([affine.to_sitk(), field.to_sitk()]), str(tmp_path / "both.h5"))
+    status, _, err = vrnet("invert", tmp_path / "both.h5", "--out", tmp_path / "back.nii.gz")
+    assert status == 2
+    assert "give --reference MOVING" in err
+    moving = affine.image_of(grid)
+    write_image(Image(np.zeros(moving.shape, np.float32), moving), tmp_path / "moving.mha")
+    words = "--reference", tmp_path / "moving.mha", "--out", tmp_path / "back.nii.gz"
+    status, out, _ = vrnet("invert", tmp_path / "both.h5", *words)
+    assert status == 0
+    assert errors_said(out)[0] < 0.1
+
+
+def test_apply_to_what_lies_elsewhere_says_so(vrnet, far, files, tmp_path):
+    words = files / "moving.nii.gz", "--reference", files / "fixed.nii.gz", "--out", tmp_path / "o.nii.gz"
+    status, out, _ = vrnet("apply", far[0], *words)
+    assert status == 0
+    assert "Note: the transform leads to no place in" in out
+    assert "the result is empty" in out
+    assert "Note" not in vrnet("apply", files / "true.nii.gz", *words)[1]
+
+
+def test_apply_says_where_nothing_of_a_label_map_is_seen(vrnet, files, tmp_path):
+    """The grids meet, and the labels lie in a part of theirs that fixed does not show."""
+    labels = read_image(files / "moving_labels.nii.gz")
+    wide = Grid((200, 64), labels.grid.spacing, labels.grid.origin, labels.grid.direction)
+    array = np.zeros(wide.shape, np.uint8)
+    array[150:160, 20:30] = 1
+    write_image(Image(array, wide), tmp_path / "wide.nii.gz")
+    words = "--reference", files / "fixed.nii.gz", "--out", tmp_path / "o.nii.gz", "--labels"
+    _, out, _ = vrnet("apply", files / "true.nii.gz", tmp_path / "wide.nii.gz", *words)
+    assert "o.nii.gz is empty: what" in out
+
+
+@pytest.mark.parametrize("command", ["apply", "points"])
+def test_transforms_listed_as_ants_lists_them_are_answered_by_then(vrnet, command):
+    status, _, err = vrnet(command, "t1.nii.gz", "c.nii.gz", "t2.nii.gz", "--out", "o.nii.gz")
+    assert status == 2
+    assert "t2.nii.gz is one file too many" in err
+    assert "--then T2" in err
 
 
 def test_points_go_where_simpleitk_takes_them(vrnet, files, tmp_path):

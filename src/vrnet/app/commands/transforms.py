@@ -1,8 +1,10 @@
 """`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -10,6 +12,18 @@ from vrnet.app.commands.options import File, MovingFile, NextTransforms, Optiona
 from vrnet.app.console import print_line, stage_progress
 from vrnet.choices import Interpolation, Space
 from vrnet.errors import BadInput
+from vrnet.wording import percent
+
+if TYPE_CHECKING:
+    import SimpleITK as sitk
+    from jaxtyping import Float
+    from numpy import ndarray
+
+    from vrnet.images.grid import Grid
+    from vrnet.images.image import Image
+
+SHOWN_OUTSIDE = 0.005
+"""The part of points that is worth a line, where they are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +72,9 @@ class Apply:
             warped = transform.apply(image, grid, self.interpolation)
         write_image(warped, self.out)
         print_line(f"Wrote {self.out}.")
+        if is_constant(warped) and not is_constant(image) and image.grid.holds(transform.on(grid).ends()).any():
+            print_line(f"Note: {self.out} is empty: what {image.name} shows lies elsewhere. Check what each file is, "
+                       "and the order of transforms.")  # fmt: skip
         if not self.labels and (count := segment_count(image)):
             print_line(f"Note: {image.name} holds {count} whole numbers only. If they are labels, add --labels.")
 
@@ -66,42 +83,105 @@ class Apply:
 class Invert:
     """Write the transform from MOVING to FIXED, and say how exact it is.
 
-    How exact: random points of the region that moves, between voxels, are taken to MOVING and back to FIXED. Where the
-    transform folds it has no inverse; the distance left there tells.
+    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5.
+
+    How exact another inverse is: random points of the region that moves, between voxels, are taken to MOVING and back
+    to FIXED. Where the transform folds it has no inverse; the distance left there tells.
     """
 
     transform: TransformFile
-    """A displacement field, from fixed to moving."""
+    """From fixed to moving: a displacement field, or any ITK transform."""
     out: File
     """The file to write: .nii.gz, .nii, .mha, .nrrd, .h5 or .tfm."""
     reference: OptionalFile = None
-    """The image on whose grid the inverse is to be: MOVING. Without it, the grid of the transform."""
+    """The image on whose grid the inverse is to be: MOVING. Without it, a grid that holds every place to which the
+    transform leads."""
 
     def run(self) -> None:
-        import numpy as np
-
         from vrnet.files import check_file, check_not_input
-        from vrnet.images.inverse import round_trip
         from vrnet.images.io import read_image
-        from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
+        from vrnet.images.transform import TRANSFORM_SUFFIXES, read_if_itk
 
         check_not_input([self.out], (self.transform, self.reference))
         check_file(self.out, TRANSFORM_SUFFIXES)
-        grid = None if self.reference is None else read_image(self.reference).grid
+        moving = None if self.reference is None else read_image(self.reference).grid
         with stage_progress() as stage:
             stage("inverting")
-            transform = Transform.load(self.transform, grid)
-            inverse = transform.inverse(grid).transform
-            inverse.save(self.out)
-            moved, error = round_trip(transform, inverse)
-        median, p95, worst = np.percentile(error, (50, 95, 100))
+            itk = read_if_itk(self.transform)
+            if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
+                raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
+            told = self.invert_affine(itk, moving) if itk and itk.IsLinear() else self.invert_field(itk, moving)
         print_line(f"Wrote {self.out}.")
-        who = f"of random points that move by more than {moved:.2g} mm"
-        print_line(
-            f"There and back, half {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm."
-        )
-        why = "there the transform squeezes, folds or leads out of its grid"
-        print_line(f"The farthest ends {worst:.2f} mm away: {why}.")
+        for line in told:
+            print_line(line)
+
+    def invert_affine(self, there: "sitk.Transform", moving: "Grid | None") -> list[str]:
+        """Write the inverse of a linear transform; returns what is to be said of it."""
+        from vrnet.images.affine import Affine
+        from vrnet.images.inverse import linear_error
+        from vrnet.images.itk_transforms import write_itk
+        from vrnet.images.transform import ITK_SUFFIXES, sample_transform
+
+        back = Affine.from_sitk(there).inverse().itk
+        if self.out.suffix in ITK_SUFFIXES:
+            write_itk(back, self.out)
+        elif moving is not None:
+            sample_transform(back, moving).save(self.out)
+        else:
+            raise BadInput(f"{self.transform} is an affine map, which has no grid: give a name that ends in .tfm or "
+                           ".h5, or --reference MOVING")  # fmt: skip
+        error = linear_error(there, back)
+        return [f"The inverse of an affine map is exact: points come back within {error:.0e} mm."]
+
+    def invert_field(self, itk: "sitk.Transform | None", moving: "Grid | None") -> list[str]:
+        """Write the inverse of a transform that is not linear; returns what is to be said of it."""
+        from vrnet.images.inverse import grid_of_range, round_trip, sampled_before
+        from vrnet.images.meeting import field_grid
+        from vrnet.images.transform import Transform
+
+        if itk is None or field_grid(itk) is not None:
+            there = Transform.load(self.transform)
+        elif moving is not None:
+            there = sampled_before(itk, moving)
+        else:
+            raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
+        if moving is not None and not moving.holds(there.ends()).any():
+            raise BadInput(f"{self.transform} leads to no place in {self.reference}: give --reference MOVING, the "
+                           "image that it leads to")  # fmt: skip
+        back = there.inverse(moving or grid_of_range(there)).transform
+        back.save(self.out)
+        return describe_round_trip(*round_trip(there, back))
+
+
+def refuse_more_files(words: Sequence[str]) -> None:
+    """BadInput for `apply T1 MOVING T2`, or `points T1 IN.csv T2`: of the transforms, only one has no option."""
+    files = list(takewhile(lambda word: not word.startswith("-"), words[1:]))
+    if words[0] in ("apply", "points") and len(files) > 2:
+        last = "MOVING" if words[0] == "apply" else "IN.csv"
+        raise BadInput(f"{files[2]} is one file too many: `vrnet {words[0]} T1 {last} --then T2` goes through T1, then "
+                       "through T2")  # fmt: skip
+
+
+def is_constant(image: "Image") -> bool:
+    """Whether an image shows nothing."""
+    return bool(image.array.min() == image.array.max())
+
+
+def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: float) -> list[str]:
+    """How exact an inverse is, in sentences."""
+    import numpy as np
+
+    who = f"random points that move by more than {moved:.2g} mm"
+    if not len(error):
+        return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
+    median, p95, worst = np.percentile(error, (50, 95, 100))
+    told = [
+        f"There and back, half of {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm.",
+        f"The farthest ends {worst:.2f} mm away: there the transform squeezes or folds.",
+    ]
+    if outside >= SHOWN_OUTSIDE:
+        told.append(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +206,8 @@ class Points:
     def run(self) -> None:
         from vrnet.files import check_file, check_not_input
         from vrnet.images.chain import read_point_map
+        from vrnet.images.itk_transforms import map_points
         from vrnet.images.points import read_points, write_points
-        from vrnet.images.transform import map_points
 
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
