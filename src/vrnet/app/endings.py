@@ -34,16 +34,16 @@ FAILED_STATUS = 3
 STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 MIN_COLUMNS = 40
 REGISTER = "vrnet register --{name} {value}"
-OF_A_FILE = "method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"
+OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
 """What is advised of a transform in a file, and can only be had by a registration."""
 FORMS = {
     "evaluate": {
         "method": "vrnet evaluate {value}",
-        **dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
+        **dict.fromkeys(("affine", "brightness", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
     },
     "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
     "report": dict.fromkeys(OF_A_FILE, REGISTER),
-    "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
+    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
 }
 """How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
 PYTHON = "python"

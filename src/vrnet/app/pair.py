@@ -139,6 +139,8 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
         description["folds"] = f"repaired: {registration.repair}"
     if registration.options.match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+    elif registration.remap is not None:
+        description["intensities"] = f"moving as bright as fixed, here and in the differences: {registration.remap}"
     return description | {"device": registration.device, **describe_code()}
 
 

@@ -34,7 +34,7 @@ Values = TypeVar("Values", ndarray, Tensor)
 
 
 @dataclass(frozen=True)
-class Brightness:
+class Remap:
     """How the intensities of moving are brought to those of fixed."""
 
     gain: float
@@ -45,7 +45,7 @@ class Brightness:
         return image * self.gain + self.offset
 
     def __str__(self) -> str:
-        return f"{self.gain:.3g} times those of moving {'-' if self.offset < 0 else '+'} {abs(self.offset):.3g}"
+        return f"{self.gain:.3g} times what they are, {'less' if self.offset < 0 else 'plus'} {abs(self.offset):.3g}"
 
 
 class Line(NamedTuple):
@@ -56,7 +56,7 @@ class Line(NamedTuple):
     correlation: float
 
 
-def find_brightness(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> Brightness | None:
+def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> Remap | None:
     """What makes moving as bright as fixed, both on one grid; None where they are so, as far as can be told."""
     fixed, moving = values_of_both(I0, I1, inside)
     if not len(fixed) or not np.ptp(fixed) or not np.ptp(moving):
@@ -65,7 +65,7 @@ def find_brightness(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: In
         return None
     line = fit_line(moving, fixed)
     limit = MAX_CHANGE if line.correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
-    return Brightness(line.gain, line.offset) if change_of_range(line, fixed, moving) > limit else None
+    return Remap(line.gain, line.offset) if change_of_range(line, fixed, moving) > limit else None
 
 
 def values_of_both(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:

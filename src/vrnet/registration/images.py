@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrnet.choices import AffineStart, DeviceChoice, Folds, Slices
+from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -19,7 +19,8 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import register
+from vrnet.registration.arrays import Registration, register
+from vrnet.registration.brightness import Remap
 from vrnet.registration.folds import Repair
 from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import RegistrationOptions
@@ -51,6 +52,8 @@ class ImageRegistration(RegistrationResult[ImageLike]):
     seconds: float
     repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
+    remap: Remap | None
+    """What made moving as bright as fixed while they were compared: None where nothing had to."""
     options: RegistrationOptions
     """What was asked for."""
     fixed: Image
@@ -59,6 +62,18 @@ class ImageRegistration(RegistrationResult[ImageLike]):
     masks: ImageMasks
     details: dict[str, str]
     """What a page says of the method beside its name."""
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether moving was seen in other intensities than its own."""
+        return self.options.match_intensities or self.remap is not None
+
+    def matched(self) -> Image:
+        """Moving in the intensities in which it was compared with fixed, without what lies outside the masks."""
+        fixed, moving = self.masks.inpaint(self.fixed, self.moving)
+        if self.options.match_intensities:
+            return match_histogram(moving, fixed)
+        return moving.with_array(self.remap.match(moving.array.astype(np.float32))) if self.remap else moving
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
@@ -75,6 +90,7 @@ def register_images(
     *,
     affine: AffineStart | Affine = DEFAULTS.affine,
     slices: Slices = DEFAULTS.slices,
+    brightness: Brightness = DEFAULTS.brightness,
     match_intensities: bool = DEFAULTS.match_intensities,
     fixed_mask: ImageLike | None = None,
     moving_mask: ImageLike | None = None,
@@ -93,13 +109,15 @@ def register_images(
     map that is known can be given instead. With `slices` "each", the slices across the widest spacing are registered
     one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a half times
     as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
-    `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
-    keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
+    Where moving is plainly brighter or darker, methods that compare intensities see it as bright as fixed, unless
+    `brightness` is "keep"; `match_intensities` gives it the histogram of fixed; warped keeps its own. Of masks, each on
+    its image's grid, what is not zero is inside: only there images are compared, and what lies outside has no
+    influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
     known = affine if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
         slices=slices,
+        brightness=brightness,
         match_intensities=match_intensities,
         folds=folds,
         device=device,
@@ -128,21 +146,22 @@ def register_image_pair(
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
     source = match_histogram(I1, I0) if options.match_intensities else I1
-    field, energies, repair = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
+    found = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored = np.argsort(order).tolist()
-    transform = Transform.from_voxels(field, I0.grid).reordered(stored)
+    transform = Transform.from_voxels(mirror_field(found.field, I0.grid.backward), I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
     return ImageRegistration(
         transform=transform,
         warped=transform.apply(moving),
-        energies=energies,
+        energies=found.energies,
         method=str(plan.method),
         weights=plan.method.weights,
         device=plan.device.type,
         slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         affine=affine,
         seconds=perf_counter() - start,
-        repair=repair and repair.reordered(stored),
+        repair=found.repair and found.repair.mirrored(I0.grid.shape, I0.grid.backward).reordered(stored),
+        remap=found.remap,
         options=options,
         fixed=fixed,
         moving=moving,
@@ -167,8 +186,8 @@ def find_field(
     plan: Plan,
     affine: Affine | None,
     progress: Progress,
-) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
-    """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run.
+) -> Registration[NDArray[Any]]:
+    """What is found on the grid of fixed, its axes turned as the world's run.
 
     Moving is seen through the affine map, if there is one."""
     fixed_mask, moving_mask = masks.on(fixed.grid, moving, affine)
@@ -179,7 +198,7 @@ def find_field(
         )
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     I1 = resample_image(moving, fixed.grid, affine).array
-    found = register(
+    return register(
         np.flip(I0, backward),
         np.flip(I1, backward),
         plan.method,
@@ -188,11 +207,10 @@ def find_field(
         spacing=fixed.grid.spacing,
         slice_axis=plan.slice_axis,
         folds=plan.folds,
+        brightness=plan.brightness,
         device=plan.device.type,
         progress=progress,
     )
-    repair = found.repair and found.repair.mirrored(fixed.grid.shape, backward)
-    return mirror_field(found.field, backward), found.energies, repair
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
