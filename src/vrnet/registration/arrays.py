@@ -124,16 +124,15 @@ def register(
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
     Both are arrays or tensors of one shape, 2D or 3D; integers become float32. Where no method is named, a model that
-    comes with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method` says
-    which. A plain change of brightness, of one or of both, does not matter; with `brightness` "keep" it does to methods
-    that compare intensities. Whether another contrast matters depends on the method. `spacing` is the distance between
-    voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods take voxels for
-    cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across slices. With
-    masks, nonzero inside, images are compared only where both are inside, and nothing that lies outside has any
-    influence. Where the field folds it is changed a little, so that in the end no voxel of it (of slices, within any
-    slice) is folded by the strict count; with `folds` "keep" it stays as it was found. With `average` it is the mean
-    over flips and quarter turns of the pair. The work is done in float32, on the device of the images unless one is
-    named (auto, cpu, cuda). `progress` is told the part done, from 0 to 1.
+    comes with vrnet registers 2D images and slices, and Gaussian-LNCC volumes. A plain change of brightness does not
+    matter, unless `brightness` is "keep"; whether another contrast does depends on the method. `spacing` is the
+    distance between voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods
+    take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
+    slices. With masks, nonzero inside, images are compared only where both are inside. Where the field folds it is
+    changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
+    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
+    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` hears the part done, from 0
+    to 1.
     """
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)

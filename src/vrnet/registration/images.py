@@ -99,20 +99,19 @@ def register_images(
     device: DeviceChoice = DEFAULTS.device,
     progress: Progress | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, each on its own grid in the world.
+    """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
+    SimpleITK or nibabel.
 
-    Images are our own, files, or images of SimpleITK or nibabel.
-
-    In which order the axes of the arrays are stored, and which way they run, does not matter: methods see them in the
-    order of the world's, and running as these do. An `affine` start, "rigid" or "affine", is found first, also where
-    headers put the images far apart; the deformation is then sought between fixed and moving seen through it. An affine
-    map that is known can be given instead. With `slices` "each", the slices across the widest spacing are registered
-    one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a half times
-    as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
-    Where moving is plainly brighter or darker, methods that compare intensities see it as bright as fixed, unless
-    `brightness` is "keep"; `match_intensities` gives it the histogram of fixed; warped keeps its own. Of masks, each on
-    its image's grid, what is not zero is inside: only there images are compared, and what lies outside has no
-    influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
+    How the axes of the arrays are stored does not matter: methods see them in the order of the world's, and running as
+    these do. An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; the
+    deformation is sought beyond it. An affine map that is known can be given instead. With `slices` "each", the slices
+    across the widest spacing are registered one by one, with "together" as a volume; "auto" takes them one by one where
+    they are at least two and a half times as far apart as the voxels within them (a trained model decides by its
+    dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
+    intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
+    fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
+    compared, and what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of
+    `register`."""
     known = affine if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
@@ -136,19 +135,18 @@ def register_image_pair(
     stage: Stage,
     affine: Affine | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, inside their masks; `stage` is told what is done.
-
-    A start that is known is given as `affine`; otherwise the options say whether one is sought."""
+    """Find the transform from fixed to moving, inside their masks; `stage` is told what is done. A start that is known
+    is given as `affine`; otherwise the options say whether one is sought."""
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
     I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
-    source = match_histogram(I1, I0) if options.match_intensities else I1
-    found = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
-    stored = np.argsort(order).tolist()
-    transform = Transform.from_voxels(mirror_field(found.field, I0.grid.backward), I0.grid).reordered(stored)
+    I1 = match_histogram(I1, I0) if options.match_intensities else I1
+    found = find_field(I0, I1, inside, plan, affine, stage(f"registering with {plan.method}"))
+    stored, backward = np.argsort(order).tolist(), I0.grid.backward
+    transform = Transform.from_voxels(mirror_field(found.field, backward), I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
     return ImageRegistration(
         transform=transform,
@@ -160,7 +158,7 @@ def register_image_pair(
         slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         affine=affine,
         seconds=perf_counter() - start,
-        repair=found.repair and found.repair.mirrored(I0.grid.shape, I0.grid.backward).reordered(stored),
+        repair=found.repair and found.repair.mirrored(I0.grid.shape, backward).reordered(stored),
         remap=found.remap,
         options=options,
         fixed=fixed,
