@@ -110,8 +110,7 @@ def register_images(
     dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
-    compared, and what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of
-    `register`."""
+    compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
     known = affine if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
