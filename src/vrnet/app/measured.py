@@ -23,6 +23,8 @@ from vrnet.images.image import Image, segment_count
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
 from vrnet.images.transform import Transform
+from vrnet.methods.names import parameters, parse
+from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
 from vrnet.registration.brightness import Remap
 from vrnet.registration.folds import Repair
@@ -78,6 +80,7 @@ def measure_transform(
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, pair.moving.grid, start, compared)
     metrics = run_metrics(registration, name) | quality_metrics(placed, registered) | known_facts(pair, placed)
+    metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
@@ -105,10 +108,13 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
         unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair", "brightness"))
+        unknown |= dict.fromkeys(("parameters", "options"))
         return {"method": name, **unknown, "intensities_matched": False, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
         "weights": registration.weights,
+        "parameters": parameters_of(registration),
+        "options": registration.options.as_json(),
         "device": registration.device,
         "seconds": registration.seconds,
         "affine": registration.affine.summary() if registration.affine else None,
@@ -118,6 +124,16 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "brightness": None if registration.remap is None else asdict(registration.remap),
         "provenance": provenance(torch.device(registration.device)),
     }
+
+
+def parameters_of(registration: ImageRegistration) -> dict[str, Any] | None:
+    """The value of every parameter that the method has; None of weights from a file, and of a method of one's own."""
+    try:
+        method = parse(registration.method)
+    except BadInput:
+        return None
+    d = len(registration.fixed.grid.shape) - (registration.slice_axis is not None)
+    return {each.name: value_in(each.value, d) for each in parameters(method)}
 
 
 def name_of(image: Image | None) -> str | None:
@@ -180,7 +196,7 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -
 
 def brightness_note(pair: ImagePair, remap: Remap, command: str) -> str:
     """What was done about images of which one is plainly brighter, and how to have it otherwise."""
-    switch = as_options("`brightness=keep`", command)
+    switch = as_options('`brightness="keep"`', command)
     return (
         f"{name_of(pair.moving)} and {name_of(pair.fixed)} are not equally bright: they were compared, and differences "
         f"are measured, with the intensities of the one as {remap}. The warped image keeps its own. ({switch} compares "
@@ -203,14 +219,14 @@ def notes_on(
     notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        start = as_options("`affine=rigid`", command)
+        start = as_options('`affine="rigid"`', command)
         advice = f" If that is the headers' fault, try {start}." if covered < HALF_COVERAGE_PERCENT else ""
         notes.append(
             f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}: elsewhere nothing was "
             f"registered.{advice}"
         )
-    if metrics["repair"] is not None:
-        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves the field as it was.)")
+    if metrics["repair"] is not None and not (repair := Repair(**metrics["repair"])).is_slight:
+        notes.append(f"{repair}. (--folds keep leaves the field as it was.)")
     if metrics["brightness"] is not None:
         notes.append(brightness_note(pair, Remap(**metrics["brightness"]), command))
     for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):

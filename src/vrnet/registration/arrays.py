@@ -19,6 +19,7 @@ from vrnet.inversion import invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
+from vrnet.registration.arguments import name_unknown
 from vrnet.registration.brightness import Remap, find_remap
 from vrnet.registration.checks import check_axes
 from vrnet.registration.content import carry_on, content_box, cut
@@ -106,6 +107,7 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         return result if isinstance(self.field, Tensor) else result.numpy()
 
 
+@name_unknown
 def register(
     fixed: Array,
     moving: Array,
@@ -132,7 +134,7 @@ def register(
     changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
     "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
     float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, 0 to
-    1. """
+    1."""
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)

@@ -11,6 +11,9 @@ from vrnet.devices import few_threads
 from vrnet.repair import MARGIN, unfold
 from vrnet.wording import small_percent
 
+SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
+"""Below both, of the voxels and in mm (voxels, where no spacing is known), a repair is next to nothing."""
+
 
 @dataclass(frozen=True)
 class Repair:
@@ -27,6 +30,12 @@ class Repair:
 
     farthest_voxel: tuple[int, ...]
     """The voxel of fixed whose end was moved the most."""
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether next to nothing was changed, which nobody needs to be told at once."""
+        most = self.max_move_voxels if self.max_move_mm is None else self.max_move_mm
+        return self.changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE
 
     def __str__(self) -> str:
         unit = "voxels" if self.mean_move_mm is None else "mm"

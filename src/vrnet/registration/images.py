@@ -19,6 +19,7 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
+from vrnet.registration.arguments import name_unknown
 from vrnet.registration.arrays import Registration, register
 from vrnet.registration.brightness import Remap
 from vrnet.registration.folds import Repair
@@ -83,6 +84,7 @@ class ImageRegistration(RegistrationResult[ImageLike]):
         return self.transform.inverse(grid)
 
 
+@name_unknown
 def register_images(
     fixed: ImageLike,
     moving: ImageLike,

@@ -60,7 +60,7 @@ def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
         check_values(image.name, image.array)
     if must_overlap and not fixed.grid.overlaps(moving.grid):
         raise BadInput(
-            f"{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine=rigid`"
+            f'{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine="rigid"`'
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
+from vrnet.registration.folds import Repair
 from vrnet.wording import small_percent
 
 NAMES = {
@@ -39,7 +40,12 @@ FOLDED = ("folding_strict_percent", "folding_percent")
 """The measures that count folds."""
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
-NO_MEASURES = ("seconds", "provenance", "repair", "verdict", "masks", "label_names")
+OPPOSITE_CORRELATION = -0.2
+"""Below it, as in the verdict, the contrast of two images is opposite."""
+NO_MEASURES = (
+    "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
+    "label_names",
+)  # fmt: skip
 """Of metrics.json."""
 
 
@@ -170,11 +176,11 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
 
 
 def repair_note(metrics: Mapping[str, Any]) -> str:
-    """What was changed to free the field of folds, in a short sentence; nothing where nothing was.
+    """What was changed to free the field of folds, in a short sentence; nothing where next to nothing was.
 
     Of a repair metrics.json has lengths in mm, and in voxels alone where no spacing is known."""
     repair = metrics.get("repair")
-    if not repair:
+    if not repair or Repair(**repair).is_slight:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
     folds = "Many folds" if had_many_folds(metrics) else "Folds"
@@ -183,6 +189,12 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     mean, most = (repair[f"{which}_move_{unit}"] for which in ("mean", "max"))
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
     return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most."
+
+
+def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
+    """Whether what is bright in one image is dark in the other, so that neither a blend nor a difference shows much."""
+    found = metrics.get("similarity", {})
+    return any(found.get(f"ncc_{when}", 0.0) < OPPOSITE_CORRELATION for when in ("before", "after"))
 
 
 def had_many_folds(metrics: Mapping[str, Any]) -> bool:
