@@ -261,7 +261,7 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
     ("message", "expected"),
     [
         ("leave `slices` out", "leave --slices out"),
-        ("choose `device=cpu`, or auto", "choose --device cpu, or auto"),
+        ('choose `device="cpu"`, or auto', "choose --device cpu, or auto"),
         ("name it with `split_file`", "name it with --split-file"),
         ("a_file-name.nii is 3D", "a_file-name.nii is 3D"),
     ],
@@ -273,12 +273,14 @@ def test_arguments_in_a_message_are_shown_as_options(message, expected):
 @pytest.mark.parametrize(
     ("command", "message", "expected"),
     [
-        ("register", "`affine=affine`, if far away", "--affine affine, if far away"),
-        ("evaluate", "`affine=affine`, if far away", "vrnet register --affine affine, if far away"),
-        ("evaluate", "`folds=repair`", "--folds repair"),
-        ("evaluate", "`method=Gaussian-MIND` or Gaussian-NMI", "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
+        ("register", '`affine="affine"`, if far away', "--affine affine, if far away"),
+        ("evaluate", '`affine="affine"`, if far away', "vrnet register --affine affine, if far away"),
+        ("register", "`match_intensities=True`", "--match-intensities"),
+        ("demo", '`brightness="keep"`', "vrnet register --brightness keep"),
+        ("evaluate", '`folds="repair"`', "--folds repair"),
+        ("evaluate", '`method="Gaussian-MIND"` or Gaussian-NMI', "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
         ("evaluate", "`fixed_mask` and `moving_mask`, if", "vrnet register --fixed-mask and --moving-mask, if"),
-        ("evaluate FILE", "`folds=repair`", "vrnet register --folds repair"),
+        ("evaluate FILE", '`folds="repair"`', "vrnet register --folds repair"),
         ("evaluate FILE", '`method="TV-L1(lam=1)"`', 'vrnet register --method "TV-L1(lam=1)"'),
     ],
 )

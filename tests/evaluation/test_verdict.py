@@ -134,7 +134,7 @@ def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_no
     harmed = evidence(fixed, 1 - moving, -2 * field, spacing)
     assert "opposite contrast" in found(harmed)
     assert "opposite" in judge_evidence(harmed).reasons[0]
-    assert "`method=Gaussian-Remap` or Gaussian-MIND" in judge_evidence(harmed).try_[0]
+    assert '`method="Gaussian-Remap"` or Gaussian-MIND' in judge_evidence(harmed).try_[0]
     assert judge(fixed, 1 - moving, field, spacing=spacing) == Verdict("good")
 
 
@@ -142,7 +142,7 @@ def test_intensities_far_apart_are_a_cause_with_matching_to_try(heart):
     fixed, moving, field, spacing = heart
     verdict = judge_evidence(evidence(fixed, 5 * moving + 3, -2 * field, spacing))
     assert "The intensities lie far apart" in verdict.reasons[0]
-    assert "`match_intensities`" in verdict.try_
+    assert "`match_intensities=True`" in verdict.try_
     assert judge(fixed, 5 * moving + 3, field, spacing=spacing) == Verdict("good")
 
 

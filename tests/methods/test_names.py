@@ -186,7 +186,10 @@ def test_every_parameter_can_be_set_by_its_name(method):
 
 
 WRONG = [
-    ("TV-L1(lm=0.1)", r'TV-L1 has no parameter "lm": it has finest_warps, fluid, iterations, lam, levels, momentum'),
+    (
+        "TV-L1(lm=0.1)",
+        r'TV-L1 has no parameter "lm": did you mean "lam"\\? It has finest_warps, fluid, iterations, lam, levels, momentum',
+    ),
     ("TV-L1(lam=much)", r"lam of TV-L1 cannot be much: give a number"),
     ("TV-L1(warps=2.5)", r"warps of TV-L1 cannot be 2.5: give a whole number"),
     ("TV-L1(warps=True)", r"give a whole number"),
@@ -242,7 +245,7 @@ def test_a_wrong_parameter_is_answered_with_what_there_is(name, words):
 def test_settings_of_a_command_are_those_in_the_name():
     assert choose("TV-L1", settings=["lam=0.15", "warps=20"]) == parse("TV-L1(lam=0.15,warps=20)")
     assert choose("TV-L1(lam=0.3)", settings=["warps=20"]) == parse("TV-L1(lam=0.3,warps=20)")
-    with pytest.raises(BadInput, match="name it too, such as `method=TV-L1`"):
+    with pytest.raises(BadInput, match='name it too, such as `method="Gaussian-LNCC"`'):
         choose("default", settings=["lam=0.15"])
 
 

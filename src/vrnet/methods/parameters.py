@@ -131,8 +131,8 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
 def suggest(name: str, known: list[str]) -> str:
     """What may have been meant by a parameter that is none."""
     close = get_close_matches(name.casefold(), known, n=1)
-    meant = f'did you mean "{close[0]}"? ' if close else ""
-    return f"{meant}it has {', '.join(known)}" if known else "it has none"
+    has = f"has {', '.join(known) or 'none'}"
+    return f'did you mean "{close[0]}"? It {has}' if close else f"it {has}"
 
 
 def as_several(value: Any, hint: Any) -> Any:

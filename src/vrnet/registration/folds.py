@@ -9,10 +9,7 @@ from torch import Tensor
 
 from vrnet.devices import few_threads
 from vrnet.repair import MARGIN, unfold
-from vrnet.wording import small_percent
-
-SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
-"""Below both, of the voxels and in mm (voxels, where no spacing is known), a repair is next to nothing."""
+from vrnet.wording import is_slight, small_percent
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Repair:
     def is_slight(self) -> bool:
         """Whether next to nothing was changed, which nobody needs to be told at once."""
         most = self.max_move_voxels if self.max_move_mm is None else self.max_move_mm
-        return self.changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE
+        return is_slight(self.changed_percent, most)
 
     def __str__(self) -> str:
         unit = "voxels" if self.mean_move_mm is None else "mm"

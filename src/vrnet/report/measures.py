@@ -8,8 +8,7 @@ from typing import Any
 
 from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
-from vrnet.registration.folds import Repair
-from vrnet.wording import small_percent
+from vrnet.wording import is_slight, small_percent
 
 NAMES = {
     "dice": "Dice",
@@ -180,9 +179,11 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
 
     Of a repair metrics.json has lengths in mm, and in voxels alone where no spacing is known."""
     repair = metrics.get("repair")
-    if not repair or Repair(**repair).is_slight:
+    if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
+    if is_slight(repair["changed_percent"], repair[f"max_move_{unit}"]):
+        return ""
     folds = "Many folds" if had_many_folds(metrics) else "Folds"
     folded = f"{folds} repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
     cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
