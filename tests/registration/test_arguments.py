@@ -22,5 +22,5 @@ def test_what_to_write_instead_is_said(given, words):
 
 
 def test_of_images_too():
-    with pytest.raises(TypeError, match="did you mean folds?"):
+    with pytest.raises(TypeError, match="did you mean folds"):
         register_images(*IMAGES, fold="keep")
