@@ -257,6 +257,12 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
     assert (done.returncode, done.stderr.count("is refused")) == (status, refused), done.stderr
 
 
+def test_a_misspelt_option_is_answered_from_its_own_command(vrnet):
+    status, out, err = vrnet("register", "a.nii.gz", "b.nii.gz", "--out", "x", "--fold", "keep")
+    assert (status, "--folds" in out + err) == (2, True)
+    assert not any(f"vrnet {other}" in out + err for other in ("evaluate", "cohort", "train"))
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

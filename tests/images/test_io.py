@@ -210,7 +210,7 @@ def test_a_grey_picture_is_an_image_also_if_saved_in_colour(tmp_path, mode, suff
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always", InputWarning)
         read = read_image(tmp_path / f"x{suffix}")
-    assert ["saved in colour" in str(note.message) for note in noted] == [True] * (mode in ("RGB", "RGBA"))
+    assert ["saved in colour" in str(note.message) for note in noted] == [True] * (mode != "L")
     assert read.grid == Grid.plain((20, 24), (1.0, 1.0))
     assert_allclose(read.array.T.astype(int), rows, atol=0 if suffix == ".png" else 4)
 
