@@ -5,7 +5,7 @@
 
 DATA holds acdc/ and hippocampus/. Slices and stacks of hearts are registered by short-axis, TV-L1 and Gaussian-LNCC,
 hippocampi by TV-L1, Gaussian-LNCC and Demons, as they are and after an intervention on the moving image or on λ. Folds
-are repaired, as they are by default. Labels decide what is good and what is ruined; the verdict does not see them:
+are repaired, as they are by default; brightness is kept, or scaled images would not be ruined. Labels decide what is good and what is ruined; the verdict does not see them:
 
     good     no intervention, Dice improved, and at least 0.75 (hearts) or 0.65 (hippocampi)
     ruined   an intervention, and Dice not improved by 0.02, or 0.1 below that of the same pair without it
@@ -164,7 +164,8 @@ def cases(data, subject, method, changes, parts, other, spacing, seed, slice_axi
 def measure(case: Case) -> dict[str, object]:
     """The row of a case: register it, and gather the evidence."""
     method = STRENGTHS[case.change][case.method] if case.change in STRENGTHS else case.method
-    found = register(case.fixed, case.moving.contiguous(), method, spacing=case.spacing, slice_axis=case.slice_axis)
+    place = {"spacing": case.spacing, "slice_axis": case.slice_axis}
+    found = register(case.fixed, case.moving.contiguous(), method, brightness="keep", **place)
     carried = found.warp_labels(case.moving_labels)
     grid = Grid.plain(tuple(case.fixed.shape), case.spacing)
     images = (image.numpy() for image in (case.fixed, case.moving, found.warped, found.field))

@@ -5,6 +5,8 @@ from typing import Literal
 
 AffineStart = Literal["none", "rigid", "affine"]
 """How images are aligned before they are registered."""
+Brightness = Literal["match", "keep"]
+"""What may be done about images of which one is plainly brighter."""
 DeviceChoice = Literal["auto", "cpu", "cuda"]
 """Where to compute."""
 Folds = Literal["repair", "keep"]

@@ -42,9 +42,9 @@ def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.
         raise BadInput("this process was forked from one that had used CUDA, which it cannot use then: "
                        "start processes by spawn, or choose the device cpu")  # fmt: skip
     if name == "cuda" and not has_cuda():
-        raise BadInput("PyTorch finds no CUDA device here: choose `device=cpu`, or auto")
+        raise BadInput('PyTorch finds no CUDA device here: choose `device="cpu"`, or auto')
     if name == "cuda" and "cuda" not in allowed:
-        raise BadInput("this method computes on the CPU only: choose `device=cpu`, or auto")
+        raise BadInput('this method computes on the CPU only: choose `device="cpu"`, or auto')
     return torch.device("cuda" if name != "cpu" and has_cuda() and "cuda" in allowed else "cpu")
 
 

@@ -7,7 +7,7 @@ import warnings
 class BadInput(ValueError):
     """The input cannot be used. The message is one line: what is wrong, and what to do.
 
-    Arguments are written as in Python, between backticks: `slices` or `slices=each`. On the command line a reader sees
+    Arguments are written as in Python, between backticks: `slices` or `slices="each"`. On the command line one reads
     --slices and --slices each."""
 
 

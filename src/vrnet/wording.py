@@ -24,3 +24,11 @@ def percent(part: float) -> str:
 def small_percent(value: float) -> str:
     """A percentage to two digits; a very small one in words, not in powers of ten."""
     return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
+
+
+SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
+
+
+def is_slight(changed_percent: float, most: float) -> bool:
+    """Whether a repair is next to nothing: of how many voxels, and by how much, in mm, or voxels of unknown size."""
+    return changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE

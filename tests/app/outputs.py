@@ -23,6 +23,10 @@ METRICS = {
     "verdict",
     "affine",
     "intensities_matched",
+    "brightness",
+    "files",
+    "parameters",
+    "options",
 }
 OVERLAPS = {"dice", "hausdorff_mm", "surface_hausdorff_mm", "hausdorff95_mm", "mean_surface_distance_mm"}
 

@@ -257,11 +257,17 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
     assert (done.returncode, done.stderr.count("is refused")) == (status, refused), done.stderr
 
 
+def test_a_misspelt_option_is_answered_from_its_own_command(vrnet):
+    status, out, err = vrnet("register", "a.nii.gz", "b.nii.gz", "--out", "x", "--fold", "keep")
+    assert (status, "--folds" in out + err) == (2, True)
+    assert not any(f"vrnet {other}" in out + err for other in ("evaluate", "cohort", "train"))
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
         ("leave `slices` out", "leave --slices out"),
-        ("choose `device=cpu`, or auto", "choose --device cpu, or auto"),
+        ('choose `device="cpu"`, or auto', "choose --device cpu, or auto"),
         ("name it with `split_file`", "name it with --split-file"),
         ("a_file-name.nii is 3D", "a_file-name.nii is 3D"),
     ],
@@ -273,12 +279,14 @@ def test_arguments_in_a_message_are_shown_as_options(message, expected):
 @pytest.mark.parametrize(
     ("command", "message", "expected"),
     [
-        ("register", "`affine=affine`, if far away", "--affine affine, if far away"),
-        ("evaluate", "`affine=affine`, if far away", "vrnet register --affine affine, if far away"),
-        ("evaluate", "`folds=repair`", "--folds repair"),
-        ("evaluate", "`method=Gaussian-MIND` or Gaussian-NMI", "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
+        ("register", '`affine="affine"`, if far away', "--affine affine, if far away"),
+        ("evaluate", '`affine="affine"`, if far away', "vrnet register --affine affine, if far away"),
+        ("register", "`match_intensities=True`", "--match-intensities"),
+        ("demo", '`brightness="keep"`', "vrnet register --brightness keep"),
+        ("evaluate", '`folds="repair"`', "--folds repair"),
+        ("evaluate", '`method="Gaussian-MIND"` or Gaussian-NMI', "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
         ("evaluate", "`fixed_mask` and `moving_mask`, if", "vrnet register --fixed-mask and --moving-mask, if"),
-        ("evaluate FILE", "`folds=repair`", "vrnet register --folds repair"),
+        ("evaluate FILE", '`folds="repair"`', "vrnet register --folds repair"),
         ("evaluate FILE", '`method="TV-L1(lam=1)"`', 'vrnet register --method "TV-L1(lam=1)"'),
     ],
 )

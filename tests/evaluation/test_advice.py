@@ -1,5 +1,6 @@
 """Advice can be followed: what it names parses, and was not done already."""
 
+import ast
 import re
 
 import pytest
@@ -65,13 +66,22 @@ def test_a_smoother_field_has_twice_the_weight_and_a_freer_one_half_of_it():
 def test_of_a_field_by_any_tool_no_parameter_of_ours_is_advised():
     words = [each(Run()) or "" for each in EVERY]
     assert not any("lam" in word.split() or "lam=" in word for word in words)
-    assert "more smoothing by the tool that found it, or `method=Gaussian-LNCC`" in advice.smoother(Run())
+    assert 'more smoothing by the tool that found it, or `method="Gaussian-LNCC"`' in advice.smoother(Run())
 
 
 @pytest.mark.parametrize(("used", "other"), [("MIND", "Remap"), ("Remap", "MIND")])
 def test_after_a_method_that_compares_structure_the_other_is_advised(used, other):
     words = advice.other_contrast(Run(f"TV-{used}"))
     assert (f"Gaussian-{other}" in words, used in words) == (True, False)
+
+
+@pytest.mark.parametrize("method", ["", "TV-L1", "short-axis", "Gaussian-MIND", "TV-L1(lam=0.2)"])
+def test_arguments_that_are_advised_are_valid_python(method):
+    """Each could be written in a call of register_images; only masks are named without a value."""
+    every = EVERY | {each for rule in CINE_FINDINGS for each in rule.to_try}
+    for words in (each(Run(method, d)) or "" for each in every for d in (2, 3)):
+        for argument in re.findall("`([^`]*)`", words):
+            assert argument in ("fixed_mask", "moving_mask", "frame") or ast.literal_eval(argument.partition("=")[2])
 
 
 def test_nothing_is_advised_that_was_done():

@@ -97,7 +97,7 @@ def test_what_was_run_is_not_advised(exact):
     drifts = replace(exact.evidence, closure_mm=5.0)
     for method, others in (("MIND", ["Gaussian-LNCC", "TV-L1"]), ("Gaussian-LNCC(lam=2)", ["TV-L1"]), ("TV-L1", [])):
         words = " ".join(judge_cine(drifts, Run(method)).try_)
-        assert re.findall("`method=([^`]*)`", words) == others
+        assert re.findall('`method="([^`]*)"`', words) == others
 
 
 def test_frames_of_noise_are_failed_and_named(beat):

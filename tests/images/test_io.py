@@ -1,5 +1,6 @@
 import gzip
 import locale
+import warnings
 from contextlib import contextmanager
 
 import nibabel
@@ -11,7 +12,7 @@ from PIL import Image as Picture
 
 from tests.conftest import SHAPES
 from tests.images.conftest import POSES, make_grid, picture
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, read_image, to_sitk, write_image
@@ -206,7 +207,10 @@ def test_a_grey_picture_is_an_image_also_if_saved_in_colour(tmp_path, mode, suff
     """A picture's rows are the image's second axis, as in ITK."""
     rows = (255 * picture(Grid.plain((24, 20), (1.0, 1.0)), 4).array).astype(np.uint8)
     Picture.fromarray(rows).convert(mode).save(tmp_path / f"x{suffix}")
-    read = read_image(tmp_path / f"x{suffix}")
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always", InputWarning)
+        read = read_image(tmp_path / f"x{suffix}")
+    assert ["saved in colour" in str(note.message) for note in noted] == [True] * (mode != "L")
     assert read.grid == Grid.plain((20, 24), (1.0, 1.0))
     assert_allclose(read.array.T.astype(int), rows, atol=0 if suffix == ".png" else 4)
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from vrnet.registration.folds import Repair
 from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary, title
 
 METRICS = {
@@ -141,3 +142,15 @@ def test_a_repair_is_told_in_a_sentence_with_its_unit():
     squeezed = repair_note({"repair": repair | {"folded_percent": 0.0}})
     assert squeezed.startswith("Nothing folded, but some voxels were squeezed nearly flat; 0.31 % were moved")
     assert repair_note({"repair": None}) == repair_note({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("percent", "voxels", "mm", "is_told"),
+    [(0.0005, 0.1, 0.0082, False), (0.0005, 0.004, None, False), (0.02, 0.1, 0.0082, True), (0.0005, 0.1, 0.2, True),
+     (0.0005, 0.2, None, True)],
+)  # fmt: skip
+def test_a_repair_of_next_to_nothing_is_not_told(percent, voxels, mm, is_told):
+    moves = {"mean_move_voxels": voxels, "max_move_voxels": voxels, "mean_move_mm": mm, "max_move_mm": mm}
+    repair = {"folded_percent": percent, "changed_percent": percent, "farthest_voxel": (1, 2), **moves}
+    assert bool(repair_note({"repair": repair})) == is_told
+    assert Repair(**repair).is_slight != is_told

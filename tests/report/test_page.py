@@ -6,8 +6,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from tests.report.browser import find_element
-from tests.report.conftest import HOSTILE, SCRIPT
+from tests.report.browser import find_element, open_file
+from tests.report.conftest import HOSTILE, METRICS, SCRIPT
 from vrnet.images.grid import Grid
 from vrnet.report.page import energy_curve, write_report
 from vrnet.report.pair import Pair
@@ -134,3 +134,24 @@ def test_a_page_of_a_stack_is_small(tmp_path, random):
     u = torch.nn.functional.interpolate(random(1, 3, 8, 8, 5), shape, mode="trilinear")[0].numpy()
     write_report(tmp_path / "report.html", Pair(*images, u, Grid.plain(shape, (1.8, 1.8, 10.0))), {}, [], {})
     assert (tmp_path / "report.html").stat().st_size < 3e6
+
+
+def test_opposite_contrasts_begin_with_a_checkerboard_and_without_differences(browser, tmp_path, heart):
+    """A blend of both would be grey all over."""
+    path = tmp_path / "page.html"
+    for correlation, mode, count in ((-0.9, "checkerboard", 0), (0.9, "fade", 2)):
+        similarity = {"ncc_before": correlation, "ncc_after": correlation}
+        write_report(path, heart, METRICS | {"similarity": similarity}, [], {})
+        page = open_file(browser, path, "#folds")
+        assert find_element(page, "[name=mode]:checked").get_attribute("value") == mode
+        assert len(page.find_elements("css selector", "[data-panel^=difference]")) == count
+        assert find_element(page, "#fade").is_enabled() == (mode == "fade")
+        assert ("contrast is opposite" in find_element(page, "main").text) == (mode == "checkerboard")
+
+
+def test_notices_are_in_line_with_the_page(browser, tmp_path, heart):
+    path = tmp_path / "page.html"
+    write_report(path, replace(heart, is_aligned=True), METRICS, [], {})
+    page = open_file(browser, path, "#folds")
+    notice, viewer = (find_element(page, name).rect for name in (".notice.aligned", ".viewer"))
+    assert (notice["x"], notice["width"]) == pytest.approx((viewer["x"], viewer["width"]), abs=1)

@@ -76,7 +76,7 @@ def run(words: list[str]) -> int:
         return 0
     check_words(words)
     refuse_more_files(words)
-    command = read_command(COMMANDS)
+    command = read_command({words[0]: COMMANDS[words[0]]} if words[0] in COMMANDS else COMMANDS)
     if not isinstance(command, Doctor):  # who says what is wrong with them
         load_libraries()
     with notes(as_options):

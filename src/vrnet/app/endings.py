@@ -34,16 +34,16 @@ FAILED_STATUS = 3
 STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 MIN_COLUMNS = 40
 REGISTER = "vrnet register --{name} {value}"
-OF_A_FILE = "method", "affine", "match_intensities", "fixed_mask", "moving_mask", "folds"
+OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
 """What is advised of a transform in a file, and can only be had by a registration."""
 FORMS = {
     "evaluate": {
         "method": "vrnet evaluate {value}",
-        **dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
+        **dict.fromkeys(("affine", "brightness", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
     },
     "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
     "report": dict.fromkeys(OF_A_FILE, REGISTER),
-    "demo": dict.fromkeys(("affine", "match_intensities", "fixed_mask", "moving_mask", "folds", "slices"), REGISTER),
+    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
 }
 """How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
 PYTHON = "python"
@@ -83,7 +83,7 @@ def this_command() -> str:
 
 
 def as_options(message: str, command: str = "") -> str:
-    """A message with its arguments as options of a command: `slices=each` is --slices each.
+    """A message with its arguments as options of a command: `slices="each"` is --slices each.
 
     An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
     who ask in Python, arguments stay arguments."""
@@ -91,12 +91,18 @@ def as_options(message: str, command: str = "") -> str:
         return message
 
     def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2] or ""
+        name, value = found[1], shell_word(found[2] or "")
         form = FORMS.get(command, {}).get(name, "--{name} {value}")
         return form.format(name=name.replace("_", "-"), value=value).rstrip()
 
     words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
     return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
+
+
+def shell_word(value: str) -> str:
+    """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
+    bare = value.strip('"')
+    return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -21,9 +21,12 @@ from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, segment_count
 from vrnet.images.points import Points
-from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
+from vrnet.images.resample import coverage, place_image, place_labels
 from vrnet.images.transform import Transform
+from vrnet.methods.names import parameters, parse
+from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
+from vrnet.registration.brightness import Remap
 from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
@@ -56,18 +59,18 @@ def measure_transform(
 ) -> MeasuredTransform:
     """Apply a transform to moving and measure the result; without a registration, the transform is that of a file.
 
-    Where intensities were matched, images are compared and shown with moving in the histogram of fixed. What to try is
-    said in the options of a command."""
+    Where intensities were matched, images are compared and shown with moving in those of fixed. What to try is said in
+    the options of a command."""
     grid, labels = pair.fixed.grid, pair.moving_labels
-    is_matched = registration is not None and registration.options.match_intensities
+    matched = registration.matched() if registration and registration.is_matched else None
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
     masks, start = pair.masks, registration.affine if registration else None
-    moving = matched(pair) if is_matched else pair.moving
+    moving = pair.moving if matched is None else matched
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     placed = Pair(
         fixed=pair.fixed.array.astype(np.float32),
         moving=place_image(moving, grid).array,
-        warped=transform.apply(moving, grid).array if is_matched else warped.array,
+        warped=warped.array if matched is None else transform.apply(moving, grid).array,
         field=transform.on(grid).in_voxels(),
         grid=grid,
         fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
@@ -77,6 +80,7 @@ def measure_transform(
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, pair.moving.grid, start, compared)
     metrics = run_metrics(registration, name) | quality_metrics(placed, registered) | known_facts(pair, placed)
+    metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
@@ -100,28 +104,36 @@ def on_grid_of_fixed(pair: Pair, moving: Grid, affine: Affine | None, compared: 
     return RegisteredPair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid, moving, affine, compared)
 
 
-def matched(pair: ImagePair) -> Image:
-    """Moving with the histogram of fixed, as `register_images` matches it: without what lies outside the masks."""
-    fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
-    return match_histogram(moving, fixed)
-
-
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair"))
+        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair", "brightness"))
+        unknown |= dict.fromkeys(("parameters", "options"))
         return {"method": name, **unknown, "intensities_matched": False, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
         "weights": registration.weights,
+        "parameters": parameters_of(registration),
+        "options": registration.options.as_json(),
         "device": registration.device,
         "seconds": registration.seconds,
         "affine": registration.affine.summary() if registration.affine else None,
         "slice_by_slice": registration.slice_axis is not None,
         "repair": None if registration.repair is None else asdict(registration.repair),
-        "intensities_matched": registration.options.match_intensities,
+        "intensities_matched": registration.is_matched,
+        "brightness": None if registration.remap is None else asdict(registration.remap),
         "provenance": provenance(torch.device(registration.device)),
     }
+
+
+def parameters_of(registration: ImageRegistration) -> dict[str, Any] | None:
+    """The value of every parameter that the method has; None of weights from a file, and of a method of one's own."""
+    try:
+        method = parse(registration.method)
+    except BadInput:
+        return None
+    d = len(registration.fixed.grid.shape) - (registration.slice_axis is not None)
+    return {each.name: value_in(each.value, d) for each in parameters(method)}
 
 
 def name_of(image: Image | None) -> str | None:
@@ -182,6 +194,16 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -
     )
 
 
+def brightness_note(pair: ImagePair, remap: Remap, command: str) -> str:
+    """What was done about images of which one is plainly brighter, and how to have it otherwise."""
+    switch = as_options('`brightness="keep"`', command)
+    return (
+        f"{name_of(pair.moving)} and {name_of(pair.fixed)} are not equally bright: they were compared, and differences "
+        f"are measured, with the intensities of the one as {remap}. The warped image keeps its own. ({switch} compares "
+        "them as they are.)"
+    )
+
+
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
     if fixed.lps.shape != moving.lps.shape:
@@ -197,15 +219,17 @@ def notes_on(
     notes = []
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
-        start, is_little = as_options("`affine=rigid`", command), covered < HALF_COVERAGE_PERCENT
+        start, is_little = as_options('`affine="rigid"`', command), covered < HALF_COVERAGE_PERCENT
         advice = f" If that is the headers' fault, try {start}." if is_little and affine is None else ""
         after = "" if affine is None else f", after the {affine.kind} start"
         notes.append(
             f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}{after}: elsewhere nothing was "
             f"registered.{advice}"
         )
-    if metrics["repair"] is not None:
-        notes.append(f"{Repair(**metrics['repair'])}. (--folds keep leaves the field as it was.)")
+    if metrics["repair"] is not None and not (repair := Repair(**metrics["repair"])).is_slight:
+        notes.append(f"{repair}. (--folds keep leaves the field as it was.)")
+    if metrics["brightness"] is not None:
+        notes.append(brightness_note(pair, Remap(**metrics["brightness"]), command))
     for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):
         if count := segment_count(image):
             notes.append(

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import MeasuredTransform, measure_transform
+from vrnet.app.measured import FULL_COVERAGE_PERCENT, MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
 from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, write_json
 from vrnet.images.io import write_image
 from vrnet.images.itk_transforms import write_itk
+from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method
@@ -136,10 +137,15 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
         description["structures"] = pair.naming
     if registration.affine:
         description["affine start"] = registration.affine.kind
+    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, registration.affine).mean()
+    if covered < FULL_COVERAGE_PERCENT:
+        description["overlap"] = f"moving covers {covered:.0f} % of fixed; elsewhere nothing was registered"
     if registration.repair is not None:
         description["folds"] = f"repaired: {registration.repair}"
     if registration.options.match_intensities:
         description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+    elif registration.remap is not None:
+        description["intensities"] = f"moving as bright as fixed, here and in the differences: {registration.remap}"
     return description | {"device": registration.device, **describe_code()}
 
 

@@ -128,7 +128,7 @@ def label_inside(labels: Image, wall: int, inside: Bool[ndarray, "k x y"], is_so
     if not is_solid:
         in_planes(array, labels)[inside] = cavity
     closed = f"and what it encloses is labelled {cavity}"
-    disc = f"but encloses next to nothing; if it is the cavity, give `label_names={wall}=LV`"
+    disc = f'but encloses next to nothing; if it is the cavity, give `label_names="{wall}=LV"`'
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, {disc if is_solid else closed}"
     warn_of_input(said)
     return labels.with_array(array), HeartLabels(rv=None, wall=wall, lv=cavity)

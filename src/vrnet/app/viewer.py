@@ -105,6 +105,7 @@ def _(result: Registration) -> ImageRegistration:  # type: ignore[type-arg]
         affine=None,
         seconds=result.seconds,
         repair=result.repair,
+        remap=result.remap,
         options=RegistrationOptions(),
         fixed=Image(fixed, grid, "fixed"),
         moving=Image(moving, grid, "moving"),

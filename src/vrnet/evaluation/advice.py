@@ -49,18 +49,19 @@ def other_contrast(run: Run) -> str:
     """Methods that compare structure; after one of them, the other."""
     left = [name for name in ("Remap", "MIND") if name not in run.method] or ["LNCC"]
     words = "which compare structure" if len(left) > 1 else "which compares structure"
-    return f"`method=Gaussian-{left[0]}`{''.join(f' or Gaussian-{name}' for name in left[1:])}, {words}, not brightness"
+    others = "".join(f" or Gaussian-{name}" for name in left[1:])
+    return f'`method="Gaussian-{left[0]}"`{others}, {words}, not brightness'
 
 
 def other_brightness(run: Run) -> str | None:
     """The method that compares structure of one contrast, unless it, or one that minds still less, was run."""
     if compares_structure(run):
         return None
-    return "`method=Gaussian-LNCC`, which compares structure, not brightness"
+    return '`method="Gaussian-LNCC"`, which compares structure, not brightness'
 
 
 def match(run: Run) -> str | None:
-    return None if run.is_matched or compares_structure(run) else "`match_intensities`"
+    return None if run.is_matched or compares_structure(run) else "`match_intensities=True`"
 
 
 def compares_structure(run: Run) -> bool:
@@ -69,11 +70,11 @@ def compares_structure(run: Run) -> bool:
 
 
 def affine(run: Run) -> str | None:
-    return None if run.has_affine else "`affine=affine`, if one image is turned, scaled or far away"
+    return None if run.has_affine else '`affine="affine"`, if one image is turned, scaled or far away'
 
 
 def headers(run: Run) -> str:
-    return "check where the headers put the images" + ("" if run.has_affine else ", or give `affine=affine`")
+    return "check where the headers put the images" + ("" if run.has_affine else ', or give `affine="affine"`')
 
 
 def masks(run: Run) -> str | None:
@@ -81,7 +82,7 @@ def masks(run: Run) -> str | None:
 
 
 def no_folds(run: Run) -> str | None:
-    return None if run.is_repaired else "`folds=repair`"
+    return None if run.is_repaired else '`folds="repair"`'
 
 
 def smoother(run: Run) -> str:
@@ -96,7 +97,7 @@ def stronger(run: Run, factor: float, change: str, other: str) -> str:
     """The method that was run with λ times a factor; another one, if it has no λ. Where nobody knows what was run, that
     may be any tool, with settings of its own."""
     if not run.method:
-        return f"{change} smoothing by the tool that found it, or `method={other}`"
+        return f'{change} smoothing by the tool that found it, or `method="{other}"`'
     return f'`method="{with_lam(run, factor) or other}"`'
 
 
@@ -104,10 +105,10 @@ def other_tracker(run: Run) -> str | None:
     """The method that tracks best, and after it what is left. No advice leads back to a method that one came from:
     slices are tracked best by the model of hearts, and it is not said again that others track them too."""
     if run.dimension == 2:
-        model = f"`method={SHORT_AXIS_CINE}`, the model of hearts in the box"
+        model = f'`method="{SHORT_AXIS_CINE}"`, the model of hearts in the box'
         return None if without_average(run.method) == SHORT_AXIS_CINE else model
     tried = next((k for k, name in enumerate(TRACKERS) if run.method.startswith(name)), -1)
-    return ", or ".join(f"`method={name}`" for name in TRACKERS[tried + 1 :]) or None
+    return ", or ".join(f'`method="{name}"`' for name in TRACKERS[tried + 1 :]) or None
 
 
 def check_frames(run: Run) -> str:

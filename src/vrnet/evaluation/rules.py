@@ -171,8 +171,8 @@ CAUSES = (
         0.2,
         inf,
         lambda e: (
-            f"The contrast is opposite: bright in one image is dark in the other (correlation "
-            f"{e.correlation_before:.2f})."
+            "The contrast is opposite: bright in one image is dark in the other (correlation about "
+            f"{e.correlation_before:.1f})."
         ),
         (advice.other_contrast, advice.same_patient),
     ),

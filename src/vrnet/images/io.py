@@ -3,6 +3,7 @@
 import gzip
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -13,7 +14,7 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.files import atomic_write, check_file, check_written, exists
 from vrnet.images.checks import Voxels, check_grid, reason_of, unreadable
 from vrnet.images.dicom import DICOM_READER, is_dicom, read_isolated, read_series
@@ -143,6 +144,7 @@ def select_grey_channel(image: "sitk.Image", path: Path) -> "sitk.Image":
 
     channels = np.moveaxis(sitk.GetArrayViewFromImage(image), -1, 0)
     if image.GetDimension() == 2 and len(channels) >= 3 and (channels[1:3] == channels[0]).all():
+        warnings.warn(f"{path} is saved in colour, and grey: its channels are alike, and one is used", InputWarning, 1)
         return sitk.VectorIndexSelectionCast(image, 0)
     raise BadInput(f"{path} holds {len(channels)} values per voxel (colours, or a transform): give a grey image")
 

@@ -10,7 +10,7 @@ from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, averaged
 from vrnet.methods.boxed import BOXED, boxed, is_boxed
-from vrnet.methods.default import Default
+from vrnet.methods.default import SOLVER, Default
 from vrnet.methods.families import FAMILIES, parse_learned
 from vrnet.methods.identity import Identity
 from vrnet.methods.method import Method, Trainable
@@ -104,7 +104,7 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (),
     given = read_settings(settings)
     if given and weights is None and name.casefold() == "default":
         check_parameter_names(given)
-        raise BadInput("parameters are those of a method: name it too, such as `method=TV-L1`")
+        raise BadInput(f'parameters are those of a method: name it too, such as `method="{SOLVER}"`, used for volumes')
     if weights is None:
         return ready(with_parameters(parse(name), given))
     found = load_method(weights)

@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
@@ -118,14 +119,20 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
         if name in fixed:
             raise BadInput(f"{name} of {method} is said by its name: give the method of another name")
         if name not in known:
-            others = f"it has {', '.join(sorted(known))}" if known else "it has none"
-            raise BadInput(f'{method} has no parameter "{name}": {others}')
+            raise BadInput(f'{method} has no parameter "{name}": {suggest(name, sorted(known))}')
         try:
             values[name] = convert(as_several(value, hints[name]), hints[name])
         except (TypeError, ValueError, OverflowError) as error:
             needed = describe_type(hints[name])
             raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give {needed}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """What may have been meant by a parameter that is none."""
+    close = get_close_matches(name.casefold(), known, n=1)
+    has = f"has {', '.join(known) or 'none'}"
+    return f'did you mean "{close[0]}"? It {has}' if close else f"it {has}"
 
 
 def as_several(value: Any, hint: Any) -> Any:

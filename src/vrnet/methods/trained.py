@@ -24,8 +24,8 @@ UNIT_RATIO = 16
 UNET_MULTIPLE, ROUNDING_TOLERANCE = 16, 0.01
 """A size within this part of a multiple of 16 becomes that multiple, since a U-Net pads up to the next."""
 ADVICE = {
-    2: "register slices one by one (`slices=each`; of arrays, slice_axis=)",
-    3: "give it volumes, and register them whole (without `slices=each`; of arrays, slice_axis=)",
+    2: 'register slices one by one (`slices="each"`; of arrays, slice_axis=)',
+    3: 'give it volumes, and register them whole (without `slices="each"`; of arrays, slice_axis=)',
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.choices import Folds
+from vrnet.choices import Brightness, Folds
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
 from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
@@ -19,6 +19,8 @@ from vrnet.inversion import describe_residual, invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress
+from vrnet.registration.arguments import name_unknown
+from vrnet.registration.brightness import Remap, find_remap
 from vrnet.registration.checks import check_axes
 from vrnet.registration.content import carry_on, content_box, cut
 from vrnet.registration.folds import Repair, repair_folds
@@ -68,6 +70,8 @@ class Registration(RegistrationResult[Array], Generic[Array]):
     seconds: float
     repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
+    remap: Remap | None
+    """What made moving as bright as fixed while they were compared: None where nothing had to."""
     fixed: Array
     """The images, as they were given."""
     moving: Array
@@ -110,6 +114,7 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         return result if isinstance(self.field, Tensor) else result.numpy()
 
 
+@name_unknown
 def register(
     fixed: Array,
     moving: Array,
@@ -120,42 +125,46 @@ def register(
     fixed_mask: Array | None = None,
     moving_mask: Array | None = None,
     folds: Folds = "repair",
+    brightness: Brightness = "match",
     average: bool = False,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Registration[Array]:
     """Find u with moving(x + u(x)) ≈ fixed(x).
 
-    Both are arrays or tensors of one shape, 2D or 3D; integers become floats. A change of brightness or contrast that
-    is common to both does not matter; whether another does depends on the method. Where no method is named, a model
-    that comes with vrnet registers 2D images and slices, and Gaussian-LNCC registers volumes; the result's `method`
-    says which. `spacing` is the distance between voxels along each axis, in mm; without it a trained model takes it to
-    be its own, and other methods take voxels for cubes. With a `slice_axis`, each slice across it is registered by
-    itself, and nothing moves across slices. With masks, nonzero inside, images are compared only where both are inside,
-    and nothing that lies outside has any influence. Where the field folds it is changed a little, so that in the end no
-    voxel of it (of slices, within any slice) is folded by the strict count; with `folds` "keep" it stays as the method
-    found it. With `average` it is the mean over flips and quarter turns of the pair. The work is done in float32, on
-    the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, from 0 to 1.
-    """
+    Both are arrays or tensors of one shape, 2D or 3D; integers become floats. Where no method is named, a model that
+    comes with vrnet registers 2D images and slices, and Gaussian-LNCC volumes. A plain change of brightness does not
+    matter, unless `brightness` is "keep"; whether another contrast does depends on the method. `spacing` is the
+    distance between voxels along each axis, in mm; without it a trained model takes it to be its own, and other methods
+    take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
+    slices. With masks, nonzero inside, images are compared only where both are inside. Where the field folds it is
+    changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
+    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
+    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, 0 to
+    1."""
     start = perf_counter()
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_request(tuple(I0.shape), spacing, slice_axis, folds)
+    check_request(tuple(I0.shape), spacing, slice_axis, folds, brightness)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
-    S0, S1 = inside.inpaint(I0, I1, slices_apart(spacing, I0.dim(), slice_axis))
+    remap = find_remap(I0, I1, inside) if brightness == "match" and chosen.scaling == "jointly" else None
+    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    run, of_method = (str(chosen), perf_counter() - start, repair), (chosen.weights, chosen.details)
+    run, of_method = (str(chosen), perf_counter() - start, repair, remap), (chosen.weights, chosen.details)
     return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method)
 
 
-def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object) -> None:
+def check_request(
+    shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object, brightness: object
+) -> None:
     """BadInput unless images of this shape can be registered as it is asked for."""
     check_spacing(spacing, len(shape))
     check_axes(shape, slice_axis)
     check_choice("folds", folds, Folds)
+    check_choice("brightness", brightness, Brightness)
 
 
 @torch.inference_mode()

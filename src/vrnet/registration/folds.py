@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vrnet.devices import few_threads
 from vrnet.repair import MARGIN, Unfolded, unfold
-from vrnet.wording import small_percent
+from vrnet.wording import is_slight, small_percent
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Repair:
     """The voxel of fixed whose end was moved the most."""
     drawn_percent: float = 0.0
     """Voxels about folds that could not be opened: their motion was drawn towards that of what lies around."""
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether next to nothing was changed, which nobody needs to be told at once."""
+        most = self.max_move_voxels if self.max_move_mm is None else self.max_move_mm
+        return is_slight(self.changed_percent, most)
 
     def __str__(self) -> str:
         unit = "voxels" if self.mean_move_mm is None else "mm"

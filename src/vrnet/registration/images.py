@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vrnet.choices import AffineStart, DeviceChoice, Folds, Slices
+from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -19,7 +19,9 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import register
+from vrnet.registration.arguments import name_unknown
+from vrnet.registration.arrays import Registration, register
+from vrnet.registration.brightness import Remap
 from vrnet.registration.folds import Repair
 from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import RegistrationOptions
@@ -51,6 +53,8 @@ class ImageRegistration(RegistrationResult[ImageLike]):
     seconds: float
     repair: Repair | None
     """What was changed to free the field of folds: None where nothing was."""
+    remap: Remap | None
+    """What made moving as bright as fixed while they were compared: None where nothing had to."""
     options: RegistrationOptions
     """What was asked for."""
     fixed: Image
@@ -59,6 +63,18 @@ class ImageRegistration(RegistrationResult[ImageLike]):
     masks: ImageMasks
     details: dict[str, str]
     """What a page says of the method beside its name."""
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether moving was seen in other intensities than its own."""
+        return self.options.match_intensities or self.remap is not None
+
+    def matched(self) -> Image:
+        """Moving in the intensities in which it was compared with fixed, without what lies outside the masks."""
+        fixed, moving = self.masks.inpaint(self.fixed, self.moving)
+        if self.options.match_intensities:
+            return match_histogram(moving, fixed)
+        return moving.with_array(self.remap.match(moving.array.astype(np.float32))) if self.remap else moving
 
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
@@ -69,6 +85,7 @@ class ImageRegistration(RegistrationResult[ImageLike]):
         return self.transform.inverse(grid or self.moving.grid)
 
 
+@name_unknown
 def register_images(
     fixed: ImageLike,
     moving: ImageLike,
@@ -76,6 +93,7 @@ def register_images(
     *,
     affine: AffineStart | Affine = DEFAULTS.affine,
     slices: Slices = DEFAULTS.slices,
+    brightness: Brightness = DEFAULTS.brightness,
     match_intensities: bool = DEFAULTS.match_intensities,
     fixed_mask: ImageLike | None = None,
     moving_mask: ImageLike | None = None,
@@ -84,23 +102,23 @@ def register_images(
     device: DeviceChoice = DEFAULTS.device,
     progress: Progress | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, each on its own grid in the world.
+    """Find the transform from fixed to moving, each on its own grid in the world: our images, files, or those of
+    SimpleITK or nibabel.
 
-    Images are our own, files, or images of SimpleITK or nibabel.
-
-    In which order the axes of the arrays are stored, and which way they run, does not matter: methods see them in the
-    order of the world's, and running as these do. An `affine` start, "rigid" or "affine", is found first, also where
-    headers put the images far apart; the deformation is then sought between fixed and moving seen through it. An affine
-    map that is known can be given instead. With `slices` "each", the slices across the widest spacing are registered
-    one by one, with "together" as a volume; "auto" takes them one by one where they are at least two and a half times
-    as far apart as the voxels within them (a trained model decides by its dimension: in 2D one by one, in 3D together).
-    `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
-    keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
-    what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
+    How the axes of the arrays are stored does not matter: methods see them in the order of the world's, and running as
+    these do. An `affine` start, "rigid" or "affine", is found first, also where headers put the images far apart; the
+    deformation is sought beyond it. An affine map that is known can be given instead. With `slices` "each", the slices
+    across the widest spacing are registered one by one, with "together" as a volume; "auto" takes them one by one where
+    they are at least two and a half times as far apart as the voxels within them (a trained model decides by its
+    dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
+    intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
+    fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
+    compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
     known = affine if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
         slices=slices,
+        brightness=brightness,
         match_intensities=match_intensities,
         folds=folds,
         device=device,
@@ -121,31 +139,31 @@ def register_image_pair(
     stage: Stage,
     affine: Affine | None = None,
 ) -> ImageRegistration:
-    """Find the transform from fixed to moving, inside their masks; `stage` is told what is done.
-
-    A start that is known is given as `affine`; otherwise the options say whether one is sought."""
+    """Find the transform from fixed to moving, inside their masks; `stage` is told what is done. A start that is known
+    is given as `affine`; otherwise the options say whether one is sought."""
     start, order = perf_counter(), fixed.grid.order
     I0, I1 = fixed.reordered(order), moving.reordered(moving.grid.order)
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
     I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
         affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
-    source = match_histogram(I1, I0) if options.match_intensities else I1
-    field, energies, repair = find_field(I0, source, inside, plan, affine, stage(f"registering with {plan.method}"))
-    stored = np.argsort(order).tolist()
-    transform = Transform.from_voxels(field, I0.grid).reordered(stored)
+    I1 = match_histogram(I1, I0) if options.match_intensities else I1
+    found = find_field(I0, I1, inside, plan, affine, stage(f"registering with {plan.method}"))
+    stored, backward = np.argsort(order).tolist(), I0.grid.backward
+    transform = Transform.from_voxels(mirror_field(found.field, backward), I0.grid).reordered(stored)
     transform = transform.followed_by(affine) if affine else transform
     return ImageRegistration(
         transform=transform,
         warped=transform.apply(moving),
-        energies=energies,
+        energies=found.energies,
         method=str(plan.method),
         weights=plan.method.weights,
         device=plan.device.type,
         slice_axis=None if plan.slice_axis is None else order[plan.slice_axis],
         affine=affine,
         seconds=perf_counter() - start,
-        repair=repair and repair.reordered(stored),
+        repair=found.repair and found.repair.mirrored(I0.grid.shape, backward).reordered(stored),
+        remap=found.remap,
         options=options,
         fixed=fixed,
         moving=moving,
@@ -170,8 +188,8 @@ def find_field(
     plan: Plan,
     affine: Affine | None,
     progress: Progress,
-) -> tuple[NDArray[Any], NDArray[Any], Repair | None]:
-    """(field in voxels of fixed, energies, repair), found on the grid of fixed, its axes turned as the world's run.
+) -> Registration[NDArray[Any]]:
+    """What is found on the grid of fixed, its axes turned as the world's run.
 
     Moving is seen through the affine map, if there is one."""
     fixed_mask, moving_mask = masks.on(fixed.grid, moving, affine)
@@ -182,7 +200,7 @@ def find_field(
         )
     I0, backward = fixed.array.astype(np.float32), fixed.grid.backward
     I1 = resample_image(moving, fixed.grid, affine).array
-    found = register(
+    return register(
         np.flip(I0, backward),
         np.flip(I1, backward),
         plan.method,
@@ -191,11 +209,10 @@ def find_field(
         spacing=fixed.grid.spacing,
         slice_axis=plan.slice_axis,
         folds=plan.folds,
+        brightness=plan.brightness,
         device=plan.device.type,
         progress=progress,
     )
-    repair = found.repair and found.repair.mirrored(fixed.grid.shape, backward)
-    return mirror_field(found.field, backward), found.energies, repair
 
 
 def mirror_field(u: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from vrnet.choices import AffineStart, DeviceChoice, Folds, Slices
+from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
 from vrnet.errors import BadInput
 
 
@@ -19,10 +19,13 @@ class RegistrationOptions:
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    brightness: Brightness = "match"
+    """Where all of MOVING is plainly brighter or darker than FIXED, by a factor or an offset, undo that for methods
+    that compare brightness, such as TV-L1 and short-axis; or keep it. Differences are then those of matched
+    intensities; warped.nii.gz keeps its own."""
     match_intensities: bool = False
-    """Give MOVING the histogram of FIXED while registering: for methods that compare brightness, such as TV-L1 and
-    short-axis, where the same tissue is not equally bright. Differences are then those of matched intensities;
-    warped.nii.gz keeps its own. Not for the beating heart."""
+    """Give MOVING the histogram of FIXED while registering: for the same methods, where more than a factor and an
+    offset differ. Differences are those of matched intensities, too. Not for the beating heart."""
     folds: Folds = "repair"
     """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
     as the method found it."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vrnet.choices import Folds, Slices
+from vrnet.choices import Brightness, Folds, Slices
 from vrnet.devices import find_device
 from vrnet.errors import BadInput
 from vrnet.images.arrays import as_tensor, check_values, is_lost_in_single
@@ -26,6 +26,8 @@ class Plan:
     slice_axis: int | None
     """The axis across which slices are registered one by one, if they are, in the order of the world's axes."""
     folds: Folds
+    brightness: Brightness
+    """What is done about it beside what was done to the images already."""
 
 
 def make_plan(fixed: Image, moving: Image, method: Method, options: RegistrationOptions, must_overlap: bool) -> Plan:
@@ -37,7 +39,7 @@ def make_plan(fixed: Image, moving: Image, method: Method, options: Registration
     check_axes(fixed.grid.shape, axis)
     d = len(fixed.grid.shape) - (axis is not None)
     chosen.build(d, place)  # BadInput where a package is missing, or the model has another dimension
-    return Plan(chosen, place, axis, options.folds)
+    return Plan(chosen, place, axis, options.folds, "keep" if options.match_intensities else options.brightness)
 
 
 def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
@@ -63,7 +65,7 @@ def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
             )
     if must_overlap and not fixed.grid.overlaps(moving.grid):
         raise BadInput(
-            f"{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine=rigid`"
+            f'{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine="rigid"`'
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
-from vrnet.wording import small_percent
+from vrnet.wording import is_slight, small_percent
 
 NAMES = {
     "dice": "Dice",
@@ -39,7 +39,12 @@ FOLDED = ("folding_strict_percent", "folding_percent")
 """The measures that count folds."""
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
-NO_MEASURES = ("seconds", "provenance", "repair", "verdict", "masks", "label_names")
+OPPOSITE_CORRELATION = -0.2
+"""Below it, as in the verdict, the contrast of two images is opposite."""
+NO_MEASURES = (
+    "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
+    "label_names",
+)  # fmt: skip
 """Of metrics.json."""
 
 
@@ -170,13 +175,15 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
 
 
 def repair_note(metrics: Mapping[str, Any]) -> str:
-    """What was changed to free the field of folds, in a short sentence; nothing where nothing was.
+    """What was changed to free the field of folds, in a short sentence; nothing where next to nothing was.
 
     Of a repair metrics.json has lengths in mm, and in voxels alone where no spacing is known."""
     repair = metrics.get("repair")
     if not repair:
         return ""
     unit = "voxels" if repair["max_move_mm"] is None else "mm"
+    if is_slight(repair["changed_percent"], repair[f"max_move_{unit}"]):
+        return ""
     folds = "Many folds" if had_many_folds(metrics) else "Folds"
     folded = f"{folds} repaired: {small_percent(repair['folded_percent'])} of the voxels were folded"
     cause = folded if repair["folded_percent"] else "Nothing folded, but some voxels were squeezed nearly flat"
@@ -184,6 +191,12 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
     moved = f"{small_percent(repair['changed_percent'])} were moved to mend that"
     lost = f", and {small_percent(drawn)} lost much of their motion" if (drawn := repair.get("drawn_percent")) else ""
     return f"{cause}; {moved}, by {mean:.2g} {unit} on average and {most:.2g} {unit} at most{lost}."
+
+
+def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
+    """Whether what is bright in one image is dark in the other, so that neither a blend nor a difference shows much."""
+    found = metrics.get("similarity", {})
+    return any(found.get(f"ncc_{when}", 0.0) < OPPOSITE_CORRELATION for when in ("before", "after"))
 
 
 def had_many_folds(metrics: Mapping[str, Any]) -> bool:

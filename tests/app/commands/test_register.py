@@ -309,3 +309,27 @@ def test_folds_are_repaired_and_said_to_be_unless_they_are_kept(vrnet, tmp_path)
     assert kept["folding_strict_percent"] == pytest.approx(repaired["repair"]["folded_percent"])
     assert kept["repair"] is None
     assert "were folded" not in out
+
+
+def test_a_brighter_image_is_noted_with_how_to_keep_it(vrnet, files, tmp_path):
+    bright = read_image(files / "moving.nii.gz")
+    write_image(bright.with_array(10 * bright.array + 3), tmp_path / "bright.nii.gz")
+    words = files / "fixed.nii.gz", tmp_path / "bright.nii.gz", "--method", "TV-L1", "--out", tmp_path / "out"
+    assert "are not equally bright" in (said := " ".join(vrnet("register", *words)[1].split()))
+    assert "(--brightness keep compares them as they are.)" in said
+    metrics = read_json(tmp_path / "out" / "metrics.json")
+    assert_allclose(metrics["brightness"]["gain"], 0.1, rtol=0.03)
+    assert "equally bright" not in vrnet("register", *words, "--brightness", "keep")[1]
+
+
+def test_metrics_name_files_parameters_and_options(vrnet, files, tmp_path):
+    words = "--method", "TV-L1", "--set", "lam=0.2", "--folds", "keep", "--out", tmp_path
+    vrnet("register", files / "fixed.nii.gz", files / "moving.nii.gz", *words)
+    metrics = read_json(tmp_path / "metrics.json")
+    assert metrics["files"] == {"fixed": "fixed.nii.gz", "moving": "moving.nii.gz"}
+    assert metrics["parameters"]["lam"] == 0.2
+    assert metrics["parameters"].keys() >= {"warps", "levels", "theta"}
+    assert metrics["options"] == {
+        "affine": "none", "slices": "auto", "brightness": "match", "match_intensities": False, "folds": "keep",
+        "device": "auto",
+    }  # fmt: skip

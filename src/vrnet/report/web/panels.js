@@ -1,5 +1,5 @@
 // What each picture shows of slice s, by the state of the controls: a raster, and lines over it.
-const state = { k: report.start, z: report.slices[report.start] - 1, mode: "fade", other: "warped", fade: 0.5, outlines: element("outlines")?.checked ?? false, zoom: false };
+const state = { k: report.start, z: report.slices[report.start] - 1, mode: document.querySelector("[name=mode]:checked").value, other: "warped", fade: 0.5, outlines: element("outlines")?.checked ?? false, zoom: false };
 const CHECKERBOARD_SQUARES = 8;
 
 // Fixed and the other image, blended or as a checkerboard.
