@@ -4,6 +4,7 @@ A method that compares structure locally makes something like fixed out of anyth
 tell little. What they cannot hide is seen in coarse images: of a brain that lies upside down, the map x ↦ A x + b
 nearest to the field found leaves the images less alike than turning moving round would."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
@@ -11,7 +12,7 @@ from math import atanh, ceil, prod
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
@@ -157,12 +158,20 @@ def placements(across: tuple[bool, ...]) -> tuple[Float[ndarray, "d d"], ...]:
     return tuple(R for R in (*right, *tilts) if all(abs(R[k, k]) > 1 - 1e-9 for k in range(d) if across[k]))
 
 
+def near_lags(shape: tuple[int, ...], size: Sequence[int]) -> Bool[Tensor, "*t"]:
+    """Which shifts of a circle of this size are by at most half a side: others meet what comes round from behind."""
+    lags = [torch.arange(m) for m in size]
+    axes = [torch.minimum(lag, m - lag) <= n // 2 for lag, m, n in zip(lags, size, shape, strict=True)]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij")).all(0)
+
+
 class Shifts:
     """The correlation of fixed with an image that is moved by whole voxels, for every shift at once, by Fourier's."""
 
     def __init__(self, fixed: CoarseImage) -> None:
         self.size = [n + ceil(n / 2) for n in fixed.shape]  # of a shift by more than half a side, too little is seen
         self.axes = tuple(range(2, 2 + len(fixed.shape)))
+        self.is_near = near_lags(fixed.shape, self.size)
         F, self.count = fixed.values * fixed.has, float(fixed.has.sum())
         self.variance = float(F[fixed.has > 0].var(correction=0)) * self.count if self.count else 0.0
         self.parts = [self.spectrum(part).conj() for part in (F, F.square(), fixed.has)]
@@ -176,7 +185,7 @@ class Shifts:
         n, a, aa, b, bb, ab = self.sums(*(self.spectrum(part) for part in (M, M.square(), moving.has)))
         n = n.clamp(min=1)
         of_fixed, of_moving = (aa - a.square() / n).clamp(min=0), (bb - b.square() / n).clamp(min=0)
-        is_seen = (n >= LEAST_SEEN * self.count) & (of_fixed >= LEAST_STRUCTURE * self.variance)
+        is_seen = self.is_near & (n >= LEAST_SEEN * self.count) & (of_fixed >= LEAST_STRUCTURE * self.variance)
         r = (ab - a * b / n).abs() / (of_fixed * of_moving).sqrt().clamp(min=1e-3 * max(self.variance, 1e-9))
         return float((r * is_seen).max())
 

@@ -99,7 +99,7 @@ FINDINGS = (
         "lies mirrored",
         lambda e: e.placement_gain if e.coarse_mirrored > max(e.coarse_turned, LEAST_COARSE) else 0.0,
         MAX_PLACEMENT_GAIN,
-        0.4,
+        0.5,
         lambda e: (
             f"The images would be more alike if one of them were mirrored: {placement_words(e, e.coarse_mirrored)}."
         ),
@@ -110,7 +110,7 @@ FINDINGS = (
         "lies turned",
         lambda e: e.placement_gain if e.coarse_turned > max(e.coarse_mirrored, LEAST_COARSE) else 0.0,
         MAX_PLACEMENT_GAIN,
-        0.4,
+        0.65,
         lambda e: (
             "The images would be more alike if the whole of one of them were turned or moved: "
             f"{placement_words(e, e.coarse_turned)}."
