@@ -96,6 +96,18 @@ FINDINGS = (
         (advice.same_patient, advice.labels),
     ),
     Rule(
+        "glare",
+        lambda e: e.glare,
+        2.0,
+        inf,
+        lambda e: (
+            f"A part of one image is far brighter than the rest of it ({e.glare:.1f} times as far as in the other), "
+            "as an artefact may be."
+        ),
+        (advice.artefact,),
+        is_cause=True,
+    ),
+    Rule(
         "lies mirrored",
         lambda e: e.placement_gain if e.coarse_mirrored > max(e.coarse_turned, LEAST_COARSE) else 0.0,
         MAX_PLACEMENT_GAIN,
@@ -116,18 +128,6 @@ FINDINGS = (
             f"{placement_words(e, e.coarse_turned)}."
         ),
         (advice.affine, advice.way_round, advice.same_patient),
-        is_cause=True,
-    ),
-    Rule(
-        "glare",
-        lambda e: e.glare,
-        2.0,
-        inf,
-        lambda e: (
-            "A part of one image is far brighter than all else in either, as an artefact may be: without its brightest "
-            f"tenth its range is {e.glare:.1f} times less, compared with the other's."
-        ),
-        (advice.artefact,),
         is_cause=True,
     ),
     Rule(
