@@ -74,6 +74,14 @@ def test_after_a_method_that_compares_structure_the_other_is_advised(used, other
     assert (f"Gaussian-{other}" in words, used in words) == (True, False)
 
 
+def test_an_affine_start_is_advised_where_images_lie_apart_or_turned_alone():
+    """Not for noise, nor where one image is five times as bright."""
+    rules = {
+        rule.name for rule in (*FINDINGS, *CAUSES) for each in rule.to_try if "`affine" in (each(Run("TV-L1")) or "")
+    }
+    assert rules == {"lies turned", "large motion", "motion beyond the border", "little overlap", "blank places"}
+
+
 def test_nothing_is_advised_that_was_done():
     done = Run("TV-L1", 3, has_affine=True, is_matched=True, has_masks=True, is_repaired=True)
     said = " ".join(each(done) or "" for each in EVERY)
