@@ -109,6 +109,15 @@ def test_the_best_of_all_shifts_is_that_of_trying_each():
     assert Shifts(images[0]).best_correlation(images[1]) == pytest.approx(best, abs=1e-4)
 
 
+def test_what_comes_round_from_behind_is_no_shift():
+    """Both ends of fixed are at the other end of moving: no one shift brings them there."""
+    F, M = 0.3 * torch.rand(2, 8, 6, generator=torch.Generator().manual_seed(0))
+    F[[0, 1, 6, 7]] = torch.rand(4, 6, generator=torch.Generator().manual_seed(1))
+    M[[6, 7, 0, 1]] = F[[0, 1, 6, 7]]
+    assert Shifts(whole(F)).best_correlation(whole(F)) > 0.99
+    assert Shifts(whole(F)).best_correlation(whole(M)) < 0.7
+
+
 def test_placements_are_rotations_and_mirrors_and_slices_stay_slices():
     assert [len(placements(across)) for across in ((False,) * 3, (False, False, True), (False,) * 2)] == [62, 18, 10]
     for R in placements((False,) * 3):
