@@ -20,7 +20,7 @@ MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 voxel. One scan given twice has more, which any interpolation loses."""
 MAX_APART = 0.7
 """1 − Dice beyond which structures hardly overlap."""
-MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.4
+MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
 
@@ -98,7 +98,7 @@ FINDINGS = (
     Rule(
         "glare",
         lambda e: e.glare,
-        2.0,
+        2.5,
         inf,
         lambda e: (
             f"A part of one image is far brighter than the rest of it ({e.glare:.1f} times as far as in the other), "
