@@ -25,7 +25,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from ruin import CHANGES, FLIPS_AND_TILTS, MISPLACED, changed
+from volume_pairs import brains as load_brains
 from vrnet import register
 from vrnet.data.acdc import ACDC
 from vrnet.data.hippocampus import Hippocampus
@@ -37,16 +40,15 @@ from vrnet.evaluation.verdict import judge_evidence
 from vrnet.images.grid import Grid
 
 GOOD = "none"
-CHANGES = ("inverted", "scaled", "wrong patient", "shifted", "flipped", "noise", "half blank", "turned")
 STRENGTHS = {
     "huge lambda": {"TV-L1": "TV-L1(lam=20)", "Gaussian-LNCC": "Gaussian-LNCC(lam=10)"},
     "tiny lambda": {"TV-L1": "TV-L1(lam=0.001)", "Gaussian-LNCC": "Gaussian-LNCC(lam=0.01)"},
 }
 """The name of each method with a λ that is far too large or too small."""
 HEART_METHODS, SOLVERS = ("short-axis", "TV-L1", "Gaussian-LNCC"), ("TV-L1", "Gaussian-LNCC")
-LEAST_DICE = {"slices": 0.75, "stacks": 0.75, "hippocampi": 0.65}
+LEAST_DICE = {"slices": 0.75, "stacks": 0.75, "hippocampi": 0.65, "brains": 0.5}
 LEAST_IMPROVEMENT, CLEARLY_WORSE = 0.02, 0.1
-EVIDENCE = [field.name for field in fields(Evidence) if not field.name.startswith("dice")]
+EVIDENCE = [field.name for field in fields(Evidence) if not field.name.startswith(("dice", "distance"))]
 COLUMNS = ("data", "subject", "method", "change", "dice_before", "dice_after", *EVIDENCE)
 
 
@@ -68,45 +70,6 @@ class Case:
     @property
     def key(self) -> tuple[str, ...]:
         return self.data, self.subject, self.method, self.change
-
-
-def changed(change: str, moving: Tensor, labels: Tensor, other: tuple[Tensor, Tensor], seed: int):
-    """(moving, its labels) after an intervention; `seed` chooses the axis, and the noise."""
-    axis = seed % 2
-    match change:
-        case "inverted":
-            return moving.max() - moving, labels
-        case "scaled":
-            return 5 * moving + 2 * moving.max(), labels
-        case "wrong patient":
-            return other
-        case "shifted":
-            return tuple(shift(part, axis, part.shape[axis] // 3) for part in (moving, labels))
-        case "flipped":
-            return moving.flip(axis), labels.flip(axis)
-        case "noise":
-            return torch.rand(moving.shape, generator=torch.Generator().manual_seed(seed)), labels
-        case "half blank":
-            middle = int(labels.nonzero()[:, 0].double().mean())
-            return torch.cat([torch.zeros_like(moving[:middle]), moving[middle:]]), labels
-        case "turned":
-            return turn(moving), turn(labels)
-    return moving, labels
-
-
-def shift(image: Tensor, axis: int, by: int) -> Tensor:
-    """The image moved along an axis; zeros come in."""
-    n = image.shape[axis]
-    return torch.cat([torch.zeros_like(image.narrow(axis, 0, by)), image.narrow(axis, 0, n - by)], dim=axis)
-
-
-def turn(image: Tensor) -> Tensor:
-    """The middle square of the first two axes turned by 90°, on zeros."""
-    side = min(image.shape[:2])
-    box = tuple(slice((n - side) // 2, (n - side) // 2 + side) for n in image.shape[:2])
-    out = torch.zeros_like(image)
-    out[box] = torch.rot90(image[box], 1, (0, 1))
-    return out
 
 
 def heart_slices(root: Path, splits: list[str]) -> Iterator[Case]:
@@ -140,17 +103,38 @@ def heart_stacks(root: Path, splits: list[str]) -> Iterator[Case]:
 
 
 def hippocampi(root: Path, splits: list[str]) -> Iterator[Case]:
-    """20 pairs as they are, by the solvers, every fifth by Demons too; every tenth with each change, by the solvers."""
+    """20 pairs as they are, by the solvers, every fifth by Demons too; every tenth with each change, by the solvers.
+
+    By the default for volumes, every second is flipped along, and tilted about, each axis."""
     data = Hippocampus(root / "hippocampus")
     subjects = [name for split in splits for name in data.subjects(split)][-20:]
-    changes = [change for change in (*CHANGES, *STRENGTHS) if change != "wrong patient"]
+    changes = [each for each in (*CHANGES, *STRENGTHS) if each not in ("wrong patient", "flipped", "tilted")]
     for i, name in enumerate(subjects):
         sample = data.prepare(name, "evaluation")
         parts = [part[0, 0] for part in (sample.fixed, sample.fixed_labels, sample.moving, sample.moving_labels)]
-        chosen = {method: [GOOD, *(changes if i % 10 == 0 else ())] for method in SOLVERS}
+        ruined = (*FLIPS_AND_TILTS, *changes) if i % 10 == 0 else ()
+        chosen = {method: [GOOD, *ruined] for method in SOLVERS}
+        chosen["Gaussian-LNCC"] += FLIPS_AND_TILTS if i % 2 == 0 and not ruined else ()
         chosen |= {"Demons": [GOOD]} if i % 5 == 0 else {}
         for method, each in chosen.items():
             yield from cases("hippocampi", sample.name, method, each, parts, (), sample.spacing, i)
+
+
+def brains(root: Path, splits: list[str]) -> Iterator[Case]:
+    """The one pair, in both directions, on blocks of 2 mm, by the default for volumes; of no split."""
+    loaded = load_brains(root / "brain_pair")[0][2]()
+    maps = [
+        torch.from_numpy(labels[::2, ::2, ::2].astype(np.int64))
+        for labels in (loaded.fixed_labels, loaded.moving_labels)
+    ]
+    images = [
+        functional.avg_pool3d(torch.from_numpy(image)[None, None], 2)[0, 0] for image in (loaded.fixed, loaded.moving)
+    ]
+    spacing = tuple(2 * h for h in loaded.spacing)
+    for i, name in enumerate(("a to b", "b to a")):
+        parts = [images[i], maps[i], images[1 - i], maps[1 - i]]
+        changes = [GOOD, *FLIPS_AND_TILTS, MISPLACED]
+        yield from cases("brains", name, "Gaussian-LNCC", changes, parts, (), spacing, i)
 
 
 def cases(data, subject, method, changes, parts, other, spacing, seed, slice_axis=None) -> Iterator[Case]:
@@ -242,7 +226,7 @@ def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]
     """The limits of every finding beside the distributions of its measure."""
     yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for rule in FINDINGS[2:]:
+    for rule in (each for each in FINDINGS if not each.name.startswith("structures")):
         of_good, of_ruined = (np.array([rule.measure(each) for each in group]) for group in (good, ruined))
         spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
         words = [", ".join(f"{value:.2f}" for value in part) for part in spread]
@@ -259,7 +243,7 @@ def evidence_of(row: dict[str, str]) -> Evidence:
     return Evidence(**{name: float(row[name]) for name in EVIDENCE})
 
 
-SOURCES = {"slices": heart_slices, "stacks": heart_stacks, "hippocampi": hippocampi}
+SOURCES = {"slices": heart_slices, "stacks": heart_stacks, "hippocampi": hippocampi, "brains": brains}
 
 
 def main():

@@ -84,6 +84,14 @@ def test_arguments_that_are_advised_are_valid_python(method):
             assert argument in ("fixed_mask", "moving_mask", "frame") or ast.literal_eval(argument.partition("=")[2])
 
 
+def test_an_affine_start_is_advised_where_images_lie_apart_or_turned_alone():
+    """Not for noise, nor where one image is five times as bright."""
+    rules = {
+        rule.name for rule in (*FINDINGS, *CAUSES) for each in rule.to_try if "`affine" in (each(Run("TV-L1")) or "")
+    }
+    assert rules == {"lies turned", "large motion", "motion beyond the border", "little overlap", "blank places"}
+
+
 def test_nothing_is_advised_that_was_done():
     done = Run("TV-L1", 3, has_affine=True, is_matched=True, has_masks=True, is_repaired=True)
     said = " ".join(each(done) or "" for each in EVERY)

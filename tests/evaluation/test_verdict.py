@@ -1,6 +1,7 @@
 """Each reason on a phantom heart, whose true motion is known; then real pairs, good and ruined."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.acdc import ACDC
+from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import regularity
 from vrnet.evaluation.registered import RegisteredPair
@@ -16,6 +18,7 @@ from vrnet.evaluation.rules import CAUSES, FINDINGS
 from vrnet.evaluation.verdict import MAX_ADVICE, MAX_REASONS, judge_evidence
 from vrnet.fields import smooth, warp
 from vrnet.images.affine import Affine
+from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -146,6 +149,60 @@ def test_intensities_far_apart_are_a_cause_with_matching_to_try(heart):
     assert judge(fixed, 5 * moving + 3, field, spacing=spacing) == Verdict("good")
 
 
+def test_the_intensities_are_no_cause_for_methods_that_do_not_mind_them_and_only_what_is_far_is_told(heart):
+    fixed, moving, field, spacing = heart
+    moved = evidence(fixed, moving + 3, -2 * field, spacing)
+    words = next(reason for reason in judge_evidence(moved, Run("TV-L1")).reasons if "intensities lie" in reason)
+    assert "ranges apart" in words
+    assert "times the other" not in words
+    assert not any("intensities lie" in reason for reason in judge_evidence(moved, Run("Gaussian-LNCC")).reasons)
+
+
+def test_a_bright_part_of_one_image_is_told_with_a_mask_to_try(heart):
+    """Whatever the method; not where the mask leaves it out, nor where one image is brighter as a whole."""
+    fixed, moving, field, spacing = heart
+    spoilt = fixed.clone()
+    corner = tuple(slice(0, int(n * 0.06 ** (1 / fixed.dim()))) for n in fixed.shape)
+    spoilt[corner] = 4 * fixed.max()
+    kept = np.ones(fixed.shape, bool)
+    kept[corner] = False
+    verdict = judge_evidence(evidence(spoilt, moving, field, spacing), Run("Gaussian-LNCC"))
+    assert "far brighter than the rest" in verdict.reasons[0]
+    assert "`fixed_mask`" in verdict.try_[0]
+    for other in (evidence(spoilt, moving, field, spacing, compared=kept), evidence(5 * fixed, moving, field, spacing)):
+        assert judge_evidence(other) == Verdict("good")
+
+
+def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_well_they_fit_locally(heart):
+    """The worse, the more would be gained; a little is no reason, nor is what hardly fits any other way."""
+    well = replace(evidence(*heart), coarse_found=0.8, coarse_turned=0.8, coarse_mirrored=0.5)
+    assert judge_evidence(well) == Verdict("good")
+    for better, level in ((0.85, "good"), (0.9, "look"), (0.97, "failed")):
+        mirrored, turned = (
+            judge_evidence(replace(well, **{f"coarse_{way}": better})) for way in ("mirrored", "turned")
+        )
+        assert mirrored.level == turned.level == level
+        if level != "good":
+            assert ("mirrored" in mirrored.reasons[0], "turned" in turned.reasons[0]) == (True, True)
+            assert ("which way round" in mirrored.try_[0], "`affine=affine`" in turned.try_[0]) == (True, True)
+            assert not any("`affine" in words for words in mirrored.try_)
+    assert judge_evidence(replace(well, coarse_found=0.05, coarse_turned=0.45, coarse_mirrored=0.3)).level == "good"
+
+
+def test_an_affine_start_is_judged_by_what_it_left_not_by_how_images_lay():
+    """A volume that lay turned by 90°, and was turned back."""
+    patient = phantom(7, *GRIDS[3])
+    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
+    fixed = Image(patient.fixed[0, 0].numpy(), grid)
+    centre = grid.points((np.array([grid.shape]) - 1) / 2)[0]
+    affine = Affine("rigid", Rotation.from_euler("z", 90, degrees=True).as_matrix(), np.zeros(3), centre)
+    moving = place_image(fixed, grid, affine.inverse())
+    transform = Transform.from_voxels(np.zeros((3, *grid.shape), np.float32), grid).followed_by(affine)
+    assert judge_images(fixed, moving, transform, affine=affine) == Verdict("good")
+    still = Transform.from_voxels(np.zeros((3, *grid.shape), np.float32), grid)
+    assert any("turned or moved" in reason for reason in judge_images(fixed, moving, still).reasons)
+
+
 def test_noise_is_unrelated_and_leaves_structure_unmatched(heart):
     fixed, moving, field, spacing = heart
     noise = torch.rand(moving.shape, generator=torch.Generator().manual_seed(0))
@@ -247,6 +304,32 @@ def test_structures_that_fit_less_than_before_fail_whatever_the_images_say(heart
     worse = judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.4)))
     assert (worse.level, "0.600" in worse.reasons[0], "0.400" in worse.reasons[0]) == ("failed", True, True)
     assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(np.nan, np.nan))).level == "good"
+
+
+def test_structures_that_stay_apart_fail_and_the_first_advice_is_not_about_numbers_of_labels(heart):
+    fixed, moving, field, spacing = heart
+    verdict = judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.104, 0.172)))
+    assert verdict.level == "failed"
+    assert "same patient, the same way round" in verdict.try_[0]
+    low = partial(evidence, fixed, moving, field, spacing, dice=(0.1, 0.25))
+    for distance, level in (((21.4, 22.7), "failed"), ((21.4, 21.5), "look"), ((21.4, 8.0), "look"), (None, "look")):
+        assert judge_evidence(low(distance=distance)).level == level
+    assert any("21.4 mm, then 22.7 mm" in reason for reason in judge_evidence(low(distance=(21.4, 22.7))).reasons)
+    fine = evidence(fixed, moving, field, spacing, dice=(0.5, 0.7), distance=(1.0, 1.1))
+    assert judge_evidence(fine).level == "good"
+
+
+def test_structures_in_the_world_that_move_apart_are_told(heart, d):
+    """A bright ball, and labels of which moving has them elsewhere; the transform moves them farther away."""
+    fixed, _, _, spacing = heart
+    grid, n = Grid.plain(tuple(fixed.shape), spacing), fixed.shape[0]
+    labels, other = (np.zeros(fixed.shape, np.int16) for _ in range(2))
+    labels[n // 2 - 6 : n // 2 - 2], other[n // 2 + 2 : n // 2 + 6] = 1, 1
+    field = np.zeros((d, *fixed.shape), np.float32)
+    field[0] = -4
+    maps = [Image(part, grid) for part in (labels, other)]
+    image, away = Image(fixed.numpy(), grid), Transform.from_voxels(field, grid)
+    assert any("farther apart" in reason for reason in judge_images(image, image, away, *maps).reasons)
 
 
 def test_images_in_the_world_are_compared_where_they_overlap(heart):

@@ -13,12 +13,18 @@ from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
-from vrnet.evaluation.pair import motion_error, overlap, similarity, slice_overlap, target_registration_error
+from vrnet.evaluation.pair import (
+    mean_before_and_after,
+    motion_error,
+    overlap,
+    similarity,
+    slice_overlap,
+    target_registration_error,
+)
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
-from vrnet.images.grid import Grid
 from vrnet.images.image import Image, segment_count
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
@@ -31,6 +37,8 @@ from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
+MAX_TURN_DEGREES = 90.0
+"""An affine start that turns by more is told: a mirrored image may be behind it."""
 FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
 """Below the one, the reader is told which part of fixed moving covers; below the other, what may help."""
 
@@ -78,30 +86,37 @@ def measure_transform(
         warped_labels=None if warped_labels is None else warped_labels.array,
     )
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
-    registered = on_grid_of_fixed(placed, pair.moving.grid, start, compared)
+    registered = on_grid_of_fixed(placed, moving, start, compared)
     metrics = run_metrics(registration, name) | quality_metrics(placed, registered) | known_facts(pair, placed)
     metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
-    shown = seen_through(start, placed, moving, labels, registered.deformation) if start else placed
+    shown = placed
+    if start is not None and registered.started is not None:
+        shown = seen_through(start, placed, registered.started, labels, registered.deformation)
     return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
 
 
-def seen_through(affine: Affine, pair: Pair, moving: Image, labels: Image | None, deformation: NDArray[Any]) -> Pair:
+def seen_through(
+    affine: Affine, pair: Pair, started: NDArray[Any], labels: Image | None, deformation: NDArray[Any]
+) -> Pair:
     """A pair as the deformation was sought: moving through the affine start, and what moves beyond that."""
     return replace(
         pair,
-        moving=place_image(moving, pair.grid, affine).array,
+        moving=started,
         moving_labels=None if labels is None else place_labels(labels, pair.grid, affine).array,
         field=deformation,
         is_aligned=True,
     )
 
 
-def on_grid_of_fixed(pair: Pair, moving: Grid, affine: Affine | None, compared: NDArray[Any] | None) -> RegisteredPair:
-    """A pair as it is judged, given the grid that moving came on, the affine start and the voxels inside masks."""
-    return RegisteredPair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid, moving, affine, compared)
+def on_grid_of_fixed(pair: Pair, moving: Image, affine: Affine | None, compared: NDArray[Any] | None) -> RegisteredPair:
+    """A pair as it is judged, given moving as it came, the affine start and the voxels inside masks."""
+    images, started = (pair.fixed, pair.moving, pair.warped), None
+    if affine is not None:
+        started = place_image(moving, pair.grid, affine).array
+    return RegisteredPair(*images, pair.field, pair.grid, moving.grid, affine, compared, started)
 
 
 def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
@@ -174,8 +189,8 @@ def known_facts(given: ImagePair, placed: Pair) -> dict[str, Any]:
 
 def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, command: str) -> Verdict:
     """What a registration is worth, given its measures and how it was run; what to try, in options of a command."""
-    dice = metrics.get("dice")
-    evidence = registered.evidence((dice["before"]["mean"], dice["after"]["mean"]) if dice else None)
+    names = "dice", "mean_surface_distance_mm"
+    evidence = registered.evidence(*(mean_before_and_after(metrics, name) for name in names))
     verdict = judge_evidence(evidence, run)
     return replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
 
@@ -225,6 +240,12 @@ def notes_on(
         notes.append(
             f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}{after}: elsewhere nothing was "
             f"registered.{advice}"
+        )
+    if affine is not None and affine.summary()["rotation_deg"] > MAX_TURN_DEGREES:
+        notes.append(
+            f"The affine start turns {name_of(pair.moving)} by {affine.summary()['rotation_deg']:.0f}°. If it is not "
+            "upside down or back to front, check the headers: an affine start does not mirror, and fits the left side "
+            "of a mirrored image to the right."
         )
     if metrics["repair"] is not None and not (repair := Repair(**metrics["repair"])).is_slight:
         notes.append(f"{repair}. (--folds keep leaves the field as it was.)")

@@ -70,7 +70,13 @@ def compares_structure(run: Run) -> bool:
 
 
 def affine(run: Run) -> str | None:
-    return None if run.has_affine else '`affine="affine"`, if one image is turned, scaled or far away'
+    return None if run.has_affine else '`affine="affine"`, if one image is turned or far away'
+
+
+def way_round(run: Run) -> str:
+    return (
+        "check in the headers, or by eye, which way round each image lies: an affine start turns, but does not mirror"
+    )
 
 
 def headers(run: Run) -> str:
@@ -79,6 +85,10 @@ def headers(run: Run) -> str:
 
 def masks(run: Run) -> str | None:
     return None if run.has_masks else "`fixed_mask` and `moving_mask`, if only a part of the images corresponds"
+
+
+def artefact(run: Run) -> str | None:
+    return None if run.has_masks else "`fixed_mask` or `moving_mask`, without the bright part"
 
 
 def no_folds(run: Run) -> str | None:

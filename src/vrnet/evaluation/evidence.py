@@ -1,7 +1,7 @@
 """What a registered pair tells about its registration, in numbers: the grounds of a verdict."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from vrnet.evaluation.likeness import (
     mutual_information,
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
+from vrnet.evaluation.placement import CoarseImage, compare_placements, gain
 from vrnet.fields import determinant, jacobian, scale, squared_norm
 from vrnet.images.affine import fit_affine
 from vrnet.images.grid import STACK_SPACING_RATIO, Grid
@@ -31,6 +32,8 @@ RADIUS = {1: 4, 2: 4, 3: 2}
 """Of the windows that are compared, in voxels, by the number of axes that they have."""
 REACH = 3
 """Voxels by which parts of the result are moved, to see whether they would fit better there."""
+REST = 0.9
+"""The part of an image that is not its brightest."""
 LEAST_DETERMINANT = 0.05
 """What a fold counts as, in the mean of log det."""
 Inside = Callable[[Float[ndarray, "n d"]], Bool[ndarray, " n"]]
@@ -58,6 +61,8 @@ class Evidence:
     """How much the local correlation would grow if every place were moved by up to three voxels."""
     range_ratio: float
     """The range of intensities (1st to 99th percentile) of the image with the wider one, over that of the other."""
+    glare: float
+    """How many times as far above the rest as in the other image the brightest tenth reaches: an artefact, if many."""
     offset: float
     """How far the middles of both ranges are apart, in units of the wider range."""
     stretch: float
@@ -70,14 +75,28 @@ class Evidence:
     """Part of fixed that the motion carries out of moving."""
     folds_percent: float
     """Voxels with a fold, strictly."""
+    coarse_found: float
+    """Correlation of the coarse images, without its sign, through the affine map nearest to the field."""
+    coarse_turned: float
+    """The same if the whole of moving were turned and moved in the best way that was tried."""
+    coarse_mirrored: float
+    """The same if it were mirrored, too."""
     dice_before: float | None = None
     """Mean over the structures, where labels are given."""
     dice_after: float | None = None
+    distance_before: float | None = None
+    """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
+    distance_after: float | None = None
 
     @property
     def gain(self) -> float:
         """The part of the missing local correlation that the registration found."""
         return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
+
+    @property
+    def placement_gain(self) -> float:
+        """How much more alike the coarse images would be if the whole of moving lay otherwise, by Fisher's z."""
+        return gain(max(self.coarse_turned, self.coarse_mirrored), self.coarse_found)
 
 
 def gather(
@@ -90,31 +109,45 @@ def gather(
     inside: Inside | None = None,
     compared: Bool[ndarray, "*s"] | None = None,
     dice: tuple[float, float] | None = None,
+    distance: tuple[float, float] | None = None,
+    started: Real[ndarray, "*s"] | None = None,
 ) -> Evidence:
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
     Images are compared where `inside` has moving: without it moving lies on the grid of fixed; and where
-    they are to be `compared`, if not everywhere: what they show elsewhere has no influence. `dice` is the mean over
-    structures, where there are labels."""
+    they are to be `compared`, if not everywhere: what they show elsewhere has no influence. `dice` and `distance` are
+    means over structures, where there are labels. `started` is moving through an affine start, if there was one."""
     sides = block_sides(fixed.shape, spacing)
-    shown = (image if compared is None else filled_from(image, compared, spacing) for image in (fixed, moving, warped))
-    I0, I1, I1w = (as_blocks(image[None], sides) for image in shown)
+    given = fixed, moving, warped, moving if started is None else started
+    shown = (image if compared is None else filled_from(image, compared, spacing) for image in given)
+    I0, I1, I1w, I1s = (as_blocks(image[None], sides) for image in shown)
     u = as_blocks(field, sides)
     place = block_centres(u.shape[2:], sides)
     before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
     chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
     ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
-    F, M, W = ranges[0].scale(I0), ranges[1].scale(I1), ranges[1].scale(I1w)
-    radius = window_radius(tuple(h * side for h, side in zip(spacing, sides, strict=True)))
-    return Evidence(
-        **likeness(F, M, W, before & chosen, after & chosen, radius),
-        **intensities(*ranges),
-        **deformation(scale(u, tuple(1 / side for side in sides))),
-        **overlap_of(before, after),
-        folds_percent=folds_percent,
-        dice_before=dice[0] if dice else None,
-        dice_after=dice[1] if dice else None,
+    F, M, W, S = ranges[0].scale(I0), *(ranges[1].scale(image) for image in (I1, I1w, I1s))
+    step, u = (
+        tuple(h * side for h, side in zip(spacing, sides, strict=True)),
+        scale(u, tuple(1 / side for side in sides)),
     )
+    placed = compare_placements(CoarseImage(F, chosen), CoarseImage(S, before), u, step)
+    return Evidence(
+        **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
+        **intensities(*ranges),
+        glare=glare(F[chosen], M[chosen]),
+        **deformation(u),
+        **overlap_of(before, after),
+        **{f"coarse_{name}": value for name, value in asdict(placed).items()},
+        **before_and_after("dice", dice),
+        **before_and_after("distance", distance),
+        folds_percent=folds_percent,
+    )
+
+
+def before_and_after(name: str, values: tuple[float, float] | None) -> dict[str, float]:
+    """The two values under their names, if there are any."""
+    return {} if values is None else {f"{name}_before": values[0], f"{name}_after": values[1]}
 
 
 def block_sides(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
@@ -220,6 +253,14 @@ def intensities(fixed: Range, moving: Range) -> dict[str, float]:
     """How far apart the ranges of intensities of two images are."""
     narrow, wide = sorted((fixed.width, moving.width))
     return {"range_ratio": wide / narrow, "offset": abs(fixed.middle - moving.middle) / wide}
+
+
+def glare(fixed: Float[Tensor, " n"], moving: Float[Tensor, " n"]) -> float:
+    """The ratio, 1 or more, of the parts of their ranges that the images fill without their brightest tenths.
+
+    1 where one shows little but an even ground: nothing is known then."""
+    rest = [float(np.quantile(values.numpy(), REST)) for values in (fixed, moving)]
+    return max(rest) / min(rest) if min(rest) > 0 else 1.0
 
 
 def deformation(u: Float[Tensor, "1 d *s"]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """The measures of one registered pair, under the names that `metrics.json` gives them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -123,6 +123,12 @@ def overlap(
         }
         for name in Overlap._fields
     }
+
+
+def mean_before_and_after(measures: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """The means of one measure of `overlap` over the structures; None where it was not measured."""
+    found = measures.get(name)
+    return (found["before"]["mean"], found["after"]["mean"]) if found else None
 
 
 def slice_overlap(

@@ -30,6 +30,8 @@ class RegisteredPair:
     """The start that the transform holds, if there was one."""
     compared: Bool[ndarray, "*s"] | None = None
     """The voxels inside the masks; None for all."""
+    started: Real[ndarray, "*s"] | None = None
+    """Moving as the affine start places it, if there was one."""
 
     @cached_property
     def deformation(self) -> Float[ndarray, "d *s"]:
@@ -41,8 +43,11 @@ class RegisteredPair:
         """Folds and smoothness of the deformation: of a stack registered slice by slice, within its slices."""
         return regularity(self.deformation, self.grid)
 
-    def evidence(self, dice: tuple[float, float] | None = None) -> Evidence:
-        """The grounds of the verdict; `dice` is the mean over structures, before and after, where there are labels."""
+    def evidence(
+        self, dice: tuple[float, float] | None = None, distance: tuple[float, float] | None = None
+    ) -> Evidence:
+        """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
+        distance, before and after."""
         return gather(
             self.fixed,
             self.moving,
@@ -53,6 +58,8 @@ class RegisteredPair:
             inside(self.moving_grid, self.grid, self.affine),
             self.compared,
             dice,
+            distance,
+            self.started,
         )
 
 

@@ -18,6 +18,29 @@ MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
+MAX_APART = 0.7
+"""1 − Dice beyond which structures hardly overlap."""
+MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
+"""How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
+have to be then, so that it counts."""
+
+
+def placement_words(evidence: Evidence, best: float) -> str:
+    """How alike the coarse images are, and would be."""
+    return f"correlation of the coarse images {evidence.coarse_found:.2f} as they were registered, {best:.2f} so"
+
+
+def range_words(evidence: Evidence) -> str:
+    """What is beyond its limit: the ratio of the ranges, the distance of their middles, or both."""
+    ratio = [f"one range is {evidence.range_ratio:.1f} times the other"] * (evidence.range_ratio > MAX_RANGE_RATIO)
+    middles = [f"their middles are {evidence.offset:.1f} ranges apart"] * (evidence.offset > MAX_OFFSET)
+    return ", ".join(ratio + middles)
+
+
+def farther(evidence: Evidence) -> float:
+    """By which part the surfaces of the structures are farther from each other than before."""
+    before, after = evidence.distance_before, evidence.distance_after
+    return -inf if before is None or after is None else after / max(before, 1e-6) - 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,10 @@ class Rule:
     to_try: tuple[advice.Advice, ...]
     is_named_first: bool = False
     """Whether it is named before others of its level, so that it is told however many there are."""
+    is_cause: bool = False
+    """Whether it explains others, too: what to try is then about it."""
+    concerns: Callable[[advice.Run], bool] = lambda run: True
+    """Says of which runs it can be a cause."""
 
     def level(self, evidence: Evidence) -> Level:
         value = self.measure(evidence)
@@ -47,15 +74,61 @@ FINDINGS = (
         0.01,
         0.05,
         lambda e: f"The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
-        (advice.labels, advice.smoother),
+        (advice.smoother, advice.labels),
     ),
     Rule(
         "structures apart",
         lambda e: -inf if e.dice_after is None else 1 - e.dice_after,
-        0.7,
-        0.9,
+        MAX_APART,
+        0.8,
         lambda e: f"The structures hardly overlap: mean Dice {e.dice_after:.3f}.",
-        (advice.labels, advice.same_patient, advice.affine),
+        (advice.same_patient, advice.labels),
+    ),
+    Rule(
+        "structures farther apart",
+        lambda e: farther(e) if e.dice_after is not None and 1 - e.dice_after > MAX_APART else -inf,
+        0.0,
+        0.02,
+        lambda e: (
+            "The structures hardly overlap, and lie farther apart than before: mean surface distance "
+            f"{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm."
+        ),
+        (advice.same_patient, advice.labels),
+    ),
+    Rule(
+        "glare",
+        lambda e: e.glare,
+        2.5,
+        inf,
+        lambda e: (
+            f"A part of one image is far brighter than the rest of it ({e.glare:.1f} times as far as in the other), "
+            "as an artefact may be."
+        ),
+        (advice.artefact,),
+        is_cause=True,
+    ),
+    Rule(
+        "lies mirrored",
+        lambda e: e.placement_gain if e.coarse_mirrored > max(e.coarse_turned, LEAST_COARSE) else 0.0,
+        MAX_PLACEMENT_GAIN,
+        0.5,
+        lambda e: (
+            f"The images would be more alike if one of them were mirrored: {placement_words(e, e.coarse_mirrored)}."
+        ),
+        (advice.way_round, advice.same_patient),
+        is_cause=True,
+    ),
+    Rule(
+        "lies turned",
+        lambda e: e.placement_gain if e.coarse_turned > max(e.coarse_mirrored, LEAST_COARSE) else 0.0,
+        MAX_PLACEMENT_GAIN,
+        0.65,
+        lambda e: (
+            "The images would be more alike if the whole of one of them were turned or moved: "
+            f"{placement_words(e, e.coarse_turned)}."
+        ),
+        (advice.affine, advice.way_round, advice.same_patient),
+        is_cause=True,
     ),
     Rule(
         "less alike, locally",
@@ -85,7 +158,7 @@ FINDINGS = (
         0.37,
         0.50,
         lambda e: f"{percent(e.unmatched)} of what fixed shows has no counterpart in the result.",
-        (advice.same_patient, advice.affine, advice.other_contrast),
+        (advice.same_patient, advice.other_contrast),
     ),
     Rule(
         "blank places",
@@ -112,7 +185,7 @@ FINDINGS = (
             "The result is hardly more alike than the images were, though moving its parts by a few voxels "
             f"would help: local correlation (squared) {e.local_after:.2f}, then {e.local_after + e.shift_gain:.2f}."
         ),
-        (advice.freer, advice.affine),
+        (advice.freer,),
     ),
     Rule(
         "stretch",
@@ -123,7 +196,7 @@ FINDINGS = (
             f"The field stretches and squeezes more than is plausible: by a factor of {exp(e.stretch):.1f} "
             "at a typical place."
         ),
-        (advice.smoother, advice.affine, advice.same_patient),
+        (advice.smoother, advice.same_patient),
     ),
     Rule(
         "large motion",
@@ -184,18 +257,16 @@ CAUSES = (
         lambda e: (
             f"The images hardly tell anything of each other as they lie: mutual information {e.information_before:.3f}."
         ),
-        (advice.same_patient, advice.affine, advice.other_contrast),
+        (advice.same_patient, advice.other_contrast),
     ),
     Rule(
         "intensity ranges",
         lambda e: max(e.range_ratio / MAX_RANGE_RATIO, e.offset / MAX_OFFSET),
         1.0,
         inf,
-        lambda e: (
-            f"The intensities lie far apart: one range is {e.range_ratio:.1f} times the other, their middles "
-            f"{e.offset:.1f} ranges apart."
-        ),
-        (advice.other_brightness, advice.match, advice.affine),
+        lambda e: f"The intensities lie far apart: {range_words(e)}.",
+        (advice.other_brightness, advice.match),
+        concerns=lambda run: not advice.compares_structure(run),
     ),
 )
 """What may be behind it, the likeliest first: what to try is then about the first of them."""

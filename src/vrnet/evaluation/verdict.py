@@ -12,8 +12,9 @@ from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.metrics import mean_dice_before_and_after
+from vrnet.evaluation.pair import mean_before_and_after, overlap
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS
+from vrnet.evaluation.rules import CAUSES, FINDINGS, MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensors, check_spacing, field_tensor
@@ -55,8 +56,9 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
-    causes = [rule for rule in CAUSES if rule.level(evidence) != "good"]
-    rules = [*causes, *found][:MAX_REASONS]
+    causes = [rule for rule in found if rule.is_cause]
+    causes += [rule for rule in CAUSES if rule.concerns(run) and rule.level(evidence) != "good"]
+    rules = [*causes, *(rule for rule in found if rule not in causes)][:MAX_REASONS]
     blamed = causes[:1] or rules
     advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
@@ -103,11 +105,19 @@ def judge_images(
         check_type("affine", affine, Affine, "as that of register_images")
     grid, field = I0.grid, transform.on(I0.grid).in_voxels()
     images = I0.array, place_image(I1, grid).array, transform.apply(I1, grid).array
-    compared, dice = compared_voxels(mask0, mask1, grid, transform), None
-    if labels0 is not None and labels1 is not None:
-        maps = labels0, place_labels(labels1, grid), transform.apply_labels(labels1, grid)
-        dice = mean_dice_before_and_after(*(labels.array for labels in maps))
-    return judge_evidence(RegisteredPair(*images, field, grid, I1.grid, affine, compared).evidence(dice))
+    compared, started = compared_voxels(mask0, mask1, grid, transform), None
+    if affine is not None:
+        started = place_image(I1, grid, affine).array
+    pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
+    if labels0 is None or labels1 is None:
+        return judge_evidence(pair.evidence())
+    maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
+    dice, distance = mean_dice_before_and_after(*maps), None
+    if 1 - dice[1] > MAX_APART:
+        distance = mean_before_and_after(
+            overlap(*maps, spacing=grid.spacing, across=grid.across), "mean_surface_distance_mm"
+        )
+    return judge_evidence(pair.evidence(dice, distance))
 
 
 def given_images(name: str, image: object, labels: object, mask: object) -> tuple[Image, Image | None, Image | None]:

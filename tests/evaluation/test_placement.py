@@ -1,0 +1,156 @@
+"""Images that lie turned, mirrored or moved are told from those that do not, whatever a field made of them locally."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import affine_transform
+from scipy.spatial.transform import Rotation
+from torch.nn import functional
+
+from vrnet import read_image, register
+from vrnet.evaluation.placement import (
+    LEAST_SEEN,
+    LEAST_STRUCTURE,
+    CoarseImage,
+    Shifts,
+    coarse_shape,
+    compare_placements,
+    gain,
+    placements,
+)
+from vrnet.evaluation.rules import MAX_PLACEMENT_GAIN
+from vrnet.evaluation.verdict import judge
+from vrnet.phantom import phantom
+
+pytestmark = pytest.mark.usefixtures("as_users_run")
+SIDES = {2: ((96, 96), 3.0), 3: ((48, 48, 32), 4.0)}
+
+
+@pytest.fixture(scope="module")
+def hearts():
+    return {d: phantom(7, *SIDES[d]) for d in (2, 3)}
+
+
+def whole(image):
+    """An image (*s) of which every voxel counts."""
+    return CoarseImage(image[None, None], torch.ones(1, 1, *image.shape))
+
+
+def placed(fixed, moving, field, spacing):
+    return compare_placements(whole(fixed), whole(moving), field, spacing)
+
+
+def turned(image, degrees):
+    """An image turned about its middle, in the plane of its first two axes."""
+    R = Rotation.from_rotvec([0, 0, np.radians(degrees)]).as_matrix()[: image.dim(), : image.dim()]
+    centre = (np.array(image.shape) - 1) / 2
+    return torch.from_numpy(affine_transform(image.numpy(), R, centre - R @ centre, order=1))
+
+
+def test_the_true_motion_leaves_nothing_to_be_gained_by_turning(hearts, d):
+    heart = hearts[d]
+    found = placed(heart.fixed[0, 0], heart.moving[0, 0], heart.field, heart.spacing)
+    assert gain(max(found.turned, found.mirrored), found.found) < 0.1
+
+
+def test_contrast_does_not_matter(hearts, d):
+    heart = hearts[d]
+    found = [
+        placed(heart.fixed[0, 0], moving, heart.field, heart.spacing)
+        for moving in (heart.moving[0, 0], 1 - heart.moving[0, 0])
+    ]
+    for name in ("found", "turned", "mirrored"):
+        assert getattr(found[0], name) == pytest.approx(getattr(found[1], name), abs=2e-2)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_mirrored_image_is_told_and_so_is_a_turned_one(hearts, d, axis):
+    heart = hearts[d]
+    fixed, moving, still = heart.fixed[0, 0], heart.moving[0, 0], torch.zeros_like(heart.field)
+    mirrored, tilted = (placed(fixed, image, still, heart.spacing) for image in (moving.flip(axis), turned(moving, 30)))
+    assert mirrored.mirrored > mirrored.turned
+    assert gain(mirrored.mirrored, mirrored.found) > MAX_PLACEMENT_GAIN
+    assert tilted.turned > tilted.mirrored
+    assert gain(tilted.turned, tilted.found) > MAX_PLACEMENT_GAIN
+
+
+def test_an_image_that_lies_a_quarter_away_is_told_unless_the_field_brings_it_back(hearts, d):
+    heart = hearts[d]
+    fixed, by = heart.fixed[0, 0], heart.fixed.shape[2] // 4
+    moving, field = fixed.roll(by, 0), torch.zeros_like(heart.field)
+    away = placed(fixed, moving, field, heart.spacing)
+    field[:, 0] = by
+    back = placed(fixed, moving, field, heart.spacing)
+    assert gain(away.turned, away.found) > MAX_PLACEMENT_GAIN
+    assert gain(max(back.turned, back.mirrored), back.found) < 0.05
+
+
+def test_the_best_of_all_shifts_is_that_of_trying_each():
+    """Of images parts of which do not count; shifts by more than half a side are not tried."""
+    noise = np.random.default_rng(0)
+    F, M = noise.random((2, 7, 6))
+    f, m = np.ones((7, 6)), np.ones((7, 6))
+    f[:2, 3:], m[5:] = 0, 0
+    best, variance = 0.0, F[f > 0].var() * f.sum()
+    for i, j in product(range(-3, 4), range(-3, 4)):
+        pairs = [
+            (F[x, y], M[x + i, y + j])
+            for x, y in product(range(7), range(6))
+            if 0 <= x + i < 7 and 0 <= y + j < 6 and f[x, y] and m[x + i, y + j]
+        ]
+        a = np.array([pair[0] for pair in pairs])
+        if len(pairs) >= LEAST_SEEN * f.sum() and a.var() * len(pairs) >= LEAST_STRUCTURE * variance:
+            best = max(best, abs(np.corrcoef(np.array(pairs).T)[0, 1]))
+    images = [
+        CoarseImage(*(torch.from_numpy(part).float()[None, None] for part in parts)) for parts in ((F, f), (M, m))
+    ]
+    assert Shifts(images[0]).best_correlation(images[1]) == pytest.approx(best, abs=1e-4)
+
+
+def test_what_comes_round_from_behind_is_no_shift():
+    """Both ends of fixed are at the other end of moving: no one shift brings them there."""
+    F, M = 0.3 * torch.rand(2, 8, 6, generator=torch.Generator().manual_seed(0))
+    F[[0, 1, 6, 7]] = torch.rand(4, 6, generator=torch.Generator().manual_seed(1))
+    M[[6, 7, 0, 1]] = F[[0, 1, 6, 7]]
+    counted = torch.ones(1, 1, 8, 6)
+    counted[0, 0, 3:5] = 0
+    fixed = CoarseImage(F[None, None], counted)
+    assert Shifts(fixed).best_correlation(whole(F)) > 0.99
+    assert Shifts(fixed).best_correlation(whole(M)) < 0.9
+
+
+def test_placements_are_rotations_and_mirrors_and_slices_stay_slices():
+    assert [len(placements(across)) for across in ((False,) * 3, (False, False, True), (False,) * 2)] == [62, 18, 10]
+    for R in placements((False,) * 3):
+        np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
+    assert all(abs(R[2, 2]) == pytest.approx(1) for R in placements((False, False, True)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing"), [((160, 192, 224), (1.0,) * 3), ((216, 256, 9), (1.4, 1.4, 10.0)), ((500, 40), (1.0, 1.0))]
+)
+def test_coarse_voxels_are_nearly_cubes_and_slices_of_a_stack_are_kept(shape, spacing):
+    found = coarse_shape(shape, spacing)
+    assert np.prod(found) <= 4000
+    sides = [h * n / m for n, h, m in zip(shape, spacing, found, strict=True)]
+    assert max(sides[:2]) / min(sides[:2]) < 1.2
+    assert found[-1] == 9 or spacing[-1] == 1
+
+
+@pytest.mark.slow
+def test_a_real_brain_is_good_and_one_that_lies_otherwise_is_not_though_it_was_fitted(data_root):
+    """Upside down, front to back, and turned by 27° and 35 mm away, by the default for volumes, on voxels of 4 mm."""
+    images = [read_image(data_root / "brain_pair" / f"{name}_t1.nii.gz").array for name in "ab"]
+    fixed, moving = (functional.avg_pool3d(torch.from_numpy(image).float()[None, None], 4)[0, 0] for image in images)
+    R, centre = Rotation.from_euler("xyz", (0.35, 0.2, -0.3)).as_matrix(), (np.array(moving.shape) - 1) / 2
+    away = affine_transform(moving.numpy(), R, centre - R @ centre + np.array((25, -15, 20)) / 4, order=1)
+    ruined = {"mirrored": moving.flip(1), "mirrored ": moving.flip(2), "turned or moved": torch.from_numpy(away)}
+    field = register(fixed, moving, "Gaussian-LNCC").field
+    assert judge(fixed, moving, field).level == "good"
+    for words, image in ruined.items():
+        field = register(fixed, image.contiguous(), "Gaussian-LNCC").field
+        verdict = judge(fixed, image, field)
+        assert verdict.level == "failed"
+        assert words.strip() in verdict.reasons[0]
