@@ -10,7 +10,8 @@ from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, Method, Scaling
 from vrnet.methods.parameters import Each, changes, check_at_most, check_positive, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
-from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC
+from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm, Quadratic
+from vrnet.variational.linearize import Linearize, average
 from vrnet.variational.pyramid import CoarseToFine, RelearnContrast
 from vrnet.variational.regularizers import REGULARIZERS
 from vrnet.variational.solver import Energy, Solver
@@ -44,6 +45,9 @@ class Variational(Method):
     """N_iter: steps per linearisation."""
     levels: int = 3
     """Levels of the pyramid."""
+    window: float | Each[float] = 0.0
+    """If above zero, the data step of a voxel heeds the voxels about it, too, under a Gaussian of this standard
+    deviation, in shortest edges of a voxel; for terms of squares: LNCC, MIND, NMI and Remap."""
     fluid: float = 0.0
     """If above zero, each update is smoothed with this standard deviation, in shortest edges of a voxel, and composed
     with the field instead of added to it, which then hardly folds."""
@@ -105,10 +109,14 @@ class Variational(Method):
         coarser = BothContrastsLNCC() if data.learns_contrast else data
         init: Initializer = no_motion
         for _ in range(self.levels - 1):
-            init = CoarseToFine(Cascade(init, steps, coarser.linearize))
+            init = CoarseToFine(Cascade(init, steps, self._linearize(coarser, d)))
         if data.learns_contrast:
             init = RelearnContrast(init, ROUNDS)
-        return Solver(Cascade(init, finest, data.linearize), Energy(data, regularizer, lam), self.tolerance).to(device)
+        return Solver(Cascade(init, finest, self._linearize(data, d)), Energy(data, regularizer, lam), self.tolerance).to(device)
+
+    def _linearize(self, data: DataTerm[Any], d: int) -> Linearize:
+        window = value_in(self.window, d)
+        return average(data.linearize, window) if window else data.linearize
 
     def _steps(self, d: int, warps: int, momentum: float) -> list[list[Step]]:
         """The steps of a level: θ is a geometric progression, one per warp."""
