@@ -7,7 +7,6 @@ images than their intensities; then ρ and J have as many channels.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -95,7 +94,7 @@ class NormalEquations(WarpedPair):
 
         return make_rows(make, v)
 
-    def averaged(self, window: float) -> Self:
+    def averaged(self, window: float) -> "NormalEquations":
         """The equations of each voxel with those about it, under a Gaussian of this length: shortest edges of a voxel.
 
         An edge tells only how far it moved across itself; the edges near it tell the rest (B. Lucas and T. Kanade,
