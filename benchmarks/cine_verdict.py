@@ -13,7 +13,8 @@ tracking. The first four seeds of ten are stacks too, one of each pathology: 8 s
 
 Each stack is then ruined, by TV-L1, in one slice (even seeds) or two: these show something else in the middle third of
 the cycle, and are tracked anew; or their motion is not found at all. They count as ruined where their motion is now
-more than 1.5 mm from what it was in the stack as it is, or half as far as that.
+more than 1.5 mm from what it was in the stack as it is, or half as far as that. A frozen slice shows one frame,
+with new noise, over the whole cycle.
 
 Hearts of ACDC, every fifth of the training and validation subjects, are tracked by the model, in one step from
 end-diastole to end-systole, in the surroundings of their labels. *Good* is one whose wall and cavity have a mean Dice
@@ -33,7 +34,7 @@ from cine import as_cine
 from rows import append_row, read_measured
 from vrnet import track
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine
+from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, named_slices
 from vrnet.evaluation.metrics import dice
 from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
@@ -49,14 +50,17 @@ QUICK = "TV-L1"
 AS_IS, STACK = "as it is", "stack, moving through its slices"
 STACK_SHAPE, STACK_SPACING_MM = (96, 96, 8), (1.8, 1.8, 10.0)
 CHANGES = "another heart", "moved", "flipped", "noise", "inverted", "half missing", "dropped frames"
-IN_SLICES = "in slices: another heart", "in slices: moved", "in slices: noise", "in slices: not followed"
+IN_SLICES = tuple(f"in slices: {name}" for name in ("another heart", "moved", "noise", "frozen", "not followed"))
+FROZEN_NOISE = 0.02
+"""Of a slice that shows one frame for ever, beside the noise of that frame; its range of intensities is 1."""
 PAIR, GOOD_DICE, GOOD_VOLUME, MARGIN_VOXELS = "heart of ACDC", 0.75, 0.2, 24
 KEY = "seed", "pathology", "method", "change"
-COLUMNS = *KEY, "slices", "error_mm", "motion_mm", "dice", "volume_error", *(rule.name for rule in FINDINGS), "level"
+MEASURED = "error_mm", "motion_mm", "dice", "volume_error", *(rule.name for rule in FINDINGS)
+COLUMNS = *KEY, "slices", *MEASURED, "level", "named"
 
 
 def changed(change, frames, other, seed):
-    """The frames after an intervention in the middle third of the cycle, or from there on."""
+    """The frames after an intervention: in the middle third of the cycle, from there on, or, frozen, in all."""
     n, out = len(frames), frames.copy()
     late = slice(n // 3, 2 * n // 3)
     match change:
@@ -68,6 +72,9 @@ def changed(change, frames, other, seed):
             out[late] = frames[late, :, ::-1]
         case "noise":
             out[late] = np.random.default_rng(seed).random(out[late].shape, np.float32)
+        case "frozen":
+            noise = np.random.default_rng(seed).normal(0, FROZEN_NOISE, frames.shape)
+            out[:] = frames[0] + noise.astype(np.float32)
         case "inverted":
             out[late] = frames.max() - frames[late]
         case "half missing":
@@ -121,8 +128,9 @@ def measure(seed, pathology, method, change):
 
 
 def findings(evidence):
-    """The columns of what is found."""
-    return {rule.name: rule.measure(evidence).value for rule in FINDINGS} | {"level": judge_cine(evidence).level}
+    """The columns of what is found, and the slices that the verdict names."""
+    told = {"level": judge_cine(evidence).level, "named": " ".join(map(str, named_slices(evidence)))}
+    return {rule.name: rule.measure(evidence).value for rule in FINDINGS} | told
 
 
 def phantom_stack(seed, pathology):
@@ -206,7 +214,7 @@ def kind(row):
 
 
 def table(rows):
-    """Limits and percentiles, in Markdown; then what the verdict says of each change."""
+    """Limits and percentiles, in Markdown; then what the verdict says of each change, and which slices it names."""
     lines = [
         "| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |",
         "| --- " * 6 + "|",
@@ -224,18 +232,38 @@ def table(rows):
     for change in (AS_IS, STACK, PAIR, *CHANGES, *IN_SLICES):
         of = [level_of(row) for row in rows if row["change"] == change and kind(row)]
         lines.append(f"| {change} | {' | '.join(str(of.count(level)) for level in ('good', 'look', 'failed'))} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *table_of_names(rows)])
+
+
+def table_of_names(rows):
+    """Of the stacks of each change, in Markdown: the slices that were ruined, those of them that the verdict named when
+    it was measured, and others that it named."""
+    lines = ["| | stacks | slices ruined | named right | named wrong |", "| --- | --- | --- | --- | --- |"]
+    for change in (STACK, *IN_SLICES):
+        of = [row for row in rows if row["change"] == change and kind(row) and all(row[rule.name] for rule in FINDINGS)]
+        pairs = [(set(row["slices"].split()), set(row["named"].split())) for row in of]
+        ruined = sum(len(slices) for slices, _ in pairs)
+        right, wrong = (
+            sum(len(part) for part in parts) for parts in ([a & b for a, b in pairs], [b - a for a, b in pairs])
+        )
+        lines.append(f"| {change} | {len(of)} | {ruined} | {right} | {wrong} |")
+    return lines
 
 
 def values_of(rule, rows):
     """What a rule measures, of the rows that it measures something of."""
-    values = np.array([float(row[rule.name]) for row in rows])
+    values = np.array([measured(rule, row) for row in rows])
     return values[np.isfinite(values)]
+
+
+def measured(rule, row):
+    """What a rule measured; NaN where it was not there yet when the row was measured."""
+    return float(row[rule.name] or "nan")
 
 
 def level_of(row):
     """The level by the limits as they are now; the rows may have been measured with others."""
-    levels = {rule.level_of(float(row[rule.name])) for rule in FINDINGS}
+    levels = {rule.level_of(measured(rule, row)) for rule in FINDINGS}
     return next(level for level in ("failed", "look", "good") if level in levels)
 
 

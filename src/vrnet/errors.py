@@ -1,5 +1,8 @@
 """What the package raises when the caller must act, and what it warns of when the caller should know."""
 
+import sys
+import warnings
+
 
 class BadInput(ValueError):
     """The input cannot be used. The message is one line: what is wrong, and what to do.
@@ -14,3 +17,11 @@ class UnfitMachine(BadInput):
 
 class InputWarning(UserWarning):
     """The input is used, and something about it should be known. Commands print the message after "Note:"."""
+
+
+def warn_of_input(said: str) -> None:
+    """Warn of an input at the line, outside this package, that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "vrnet":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(said, InputWarning, stacklevel=level)

@@ -74,7 +74,7 @@ def other_words(cine, data):
 def test_what_is_no_number_is_told_in_one_line(vrnet, data, tmp_path, monkeypatch, command, name):
     monkeypatch.chdir(tmp_path)
     option, is_whole = f"--{name.replace('_', '-')}", (command, name) in WHOLE
-    for value in ("one", "1,5", "", "0x10", "None", *(("1.5", "1e3", "nan", "9" * 5000) if is_whole else ())):
+    for value in ("one", "1,5", "", "0x10", "None", "1_0", *(("1.5", "1e3", "nan", "9" * 5000) if is_whole else ())):
         result = vrnet(command, *other_words("cine.nii", data)[command], f"{option}={value}")
         assert_one_line(result, f"{option} is '{value[:20]}")
         assert result[2].strip().endswith("give a whole number" if is_whole else "give a number")

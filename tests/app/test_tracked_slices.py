@@ -51,3 +51,28 @@ def test_a_frame_of_noise_is_no_fault_of_a_slice(stack_beat):
     assert max(each.muscle_in_cavity.value for each in noisy.evidence.slices) > 0.5
     assert not any("lice" in words for words in (*noisy.verdict.reasons, *noisy.verdict.try_))
     assert verdict_of(noisy)["worst"] == {"slice": None, "frame": 4}
+
+
+def test_a_slice_of_noise_in_some_frames_is_named_with_or_without_labels(stack_beat):
+    stack = stack_across(2, stack_beat, 3, voxels=0.0)
+    frames = stack.cine.frames.copy()
+    frames[4:9, ..., 2] = np.random.default_rng(0).random(frames[4:9, ..., 2].shape)
+    noisy = replace(stack, cine=replace(stack.cine, frames=frames))
+    for each in (noisy, replace(noisy, reference_labels=None, heart=None)):
+        said = next(reason for reason in each.verdict.reasons if "no counterpart" in reason)
+        assert said.startswith("Slice 3: in frame")
+        assert verdict_of(each)["worst"]["slice"] == 2
+        assert each.verdict.level != "good"
+
+
+@pytest.mark.parametrize("axis", [2, 0])
+def test_a_slice_that_is_frozen_between_beating_ones_is_named(stack_beat, axis):
+    stack = stack_across(axis, stack_beat, 3, voxels=0.0)
+    frames, fields = stack.cine.frames.copy(), stack.fields.copy()
+    still = (slice(None),) * axis + (2,)
+    frames[:, *still], fields[:, :, *still] = frames[0][still], 0
+    frozen = replace(stack, cine=replace(stack.cine, frames=frames), found=replace(stack.found, fields=fields))
+    (reason,) = frozen.verdict.reasons
+    assert reason.startswith("Slice 3: over the cycle the heart moves 100 % less than in the other slices")
+    assert frozen.verdict.level == "look"
+    assert verdict_of(frozen)["worst"]["slice"] == 2

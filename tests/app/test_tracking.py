@@ -109,6 +109,21 @@ def test_a_lone_label_that_encloses_next_to_nothing_says_how_to_name_the_cavity_
         assert (interpret_labels(Image(disc, GRID))[0].array != 3).all()
 
 
+def test_a_pit_beside_the_middle_of_an_open_wall_is_no_cavity_and_a_small_one_in_the_middle_of_a_ring_is(beat):
+    wall = (beat.labels.numpy() == 2).astype(np.uint8)
+    x, y = (int(middle) for middle in np.argwhere(wall[..., 0]).mean(0))
+    open_, ring = np.zeros_like(wall[..., 0]), np.zeros_like(wall[..., 0])
+    open_[x - 9 : x + 10, y - 9 : y + 10], open_[x - 5 : x + 6, y - 5 :] = 1, 0
+    open_[x - 7, y] = 0
+    ring[x - 5 : x + 6, y - 5 : y + 6], ring[x, y] = 1, 0
+    with pytest.warns(InputWarning, match="taken for the wall"):
+        found, heart = interpret_labels(Image(np.stack([open_, ring, *np.moveaxis(wall, -1, 0)[2:]], -1), GRID))
+    assert not (found.array[..., 0] == heart.lv).any()
+    assert np.argwhere(found.array[..., 1] == heart.lv).tolist() == [[x, y]]
+    assert open_slices(found, heart) == (0,)
+    assert_array_equal(found.array[..., 2] == heart.lv, beat.labels.numpy()[..., 2] == 3)
+
+
 def test_the_right_ventricle_alone_is_tracked_and_has_no_curves_by_slice(exact, tmp_path):
     labels = Image(np.where(exact.reference_labels.array == 1, 1, 0), GRID)
     tracked = Tracking(exact.cine, 0, exact.found, labels, HeartLabels(wall=None, lv=None))

@@ -17,10 +17,11 @@ from vrnet.evaluation.cine_evidence import (
     HeartExtremes,
     SixthExtremes,
     extremes_of_whole,
+    slice_stillness,
     slice_unevenness,
     unevenness,
 )
-from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, where_to_look
+from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, named_slices, where_to_look
 from vrnet.evaluation.strain import strain
 from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
@@ -139,6 +140,16 @@ def test_a_slice_that_jumps_is_told_with_its_frame_and_one_that_rests_does_not()
     assert (found[2].slice, found[2].frame) == (2, 12)
 
 
+def test_a_slice_that_does_not_move_is_told_by_how_much_less_than_others():
+    n, sizes = 20, np.array([1.0, 2.0, 0.1, 3.0, 0.0])
+    fields = np.zeros((n, 2, 5, 6, 5))
+    fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * sizes
+    found = slice_stillness(fields, np.ones((5, 6, 5)), 2, [0, 1, 2, 3])
+    assert [found[k].value for k in range(4)] == pytest.approx([1 - m / 1.5 for m in sizes[:4]])
+    assert (found[2].slice, found[2].frame) == (2, 10)
+    assert slice_stillness(0 * fields, np.ones((5, 6, 5)), 2, [0, 1]) == {0: NOTHING, 1: NOTHING}
+
+
 def test_few_frames_need_not_run_evenly():
     fields = np.random.default_rng(2).normal(size=(LEAST_FRAMES - 1, 2, 4, 4))
     assert unevenness(fields, np.ones((4, 4))).value == 0
@@ -197,6 +208,20 @@ def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_
     assert [reason.split(":")[0] for reason in judge_cine(other).reasons] == ["The motion jumps at frame 5", "Slice 4"]
 
 
+def test_slices_that_are_unlike_are_named_unless_the_frames_tell_it_and_half_of_them_are(beat, exact):
+    frames = beat.frames.numpy().copy()
+    frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
+    not_found = tracking_of(beat, frames).evidence.frames
+    slices = tuple(HeartExtremes(unmatched=Extreme(value, 5, k)) for k, value in enumerate((0.9, 0.1, 0.2)))
+    one = replace(exact.evidence, slices=slices)
+    assert named_slices(one) == [0]
+    assert judge_cine(one, STACK).reasons[0].startswith("Slice 1: in frame 6, 90 % of what the reference shows here")
+    assert named_slices(replace(one, frames=not_found)) == [0]
+    half = replace(one, slices=(*slices[:2], HeartExtremes()))
+    assert named_slices(half) == [0]
+    assert named_slices(replace(half, frames=not_found)) == [], "a slice that was not measured does not count"
+
+
 def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(exact):
     jumps = Extreme(0.7, 4, 0), Extreme(0.3, 9, 2), Extreme(0.94, 5, 4)
     evidence = replace(exact.evidence, slices=tuple(HeartExtremes(unevenness=each) for each in jumps))
@@ -206,6 +231,7 @@ def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(
         "heart's where that is larger."
     )
     assert where_to_look(evidence) == jumps[2]
+    assert named_slices(evidence) == [0, 4]
 
 
 def test_one_looks_first_at_the_first_frame_that_was_not_found(beat, exact):

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from vrnet.evaluation.cavity import muscle_in_cavity
-from vrnet.evaluation.cine_evidence import Extreme, extremes_of_slices
+from vrnet.evaluation.cine_evidence import Extreme, HeartExtremes, extremes_of_slices
 from vrnet.evaluation.slice_curves import slice_curves
 from vrnet.evaluation.strain import MEASURES, strain
 from vrnet.evaluation.wall import HeartLabels
@@ -55,7 +55,8 @@ def test_areas_grow_by_the_square_and_strain_by_half_of_that(tracked):
 
 def test_the_most_that_a_slice_does_is_told_with_its_frame(tracked):
     curves, _ = curves_of(tracked)
-    rests, found = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0)
+    rests, found, empty = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0, {})
+    assert empty == HeartExtremes()
     assert found.unevenness.slice == 1
     assert (found.wall_change.slice, found.wall_change.frame) == (1, 2)
     assert found.wall_change.value == pytest.approx(0.44, abs=0.03)
@@ -81,7 +82,7 @@ def test_slices_may_lie_across_any_axis(tracked):
         assert_allclose(getattr(found, name), curve, atol=1e-6)
 
 
-def test_a_slice_without_a_ring_has_areas_alone_and_no_part_in_the_verdict(tracked):
+def test_a_slice_without_a_ring_has_areas_alone_and_is_judged_by_its_likeness_alone(tracked):
     frames, labels, fields = tracked
     opened = labels.copy()
     opened[:, : len(X) // 2, :, 1] = 0
@@ -89,9 +90,13 @@ def test_a_slice_without_a_ring_has_areas_alone_and_no_part_in_the_verdict(track
     assert curves.slices == (0, 1)
     assert np.isnan(curves.radial_percent[1]).all()
     assert curves.wall_mm2[1].all()
-    (found,) = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0)
+    unmatched = {2: np.array([0.1, 0.4, 0.0]), 3: np.array([0.2, 0.3, 0.0])}
+    weight = np.moveaxis(np.ones(tracked[2].shape[2:]) * np.array([1, 1, 0]), -1, 2)
+    found, is_open = extremes_of_slices(tracked[2], weight, 2, curves, 0, unmatched)
     assert found.wall_change == Extreme(0.0, 0, 0)
     assert found.unevenness.slice == 0
+    assert found.unmatched == Extreme(0.2, 3, 0)
+    assert is_open == HeartExtremes(unmatched=Extreme(0.4, 2, 1))
 
 
 @pytest.mark.parametrize("heart", [HEART, HeartLabels(wall=None)])

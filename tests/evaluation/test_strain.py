@@ -13,6 +13,7 @@ from vrnet.evaluation.strain import MEASURES, strain
 from vrnet.evaluation.wall import HeartLabels, LeftOut
 from vrnet.images.grid import Grid
 from vrnet.phantom import cycle
+from vrnet.report.cine_numbers import peak_table
 
 SLICE = (1.25, 1.25)
 NAMES = [measure.name for measure in MEASURES]
@@ -152,6 +153,28 @@ def test_slices_without_a_closed_ring_are_left_out_by_name():
         LeftOut(2, "the wall is not a closed ring"),
         LeftOut(3, "the cavity inside the wall is smaller than 30 mm²"),
     )
+
+
+@pytest.mark.parametrize(
+    ("slices", "spacing_mm", "said"),
+    [
+        (4, 8.0, "thirds of the slices that strain is of: these 4 cover 32 mm, less than a ventricle"),
+        (4, 10.0, None),
+        (9, 8.0, None),
+        (1, 8.0, "The level of the one slice is not known"),
+    ],
+)
+def test_levels_are_doubted_where_slices_cover_less_than_a_ventricle(slices, spacing_mm, said):
+    labels = np.stack([ring()] * slices, -1)
+    found = strain(np.zeros((1, 3, *labels.shape)), labels, (1.25, 1.25, spacing_mm), across=2)
+    assert (found.doubt_about_levels is None) if said is None else (said in found.doubt_about_levels)
+    (note,) = [note for note in peak_table(found).notes if "evel" in note] or [None]
+    assert note == (f"{found.doubt_about_levels}." if said else None)
+
+
+def test_one_slice_of_two_axes_has_no_known_level():
+    found = strain(np.zeros((1, 2, 72, 72)), ring(), SLICE)
+    assert "it is taken for a mid-ventricular one" in found.doubt_about_levels
 
 
 def test_peaks_are_the_lowest_of_shortening_and_the_highest_of_thickening():

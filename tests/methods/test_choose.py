@@ -42,6 +42,15 @@ def test_without_weights_a_name_is_a_name():
         choose("default", Path("absent.safetensors"))
 
 
+def test_a_parameter_that_no_method_has_is_told_before_that_a_method_is_to_be_named():
+    with pytest.raises(BadInput, match=r'^no method has a parameter "lamda": did you mean "lam"'):
+        choose("default", settings=["warps=3", "lamda=3"])
+    with pytest.raises(BadInput, match=r'^no method has a parameter "colour": vrnet methods NAME lists'):
+        choose("default", settings=["colour=3"])
+    with pytest.raises(BadInput, match="name it too"):
+        choose("default", settings=["lam=3"])
+
+
 def test_a_method_of_another_kind_is_refused():
     with pytest.raises(BadInput, match="give a name"):
         ready(None)

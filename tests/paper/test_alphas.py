@@ -70,6 +70,11 @@ def test_what_chooses_no_alpha_refuses_some(make, name, tmp_path, reader):
         make(name, PaperRequest(Source(""), tmp_path, "quick", alphas=(0.1,)), reader.stage, reader.say)
 
 
+def test_alpha_is_not_chosen_of_what_is_measured_only(tmp_path):
+    with pytest.raises(BadInput, match="α is chosen by training"):
+        PaperRequest(Source(""), tmp_path, alphas=(0.1,), measured_only=True)
+
+
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_an_alpha_is_a_number_from_zero_on(value, tmp_path):
     with pytest.raises(BadInput, match="alphas"):

@@ -48,9 +48,8 @@ def first_and_last(methods):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_made_of_what_was_measured_of_its_rows(name, quick, reader):
     table, written = make_table(name, quick, reader.stage, reader.say)
-    phantom = "phantom3d" if name in ("cmr3d", "hippocampus", "hippocampus_half", "phantom3d") else "phantom"
-    stem = f"{name}_quick" if name == phantom else f"{name}_{phantom}_quick"
-    assert [path.name for path in written] == [f"{stem}{ending}" for ending in (".md", ".csv", ".tex")]
+    phantom = "phantom3d" if name in ("cmr3d", "acdc3d", "hippocampus", "hippocampus_half") else "phantom"
+    assert [path.name for path in written] == [f"{name}_{phantom}_quick{end}" for end in (".md", ".csv", ".tex")]
     assert len(table.rows) == len(TABLES[name].methods)
     assert compare_table(written[1], quick.out) >= 2 * len(table.rows)
 
@@ -109,11 +108,24 @@ def test_the_command_makes_it_and_says_where(kind, name, quick, vrnet):
         assert [word for word in TABLES[name].methods if word in out] == list(TABLES[name].methods)
 
 
+def test_the_command_measures_nothing_where_it_is_told_so(tmp_path, vrnet):
+    words = "--quick", "--measured-only", "--device", "cpu", "--out", tmp_path
+    status, _, err = vrnet("paper", "table", "initialisation", *words)
+    assert status == 2
+    assert "nothing of this table is measured" in err
+
+
 @pytest.mark.parametrize("kind", ["table", "figure"])
 def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
     with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(known_names(kind))}'):
         make("tables", quick, reader.stage, reader.say)
+
+
+@pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])
+def test_what_is_made_whole_leaves_no_row_out(make, name, quick, reader):
+    with pytest.raises(BadInput, match="is made whole: leave out `measured_only`"):
+        make(name, replace(quick, measured_only=True), reader.stage, reader.say)
 
 
 def request_of(data, root=None):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.paper.fake_results import write_result
+from vrnet.errors import BadInput
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.specs import TABLES
 from vrnet.paper.tables import build_runtime_table, build_table, table_title
@@ -52,6 +53,46 @@ def test_a_table_has_the_mean_over_the_seeds_that_all_methods_have_and_says_so(k
     table = build_table("initialisation", known)
     assert [row[1].mean for row in table.rows] == pytest.approx([0.7, 0.7, 0.6])
     assert "2 seeds (mean over seeds)" in table.notes[1]
+
+
+def test_a_table_of_what_is_measured_names_the_other_rows_and_measures_nothing(study, monkeypatch):
+    monkeypatch.setattr("vrnet.paper.study.Study._measure", None)
+    monkeypatch.setitem(TABLES, "initialisation", replace(TABLES["initialisation"], methods=("identity", *NAMES)))
+    made = study()
+    for name in NAMES[1:]:
+        write_result(made.results, made.results.entry(name), SCORES[name])
+        write_result(made.results, made.results.entry(name, seed=1), SCORES[name])
+    table = build_table("initialisation", made, measured_only=True)
+    assert [row[0] for row in table.rows] == list(NAMES[1:])
+    assert "2 seeds (mean over seeds)" in table.notes[1]
+    assert table.notes[-1] == 'Not measured yet, budget "quick": identity, R-L2-6x1.'
+
+
+def test_a_table_of_what_is_measured_leaves_out_a_network_that_has_too_few_seeds(known):
+    for name in NAMES[:2]:
+        write_result(known.results, known.results.entry(name, seed=1), SCORES[name])
+    table = build_table("initialisation", known, seeds=2, measured_only=True)
+    assert [row[0] for row in table.rows] == list(NAMES[:2])
+
+
+def test_a_table_of_which_all_is_measured_is_the_whole_table(known):
+    assert build_table("initialisation", known, measured_only=True) == build_table("initialisation", known)
+
+
+def test_there_is_no_table_of_what_is_measured_where_nothing_is(study):
+    with pytest.raises(BadInput, match="nothing of this table is measured in"):
+        build_table("initialisation", study(), measured_only=True)
+
+
+def test_real_hearts_in_3d_stand_beside_what_was_published_of_private_ones(study):
+    made = study(d=3)
+    for name in TABLES["acdc3d"].methods:
+        write_result(made.results, made.results.entry(name), SCORES["R-L2-6x1"])
+    table = build_table("acdc3d", made)
+    column = table.header.index("Dice Avg, published on cmr3d")
+    published = {row[0]: str(row[column]) for row in table.rows if row[column] is not None}
+    assert (published["FFD"], published["U-L1-2x1"]) == (".739(.047)", ".728(.031)")
+    assert len(published) == 11
 
 
 @pytest.mark.parametrize(

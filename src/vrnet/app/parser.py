@@ -108,7 +108,7 @@ def number_reader(name: str, kind: type[int] | type[float], takes_many: bool) ->
 
     def read(word: str) -> int | float:
         try:
-            return kind(word)
+            return kind(word.replace("_", "?"))  # Python reads 1_0 as 10
         except ValueError:
             shown = word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
             raise NoNumber(f"--{name.replace('_', '-')} is '{shown}': give {NUMBERS[kind]}") from None

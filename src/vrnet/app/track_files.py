@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from vrnet.app.track_report import (
 )
 from vrnet.app.track_slices import write_slices
 from vrnet.app.tracking import CLOSURE, Tracking, TrackingRequest
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.strain import MEASURES, NO_SEGMENTS, Measure, Strain
 from vrnet.evaluation.volumes import Volumes, known_ml
 from vrnet.file_sets import check_set, own_files, replace_set
@@ -125,10 +124,10 @@ def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
     if links.steps:
         steps = len(request.plan.seen(len(request.cine)))
         said = f"{folder} holds {links.steps} of {steps} steps of this very tracking: it goes on from there"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
     elif others:
         said = f"{folder} held a tracking that was not finished, of another cine or asked otherwise: it is begun anew"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
     return links
 
 
@@ -265,5 +264,6 @@ def describe_strain(found: Strain) -> dict[str, Any]:
         "peaks": peaks,
         "slices": found.slices,
         "slices_left_out": [vars(left) for left in found.left_out],
+        "levels": found.doubt_about_levels or "thirds of the slices, from base to apex",
         "segments": "by the insertion of the RV" if found.insertions else NO_SEGMENTS,
     }

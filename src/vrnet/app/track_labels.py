@@ -1,6 +1,5 @@
 """What the labels of a reference are: which are the ventricles and the wall, and what a wall encloses."""
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ from jaxtyping import Bool
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.label_names import LabelNames
 from vrnet.evaluation.strain import NO_STRAIN, NO_WALL
+from vrnet.evaluation.surfaces import fill_holes
 from vrnet.evaluation.volumes import open_wall_text
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.evaluation.wall import HeartLabels, largest_part
 from vrnet.images.cine import Cine
 from vrnet.images.cine_files import grid_in_space
 from vrnet.images.grid import Grid
@@ -98,10 +98,10 @@ def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
         said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
         raise BadInput(f"{said}: say which is which by `label_names`, as in 1=RV,2=Myo,3=LV")
     if absent := {label: name for label, name in names.items() if label not in there}:
-        warnings.warn(f"{labels.name} has no label {shown(absent)}", InputWarning, stacklevel=1)
+        warn_of_input(f"{labels.name} has no label {shown(absent)}")
     if heart.wall not in there:
         said = f"{NO_STRAIN.format(reason=NO_WALL)}; the verdict looks neither at the wall nor for muscle in the cavity"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
@@ -116,7 +116,7 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     is_solid = bool(inside.sum() <= least * np.count_nonzero(labels.array))
     if is_solid and lone == CAVITY:
         said = f"{labels.name} has one label, {lone}: it is taken for the cavity of the LV, since it encloses little"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
         return labels, HeartLabels(rv=None, wall=None, lv=lone)
     return label_inside(labels, lone, inside, is_solid)
 
@@ -130,7 +130,7 @@ def label_inside(labels: Image, wall: int, inside: Bool[ndarray, "k x y"], is_so
     closed = f"and what it encloses is labelled {cavity}"
     disc = f"but encloses next to nothing; if it is the cavity, give `label_names={wall}=LV`"
     said = f"{labels.name} has one label, {wall}: it is taken for the wall, {disc if is_solid else closed}"
-    warnings.warn(said, InputWarning, stacklevel=1)
+    warn_of_input(said)
     return labels.with_array(array), HeartLabels(rv=None, wall=wall, lv=cavity)
 
 
@@ -140,12 +140,13 @@ def in_planes(array: Array, labels: Image) -> Array:
 
 
 def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
-    """The largest part of a slice that the wall encloses: pits within the wall are no cavity."""
-    from scipy.ndimage import binary_fill_holes, label
-
-    parts, count = label(binary_fill_holes(wall) & ~wall)
-    sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
-    return parts == 1 + sizes.argmax() if count else np.zeros_like(wall)
+    """The largest part of a slice that the wall encloses, where that is its cavity: pits within the wall are none. A
+    hole that is small and beside the middle of the wall is a pit, too, as those of an open wall are."""
+    found = largest_part(fill_holes(wall[None])[0] & ~wall, diagonal=False)
+    if found.sum() > SMALLEST_CAVITY * wall.sum():
+        return found
+    is_in_the_middle = found.any() and found[tuple(np.argwhere(wall).mean(0).round().astype(int))]
+    return found if is_in_the_middle else np.zeros_like(wall)
 
 
 def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
@@ -160,7 +161,7 @@ def warn_of_open_slices(labels: Image, heart: HeartLabels) -> None:
     """Warn where no cavity can be counted, before a minute is spent."""
     if slices := open_slices(labels, heart):
         said = f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
 
 
 def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:

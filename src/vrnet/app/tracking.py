@@ -1,6 +1,5 @@
 """A cine tracked, with all that follows from it: transforms, labels of every frame, volumes, strain."""
 
-import warnings
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -22,7 +21,7 @@ from vrnet.app.track_labels import (
 )
 from vrnet.attributes import cached_property
 from vrnet.choices import Slices
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.cavity import CavityMuscle, muscle_in_cavity
 from vrnet.evaluation.cine_evidence import CineEvidence, SixthExtremes, extremes_of_slices, extremes_of_whole
@@ -32,6 +31,7 @@ from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.segments import anterior_direction
 from vrnet.evaluation.slice_curves import SliceCurves, slice_curves
+from vrnet.evaluation.slice_likeness import judge_frames
 from vrnet.evaluation.strain import NO_STRAIN, Strain, strain
 from vrnet.evaluation.verdict import Verdict
 from vrnet.evaluation.volumes import Volumes, volumes
@@ -112,7 +112,7 @@ class Tracking:
             return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across,
                           anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
         except BadInput as error:
-            warnings.warn(NO_STRAIN.format(reason=error), InputWarning, stacklevel=2)
+            warn_of_input(NO_STRAIN.format(reason=error))
             return str(error)
 
     @cached_property
@@ -141,13 +141,14 @@ class Tracking:
     @cached_property
     def evidence(self) -> CineEvidence:
         """The grounds of the verdict."""
-        others = [k for k in range(len(self.cine)) if k != self.frame]
-        motion, axis, curves = (self.fields, self.labelled.astype(float)), self.stack_axis, self.by_slice
+        motion, axis = (self.fields, self.labelled.astype(float)), self.stack_axis
+        pairs = ((k, self.as_pair(k)) for k in range(len(self.cine)) if k != self.frame)
+        frames, unmatched = judge_frames(pairs, axis)
         return CineEvidence(
-            frames=tuple((k, self.as_pair(k).evidence()) for k in others),
+            frames=frames,
             closure_mm=max(self.closure_mm.values()),
             whole=extremes_of_whole(*motion, self.volumes, self.strain, self.muscle_in_cavity),
-            slices=() if axis is None or curves is None else extremes_of_slices(*motion, axis, curves, self.frame),
+            slices=() if axis is None else extremes_of_slices(*motion, axis, self.by_slice, self.frame, unmatched),
             sixths=None if self.strain is None else SixthExtremes.of(self.strain),
         )
 

@@ -1,6 +1,7 @@
 """What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
 and in each slice."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -49,6 +50,10 @@ class HeartExtremes:
     """How far the circumferential Green strain, the mean over the wall, falls."""
     thickening: Extreme = NOTHING
     """How far the radial Green strain, the mean over the wall, rises."""
+    unmatched: Extreme = NOTHING
+    """Of a slice alone, as the next: see `vrnet.evaluation.slice_likeness`. Of the whole, frames as pairs tell it."""
+    stillness: Extreme = NOTHING
+    """See `slice_stillness`."""
 
 
 def extremes_of_whole(
@@ -71,22 +76,40 @@ def extremes_of_whole(
 
 
 def extremes_of_slices(
-    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves, reference: int
+    fields: Float[ndarray, "t d *s"],
+    weight: Float[ndarray, "*s"],
+    axis: int,
+    curves: SliceCurves | None,
+    reference: int,
+    unmatched: Mapping[int, Float[ndarray, " z"]],
 ) -> tuple[HeartExtremes, ...]:
-    """Those of each slice across an axis whose wall is a ring."""
-    uneven = slice_unevenness(fields, weight, axis)
-    is_ring = ~np.isnan(curves.radial_percent[:, reference])
+    """Those of each slice across an axis that has weight; what {frame: unmatched part of each slice} tells is of all of
+    them, the rest of those whose wall is a ring."""
+    shown = np.flatnonzero(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).any(1)).tolist()
+    of_rings = {} if curves is None else extremes_of_rings(fields, weight, axis, curves, reference)
+    return tuple(
+        replace(
+            of_rings.get(k, HeartExtremes()),
+            unmatched=largest_of_frames({t: part[k] for t, part in unmatched.items()}, k),
+        )
+        for k in shown
+    )
+
+
+def extremes_of_rings(
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves, reference: int
+) -> dict[int, HeartExtremes]:
+    """What the motion and the curves tell of each slice whose wall is a ring."""
+    rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.radial_percent[row, reference])}
+    uneven, still = slice_unevenness(fields, weight, axis), slice_stillness(fields, weight, axis, [*rows])
     parts = (
         change(curves.wall_mm2, reference),
         curves.muscle_percent / 100,
         -curves.circumferential_percent / 100,
         curves.radial_percent / 100,
     )
-    return tuple(
-        HeartExtremes(uneven[k], *(largest(part[row], k) for part in parts))
-        for row, k in enumerate(curves.slices)
-        if is_ring[row]
-    )
+    found = {k: HeartExtremes(uneven[k], *(largest(part[row], k) for part in parts)) for k, row in rows.items()}
+    return {k: replace(each, stillness=still[k]) for k, each in found.items()}
 
 
 @dataclass(frozen=True)
@@ -118,6 +141,12 @@ def largest(curve: Float[ndarray, " t"], of_slice: int | None = None) -> Extreme
         return NOTHING
     t = int(np.nanargmax(curve))
     return Extreme(float(curve[t]), t, of_slice)
+
+
+def largest_of_frames(values: Mapping[int, float], of_slice: int) -> Extreme:
+    """The largest of {frame: value} in a slice."""
+    t = max(values, key=lambda k: values[k], default=None)
+    return NOTHING if t is None else Extreme(float(values[t]), t, of_slice)
 
 
 def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
@@ -161,6 +190,22 @@ def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
     shown = [k for k in range(len(weights)) if weights[k].any()]
     return {k: unevenness(motions[k], weights[k], whole)._replace(slice=k) for k in shown}
+
+
+def slice_stillness(
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
+) -> dict[int, Extreme]:
+    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M that of
+    the slices in the median. The frame is that where they have moved farthest; nothing is found where none moves."""
+    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
+    lengths = {k: np.array([mean_length(u, weights[k]) for u in motions[k]]) for k in slices}
+    if not any(length.any() for length in lengths.values()):
+        return dict.fromkeys(slices, NOTHING)
+    typical = float(np.median([length.max() for length in lengths.values()]))
+    frame = int(np.median([*lengths.values()], 0).argmax())
+    return {
+        k: Extreme(1 - float(length.max()) / typical, frame, k) if typical else NOTHING for k, length in lengths.items()
+    }
 
 
 def largest_motion(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:

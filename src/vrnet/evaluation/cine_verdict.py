@@ -37,6 +37,8 @@ class CineRule:
     to_try: tuple[advice.Advice, ...]
     is_told: Callable[[CineEvidence], bool] = lambda e: True
     """Whether what is found is not told by another rule."""
+    beyond: Callable[[CineEvidence], list[Extreme]] = lambda e: []
+    """What is beyond its limits in slices, of a rule about these."""
 
     def level(self, evidence: CineEvidence) -> Level:
         return self.level_of(self.measure(evidence).value)
@@ -61,32 +63,50 @@ def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
 def whole_and_slices(
     name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[advice.Advice, ...]
 ) -> tuple[CineRule, CineRule]:
-    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most, told of all beyond a limit.
+    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most.
 
     `words` are those of `said_of`."""
 
     def in_whole(e: CineEvidence) -> Extreme:
         return getattr(e.whole, measure)
 
-    def in_slices(e: CineEvidence) -> list[Extreme]:
-        return [getattr(each, measure) for each in e.slices]
+    rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
+    return rule, in_a_slice(name, measure, of_slice, words, to_try, rule)
 
-    def worst_slice(e: CineEvidence) -> Extreme:
-        return max(in_slices(e), key=lambda found: found.value, default=NOTHING)
+
+def in_a_slice(
+    name: str,
+    measure: str,
+    limits: Limits,
+    words: str,
+    to_try: tuple[advice.Advice, ...],
+    *of_whole: CineRule,
+) -> CineRule:
+    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit; what is beyond a limit
+    of the whole too, and in half of the slices, is told by the rules of the whole."""
 
     def beyond(e: CineEvidence) -> list[Extreme]:
-        return [found for found in in_slices(e) if found.value > of_slice[0]]
+        return [found for found in in_slices(e, measure) if found.value > limits[0]]
 
     def is_of_slices(e: CineEvidence) -> bool:
-        return rule.level(e) == "good" or len(beyond(e)) < len(e.slices) / 2
+        is_of_whole = any(rule.level(e) != "good" for rule in of_whole)
+        return not is_of_whole or len(beyond(e)) < len(in_slices(e, measure)) / 2
 
     def said_of_slices(e: CineEvidence) -> str:
         said, slices = said_of(beyond(e), words, OF_SLICE), [each.slice for each in beyond(e) if each.slice is not None]
         return f"{numbered('slice', slices).capitalize()}: {said[0].lower()}{said[1:]}"
 
-    rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
+    def worst(e: CineEvidence) -> Extreme:
+        return max(in_slices(e, measure), key=lambda found: found.value, default=NOTHING)
+
     advised = advice.without_slice, *to_try
-    return rule, CineRule(f"{name}, in a slice", worst_slice, of_slice, said_of_slices, advised, is_of_slices)
+    return CineRule(f"{name}, in a slice", worst, limits, said_of_slices, advised, is_of_slices, beyond)
+
+
+def in_slices(evidence: CineEvidence, measure: str) -> list[Extreme]:
+    """One of HeartExtremes in every slice in which it is measured."""
+    found = [getattr(each, measure) for each in evidence.slices]
+    return [each for each in found if each != NOTHING]
 
 
 def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
@@ -108,22 +128,43 @@ def of_sixths(measure: str) -> Callable[[CineEvidence], Extreme]:
 
 lengthening, area_change = of_sixths("lengthening"), of_sixths("area_change")
 
-FINDINGS = (
-    CineRule(
-        "failed frames",
-        lambda e: part_of_frames(e, ("failed",)),
-        (0.0, 0.15),
-        lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
-        (advice.check_frames, advice.other_tracker),
+FAILED_FRAMES = CineRule(
+    "failed frames",
+    lambda e: part_of_frames(e, ("failed",)),
+    (0.0, 0.15),
+    lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
+    (advice.check_frames, advice.other_tracker),
+)
+DOUBTFUL_FRAMES = CineRule(
+    "doubtful frames",
+    lambda e: part_of_frames(e, ("look", "failed")),
+    (0.1, inf),
+    lambda e: (
+        f"The registration of {numbered('frame', frames_of(e, ('look', 'failed')))} with the reference is doubtful."
     ),
-    CineRule(
-        "doubtful frames",
-        lambda e: part_of_frames(e, ("look", "failed")),
-        (0.1, inf),
-        lambda e: (
-            f"The registration of {numbered('frame', frames_of(e, ('look', 'failed')))} with the reference is doubtful."
-        ),
-        (advice.check_frames, advice.other_tracker),
+    (advice.check_frames, advice.other_tracker),
+)
+
+FINDINGS = (
+    FAILED_FRAMES,
+    DOUBTFUL_FRAMES,
+    in_a_slice(
+        "unmatched",
+        "unmatched",
+        (0.37, inf),
+        "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
+        "the slice may show noise there, or something else.",
+        (advice.check_frames,),
+        FAILED_FRAMES,
+        DOUBTFUL_FRAMES,
+    ),
+    in_a_slice(
+        "stillness",
+        "stillness",
+        (0.8, inf),
+        "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
+        "one frame may be shown again and again, or the motion was not found.",
+        (advice.other_tracker,),
     ),
     CineRule(
         "closure",
@@ -211,6 +252,12 @@ def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
     reasons = [rule.reason(evidence) for rule in found][:MAX_REASONS]
     to_try = unique(words for rule in found for each in rule.to_try if (words := each(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(reasons), to_try[:MAX_ADVICE])
+
+
+def named_slices(evidence: CineEvidence) -> list[int]:
+    """The slices that the verdict names."""
+    found = [each for rule in found_in(evidence)[:MAX_REASONS] for each in rule.beyond(evidence)]
+    return sorted({each.slice for each in found if each.slice is not None})
 
 
 def where_to_look(evidence: CineEvidence) -> Extreme | None:

@@ -25,6 +25,8 @@ DIGITS = 9
 """Of percentages: what follows is noise, of which a heart that rests would be full."""
 NO_STRAIN = "no strain is measured: {reason}"
 NO_WALL = "the wall of the left ventricle is not labelled, and strain needs it"
+SHORT_STACK_MM = 40.0
+"""Slices that cover less are a part of a ventricle: they do not show its base, middle and apex."""
 NO_SEGMENTS = "not known: no right ventricle is labelled, or it does not show where the septum begins"
 SIXTH_DEG, SIXTH_STEP_DEG = 60, 15
 """How wide a sixth of the wall is around the ventricle, and how far apart sixths begin."""
@@ -104,6 +106,8 @@ class Strain:
     area, in percent. Unlike segments they need no insertions of the RV."""
     by_slice: Float[ndarray, "k m t"]
     """Of the wall in each of `slices`, in percent."""
+    covered_mm: float | None = None
+    """The number of `slices` times their distance; None of an image of two axes."""
 
     def curve(self, measure: str, region: str = GLOBAL) -> Float[ndarray, " t"]:
         """Strain at every frame, in percent; BadInput if there is no such measure or region."""
@@ -111,6 +115,16 @@ class Strain:
             if word not in known:
                 raise BadInput(f'no strain "{word}": choose one of {", ".join(known)}')
         return self.percent[self.regions.index(region), [*TITLES].index(measure)]
+
+    @property
+    def doubt_about_levels(self) -> str | None:
+        """Why basal, mid and apical, and so segments, may be others than of the ventricle; None where they are not."""
+        if len(self.slices) == 1:
+            return "The level of the one slice is not known: it is taken for a mid-ventricular one"
+        if self.covered_mm is None or self.covered_mm >= SHORT_STACK_MM:
+            return None
+        covered = f"these {len(self.slices)} cover {self.covered_mm:.0f} mm, less than a ventricle"
+        return f"Levels, and so segments, are thirds of the slices that strain is of: {covered}"
 
     def of_slices(self, measure: str) -> dict[int, Float[ndarray, " t"]]:
         """{slice: strain at every frame, in percent}, from base to apex."""
@@ -182,7 +196,8 @@ def strain(
     percent = percent.round(DIGITS) + 0.0  # which is no -0
     of_regions, by_slice = percent[: len(names)], percent[len(names) :]
     slices, where = tuple(ring.slice for ring in rings), tuple(found) if found else None
-    return Strain(of_regions, names, times_ms, slices, tuple(left_out), where, sixths, by_slice)
+    covered = len(slices) * spacing[axes.order[2]] if len(axes.order) == 3 else None
+    return Strain(of_regions, names, times_ms, slices, tuple(left_out), where, sixths, by_slice, covered)
 
 
 def check_fields(fields: Float[ndarray, "t d *s"], labels: Integer[ndarray, "*t"]) -> None:

@@ -1,6 +1,5 @@
 """A cine on disk: a file of four axes (NIfTI, MHA, NRRD), of three for one slice over time, or DICOM."""
 
-import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.images.checks import ORTHONORMAL_TOLERANCE, unreadable
 from vrnet.images.cine import Cine
 from vrnet.images.dicom import is_dicom
@@ -91,7 +90,7 @@ def check_slice_over_time(frames: Shaped[ndarray, "t x y"], grid: Grid, path: Pa
     beware = f"BEWARE: the file has {reason}; of a volume no motion can be found. A cine of one slice is (x, y, 1, t)"
     doubt = beware if has_steps or changes else ""
     said = f"{path} has three axes: the third is taken for time, and a frame is one slice"
-    warnings.warn(f"{said}. {doubt}" if doubt else said, InputWarning, stacklevel=1)
+    warn_of_input(f"{said}. {doubt}" if doubt else said)
     return doubt
 
 
@@ -130,6 +129,6 @@ def nifti_times(path: Path, frames: int) -> tuple[float, ...] | None:
         raise BadInput(f"the header of {path} has frames {step:g} ms apart: time runs forward; mend pixdim[4]")
     if not MIN_CYCLE_MS <= frames * step <= MAX_CYCLE_MS:
         said = f"the header of {path} has frames {step:g} ms apart, which is no heart beat: its times are not used"
-        warnings.warn(said, InputWarning, stacklevel=1)
+        warn_of_input(said)
         return None
     return tuple(k * step for k in range(frames))

@@ -4,7 +4,6 @@ A header may have two such forms, sform and qform, which need not agree. nibabel
 takes the sform if its code is 1, else the qform if there is one; of the sform it takes directions alone, and the sizes
 of voxels from another field. Here an image is where nibabel puts it; if others put it elsewhere, the user is told."""
 
-import warnings
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from vrnet.errors import InputWarning
+from vrnet.errors import warn_of_input
 from vrnet.images.checks import ORTHONORMAL_TOLERANCE, check_grid, unreadable
 from vrnet.images.grid import Grid
 from vrnet.images.nifti import Header
@@ -40,7 +39,7 @@ def place_as_nibabel(header: Header, by_itk: Grid, path: Path) -> Grid:
     check_grid(by_itk, path)
     forms = forms_of(header)
     if not forms:
-        warnings.warn(NO_FORM.format(path), InputWarning, stacklevel=1)
+        warn_of_input(NO_FORM.format(path))
         return by_itk
     check_agreement(forms, header, path)
     found = grid_of_form(next(iter(forms.values())), by_itk)
@@ -109,7 +108,7 @@ def check_agreement(forms: dict[str, Form], header: Header, path: Path) -> None:
     if not gap <= REFUSE_ABOVE_VOXELS * edge:  # also where a form is not a number
         raise unreadable(path, f"{said}, and tools differ in which they take; {REPAIRS[other]}")
     said = f"{path}: {said}; the {used} is taken, as by nibabel ({REPAIRS[other]})"
-    warnings.warn(said, InputWarning, stacklevel=1)
+    warn_of_input(said)
 
 
 def grid_of_form(form: Form, like: Grid) -> Grid | None:

@@ -103,6 +103,7 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (),
         return averaged(choose(alone, weights, settings))
     given = read_settings(settings)
     if given and weights is None and name.casefold() == "default":
+        check_parameter_names(given)
         raise BadInput("parameters are those of a method: name it too, such as `method=TV-L1`")
     if weights is None:
         return ready(with_parameters(parse(name), given))
@@ -110,6 +111,16 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (),
     if name.casefold() != "default" and str(parse(name)) != str(found):
         raise BadInput(f"{weights} holds {found}, not {name}: leave out the name, or give the weights of {name}")
     return with_parameters(found, given)
+
+
+def check_parameter_names(given: Iterable[str]) -> None:
+    """BadInput for a name that is no parameter of any method."""
+    known = sorted({each.name for method in (*all_methods(), *EXAMPLES) for each in parameters(method)})
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            meant = f'did you mean "{close[0]}"?' if close else "vrnet methods NAME lists those of a method"
+            raise BadInput(f'no method has a parameter "{name}": {meant}')
 
 
 def read_settings(settings: Iterable[str]) -> dict[str, object]:

@@ -57,6 +57,8 @@ UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, transla
 """A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
 SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
+SHORT_STACKS = replace(SHORT_3D, steps=1_500, batch=2, validate_every=1_500)
+CONSISTENT_STACKS = replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000)
 SHORT_ACROSS_SUBJECTS = Training(
     steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
 )
@@ -91,7 +93,8 @@ BUDGETS = {
         {
             **dict.fromkeys(("acdc", "ukbb"), SHORT_2D),
             "phantom": replace(SHORT_2D, steps=600, validate_every=600),
-            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), SHORT_3D),
+            **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
+            "acdc3d": SHORT_STACKS,
             "hippocampus": SHORT_ACROSS_SUBJECTS,
         },
     ),
@@ -100,7 +103,8 @@ BUDGETS = {
         {2: 16, 3: 8},
         {
             **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
-            **dict.fromkeys(("cmr3d", "acdc3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+            **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+            "acdc3d": CONSISTENT_STACKS,
             "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
         },
     ),

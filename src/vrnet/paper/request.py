@@ -44,11 +44,15 @@ class PaperRequest:
     """How many subjects are measured at the same time."""
     alphas: tuple[float, ...] = ()
     """What α of each learned method of a table is chosen from, on validation subjects; the budget's, if empty."""
+    measured_only: bool = False
+    """Whether a table is of what is measured already, and names the other rows, instead of measuring them."""
 
     def __post_init__(self) -> None:
         check_jobs(self.jobs)
         if not 1 <= min(self.at_once, self.seeds) <= max(self.at_once, self.seeds) <= MAX_RUNS:
             raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
+        if self.alphas and self.measured_only:
+            raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
         check_weights({f"alphas[{k}]": alpha for k, alpha in enumerate(self.alphas)})
 
 
@@ -56,21 +60,22 @@ def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tupl
     """A table, and the files that it was written to."""
     check_name(name, "table")
     if name == RUNTIME:
-        check_no_alphas(request, "the table of times")
+        check_plain(request, "the table of times")
         budget = BUDGETS[request.budget]
         widths = budget if budget.phantoms else BUDGETS["paper"]
         table, file = build_runtime_table(request.out, budget, widths, stage), with_budget(name, budget)
     else:
         spec = TABLES[name]
         study = plan_study(request, spec.data, spec.fallback, stage, say)
-        table, file = build_table(name, study, request.seeds, request.alphas), file_stem(name, study.results, spec.data)
+        table = build_table(name, study, request.seeds, request.alphas, request.measured_only)
+        file = file_stem(name, study.results, spec.data)
     return table, table.write(request.out / "tables", file)
 
 
 def make_figure(name: str, request: PaperRequest, stage: Stage, say: Say) -> list[Path]:
     """Draw a figure, and write it beside the numbers that it was drawn from; return both files."""
     check_name(name, "figure")
-    check_no_alphas(request, f"the figure {name}")
+    check_plain(request, f"the figure {name}")
     figure = FIGURES[name]
     given = request.source.data  # of any dimension: a figure can be drawn of either
     study = plan_study(request, given if given in DIMENSIONS else figure.data, None, stage, say)
@@ -129,7 +134,9 @@ def check_name(name: str, kind: str) -> None:
         raise BadInput(f'there is no {kind} "{name}": choose one of {", ".join(known_names(kind))}')
 
 
-def check_no_alphas(request: PaperRequest, what: str) -> None:
-    """BadInput if α is to be chosen for what does not choose it."""
+def check_plain(request: PaperRequest, what: str) -> None:
+    """BadInput if α is to be chosen for what does not choose it, or rows left out of what is made whole."""
     if request.alphas:
         raise BadInput(f"{what} does not choose α: leave out `alphas`")
+    if request.measured_only:
+        raise BadInput(f"{what} is made whole: leave out `measured_only`")

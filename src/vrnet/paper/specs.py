@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from vrnet.methods.vrnet import PAPER
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
+CASCADES_3D = ("VoxelMorph", "2xRC-Net", "3xRC-Net")
 VRNETS_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
 VRNETS_ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
 NETWORKS_3D = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
+HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
 RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
@@ -65,8 +67,14 @@ TABLES = {
     "cmr3d": TableSpec(
         "Methods on 3D cardiac MR",
         "cmr3d",
-        ("identity", *ITERATIVE, "VoxelMorph", "2xRC-Net", "3xRC-Net", *VRNETS_3D),
+        ("identity", *ITERATIVE, *CASCADES_3D, *VRNETS_3D),
         fallback="phantom3d",
+    ),
+    "acdc3d": TableSpec(
+        "Methods on whole stacks of ACDC, 3D",
+        "acdc3d",
+        ("identity", *ITERATIVE, "Gaussian-LNCC", *CASCADES_3D, *VRNETS_3D, *HALF_3D),
+        also_published="cmr3d",
     ),
     "hippocampus": TableSpec(
         "Methods between subjects: hippocampi", "hippocampus", ("identity", *ITERATIVE, *NETWORKS_3D)
@@ -74,10 +82,7 @@ TABLES = {
     "hippocampus_half": TableSpec(
         "Networks at half resolution and solvers between subjects: hippocampi",
         "hippocampus",
-        ("identity", *ITERATIVE, "Gaussian-LNCC", "4xRC-Net-half-w16", "D-L2-3x1-half-w16"),
-    ),
-    "phantom3d": TableSpec(
-        "Methods on volumes whose motion is known", "phantom3d", ("identity", "TV-L1", *NETWORKS_3D)
+        ("identity", *ITERATIVE, "Gaussian-LNCC", *HALF_3D),
     ),
 }
 REPEATED_SUBJECTS = dict.fromkeys(("acdc", "acdc3d"), ("patient076",))

@@ -1,10 +1,12 @@
 """The paper's tables, made of results: what was measured here beside what was published."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import cast
 
+from vrnet.errors import BadInput
 from vrnet.methods.method import Method, Trainable
 from vrnet.paper.alphas import choose_alphas
 from vrnet.paper.budget import Budget
@@ -25,7 +27,7 @@ from vrnet.paper.runtime import timing_hardware
 from vrnet.paper.specs import REPEATED_SUBJECTS, TABLES, TIMED_METHODS, TableSpec, is_timed
 from vrnet.paper.study import Study
 from vrnet.paper.table import Table
-from vrnet.paper.values import PublishedValues, published_values
+from vrnet.paper.values import published_values
 from vrnet.progress import Stage
 from vrnet.training.settings import Training
 
@@ -34,10 +36,14 @@ Entries = dict[str, list[Entry]]
 """{row of the table: one entry per seed}"""
 
 
-def build_table(name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = ()) -> Table:
-    """A table, from the results that are there and those measured now; α of each method is chosen from `alphas`, where
-    such are given."""
-    spec, results = TABLES[name], study.results
+def build_table(
+    name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = (), measured_only: bool = False
+) -> Table:
+    """A table, from the results that are there and those measured now, or only from those that are there; α of each
+    method is chosen from `alphas`, where such are given."""
+    spec, results, left_out = TABLES[name], study.results, list[str]()
+    if measured_only:
+        spec, left_out = leave_out_unmeasured(spec, results, seeds)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
@@ -46,10 +52,18 @@ def build_table(name: str, study: Study, seeds: int = 1, alphas: Sequence[float]
         table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
         [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        table_notes(spec, results, entries) + alpha_notes(chosen, alphas),
+        table_notes(spec, results, entries) + alpha_notes(chosen, alphas) + unmeasured_notes(results, left_out),
         {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
         {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
+
+
+def leave_out_unmeasured(spec: TableSpec, results: Results, seeds: int) -> tuple[TableSpec, list[str]]:
+    """A table of the rows that are measured with so many seeds, and the others; BadInput where there is none."""
+    kept = [name for name in spec.methods if all(map(results.has, results.seeds(name, at_least=seeds)))]
+    if not kept:
+        raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
+    return replace(spec, methods=tuple(kept)), [name for name in spec.methods if name not in kept]
 
 
 def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
@@ -71,13 +85,12 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
         )
     if spec.has_times:
         columns += time_columns(results, {method: group[0].method for method, group in entries.items()})
-    published = {data: published_on(name, data) for data in (spec.data, spec.also_published) if data}
+    published = {
+        data: published_values(data if name == spec.data else f"{name}_{data}")
+        for data in (spec.data, spec.also_published)
+        if data
+    }
     return columns + published_columns(published, measures)
-
-
-def published_on(name: str, data: str) -> PublishedValues:
-    """What the paper printed in its table of that name, on that data set."""
-    return published_values(name if name == data else f"{name}_{data}")
 
 
 def table_title(spec: TableSpec, data: str) -> str:
@@ -140,6 +153,11 @@ def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float]) -> list[st
                if alpha in chosen.values()]  # fmt: skip
     tried = ", ".join(f"{alpha:g}" for alpha in alphas)
     return [f"α was chosen for each method on the validation subjects, from {tried}: {'; '.join(methods)}."]
+
+
+def unmeasured_notes(results: Results, left_out: Sequence[str]) -> list[str]:
+    """The rows that a table is without, where there are any."""
+    return [f'Not measured yet, budget "{results.budget.name}": {", ".join(left_out)}.'] if left_out else []
 
 
 def network_widths(learned: list[list[Entry]]) -> str:

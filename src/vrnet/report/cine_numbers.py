@@ -96,6 +96,7 @@ def peak_table(strain: Strain) -> Table:
     left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
     notes = (
         f"Measured in {numbered('slice', strain.slices)}.",
+        *([f"{doubt}."] if (doubt := strain.doubt_about_levels) else []),
         *left_out,
         *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
     )

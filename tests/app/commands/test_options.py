@@ -24,6 +24,10 @@ IGNORED = {
     ),
     "two budgets": (("paper", "table", "acdc", "--quick", "--budget", "paper"), "--budget would have no effect"),
     "a folder beside phantoms": (("paper", "table", "acdc", "--quick", "--root", "x"), "--root would have no effect"),
+    "some rows of a figure": (
+        ("paper", "figure", "alpha", "--measured-only"),
+        "--measured-only would have no effect on a figure",
+    ),
     "seeds of a figure": (("paper", "figure", "alpha", "--seeds", "3"), "--seeds would have no effect on a figure"),
     "data of the runtime": ((*RUNTIME, "--data", "acdc", "--jobs", "2"), "--data, --jobs would"),
 }

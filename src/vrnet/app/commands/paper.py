@@ -15,14 +15,14 @@ from vrnet.app.endings import STOPPED
 class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured.
 
-    Tables: ablation, initialisation, acdc, matched, matched_half, ukbb, cmr3d, hippocampus, hippocampus_half,
-    phantom3d, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots, denoising, strain (of
-    whole stacks of ACDC: give --root).
+    Tables: ablation, initialisation, acdc, matched, matched_half, ukbb, cmr3d, acdc3d, hippocampus, hippocampus_half,
+    runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots, denoising, strain (of whole
+    stacks of ACDC: give --root).
 
-    What is missing is trained and measured first, and kept in DIR: one folder per method, with one row per subject;
-    what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables ukbb and cmr3d
-    are made on phantoms where no folder of the data set is given. Writes tables in DIR/tables, as Markdown, CSV and
-    LaTeX, and figures in DIR/figures, with their numbers.
+    What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
+    per subject; what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables
+    ukbb and cmr3d are made on phantoms where no folder of the data set is given. Writes tables in DIR/tables, as
+    Markdown, CSV and LaTeX, and figures in DIR/figures, with their numbers.
     """
 
     kind: Annotated[Literal["table", "figure"], tyro.conf.Positional]
@@ -44,6 +44,8 @@ class Paper:
     alphas: Annotated[tuple[float, ...], tyro.conf.arg(metavar="A A ...")] = ()
     """Of a table: train each learned method with each of these weights of smoothness, and take the one that is best on
     the validation subjects. The table says which; alphas.csv in its folder keeps the scores."""
+    measured_only: bool = False
+    """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
     at_once: int = 4
     """How many networks are trained at the same time."""
     jobs: Jobs = 1
@@ -57,7 +59,9 @@ class Paper:
         self.check()
         source, device = self.source_options.source(self.data), self.device_options.device
         budget = "quick" if self.quick else self.budget
-        request = PaperRequest(source, self.out, budget, device, self.at_once, self.seeds, self.jobs, self.alphas)
+        request = PaperRequest(
+            source, self.out, budget, device, self.at_once, self.seeds, self.jobs, self.alphas, self.measured_only
+        )
         try:
             with stage_progress() as stage:
                 if self.kind == "table":
@@ -81,7 +85,7 @@ class Paper:
             ignored = "root", "split_file", "skip_broken"
             refuse_options(self, ignored, "on small phantoms, which this budget takes: leave that out")
         if self.kind == "figure":
-            refuse_options(self, ("seeds", "alphas"), "on a figure: make a table with them first")
+            refuse_options(self, ("seeds", "alphas", "measured_only"), "on a figure: make a table with them first")
         if self.name == "runtime":
-            of_others = "data", "seeds", "alphas", "at_once", "jobs", "device", *OF_A_SPLIT
+            of_others = "data", "seeds", "alphas", "measured_only", "at_once", "jobs", "device", *OF_A_SPLIT
             refuse_options(self, of_others, "on the table runtime, which is measured on phantoms: leave that out")
