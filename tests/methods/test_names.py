@@ -216,6 +216,8 @@ WRONG = [
         "Gaussian-LNCC(fluid=0)",
         r"momentum is 0.7 and fluid 0: only composed updates have a momentum; give momentum=0, too",
     ),
+    ("Gaussian-LNCC(window=-1)", r"window is -1.0: it must be zero or more"),
+    ("TV-L1(window=1)", r"window is 1.0, and L1 takes none: LNCC, MIND, NMI, Remap do"),
     ("TV-L1(finest_warps=-1)", r"finest_warps is -1: it must be zero or more"),
     ("TV-L1(finest_warps=99999999999)", r"it may be 100,000 at most"),
     ("FFD(spacing=0)", r"above zero"),

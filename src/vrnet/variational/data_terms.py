@@ -70,6 +70,9 @@ class DataTerm(Protocol[E]):
     learns_contrast: ClassVar[bool] = False
     """Whether it learns, from a field, what one contrast says of the other: a better field then teaches it more."""
 
+    takes_window: ClassVar[bool] = False
+    """Whether its expansion can be averaged over the voxels about each."""
+
     def linearize(self, I0: Images, I1: Images, v: Field, h: RelativeSpacing, weight: Weight = None) -> E:
         """Expand the difference of two images at the field v, on voxels with edges h, under the weight there."""
         return self.expand(warp_pair(I0, I1, v, h, weight))
@@ -167,6 +170,7 @@ class Quadratic(DataTerm[NormalEquations], Protocol):
     """A term whose expansion is quadratic in u."""
 
     compares_intensities: ClassVar[bool] = False
+    takes_window: ClassVar[bool] = True
 
     def prox(self, v: Field, lin: NormalEquations, theta: Tensor) -> Field:
         return lin.minimize(v, theta)

@@ -5,7 +5,8 @@ images than their intensities; then ρ and J have as many channels.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 
 import torch
 from jaxtyping import Float
@@ -13,9 +14,9 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from vrnet.attributes import cached_property
-from vrnet.fields import RelativeSpacing, gradient, scale, squared_norm, warp
+from vrnet.fields import RelativeSpacing, gradient, scale, smooth, squared_norm, warp
 from vrnet.parts import make_rows
-from vrnet.variational.masks import Weight
+from vrnet.variational.masks import SMALLEST_WEIGHT, Weight
 from vrnet.variational.small_systems import solve_positive
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -93,12 +94,33 @@ class NormalEquations(WarpedPair):
 
         return make_rows(make, v)
 
+    def averaged(self, window: float) -> "NormalEquations":
+        """The equations of each voxel with those about it, under a Gaussian of this length: shortest edges of a voxel.
+
+        An edge tells only how far it moved across itself; the edges near it tell the rest (B. Lucas and T. Kanade,
+        IJCAI 1981). What lies outside a mask has no say inside it."""
+        sigmas, w = tuple(window / edge for edge in self.h), self.weight
+        total = None if w is None else smooth(w, sigmas).clamp(min=SMALLEST_WEIGHT)
+
+        def mean(x: Tensor) -> Tensor:
+            return smooth(x, sigmas) if w is None or total is None else smooth(w * x, sigmas) / total
+
+        A = torch.empty_like(self.A)
+        for i, j in combinations_with_replacement(range(len(self.h)), 2):
+            A[:, i, j] = A[:, j, i] = mean(self.A[:, i, j][:, None])[:, 0]
+        return replace(self, A=A, b=mean(self.b))
+
 
 Expansion = Linearization | NormalEquations
 Linearize = Callable[[Tensor, Tensor, Tensor, RelativeSpacing, Weight], Expansion]
 """(I0, I1, u^ω, h, w) -> the expansion at u^ω."""
 Channels = Callable[[Tensor, RelativeSpacing], Tensor]
 """(image, h) -> what is compared of it, (b, k, *s)."""
+
+
+def average(linearize: Callable[..., NormalEquations], window: float) -> Linearize:
+    """The same expansion, its equations averaged over a window."""
+    return lambda I0, I1, u, h, weight: linearize(I0, I1, u, h, weight).averaged(window)
 
 
 def warp_pair(
