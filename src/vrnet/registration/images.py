@@ -96,7 +96,8 @@ def register_images(
     `match_intensities` gives moving the histogram of fixed, for images of two subjects or scanners; the warped image
     keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are compared, and
     what lies outside has no influence; so where moving has no voxels. `folds` and `average` are those of `register`."""
-    known = affine if isinstance(affine, Affine) else None
+    I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
+    known = affine.checked(len(I0.grid.shape)) if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
         slices=slices,
@@ -104,9 +105,6 @@ def register_images(
         folds=folds,
         device=device,
     )
-    I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
-    if known:
-        known.check(len(I0.grid.shape))
     masks = ImageMasks.read(fixed_mask, moving_mask, I0, I1)
     return register_image_pair(I0, I1, masks, ready(method, average), options, deformation_stage(progress), known)
 
