@@ -37,7 +37,7 @@ class Affine:
         return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
 
     def checked(self, d: int) -> "Affine":
-        """The map itself; BadInput unless it maps images of this dimension, without mirroring them or pressing them flat."""
+        """The map itself; BadInput unless it maps images of d dimensions, and neither mirrors nor flattens them."""
         shapes = [np.shape(part) for part in (self.matrix, self.translation, self.centre)]
         if shapes != [(d, d), (d,), (d,)]:
             raise BadInput(f"the affine map is {len(self.centre)}D and the images are {d}D: give one of their kind")
