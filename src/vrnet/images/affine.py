@@ -38,8 +38,8 @@ class Affine:
         parts = self.summary()
         return "Affine({kind}: {rotation_deg:.3g}°, {translation_mm:.3g} mm, scale {scale:.3g})".format(**parts)
 
-    def check(self, d: int) -> None:
-        """BadInput unless it maps images of this dimension, without mirroring them or pressing them flat."""
+    def checked(self, d: int) -> "Affine":
+        """The map itself; BadInput unless it maps images of d dimensions, and neither mirrors nor flattens them."""
         shapes = [np.shape(part) for part in (self.matrix, self.translation, self.centre)]
         if shapes != [(d, d), (d,), (d,)]:
             raise BadInput(f"the affine map is {len(self.centre)}D and the images are {d}D: give one of their kind")
@@ -49,6 +49,7 @@ class Affine:
             raise BadInput("the affine map takes space onto a plane or a line, or nearly so: give one with an inverse")
         if np.linalg.det(self.matrix) < 0:
             raise BadInput("the affine map mirrors, by its determinant: give one that does not, and moving flipped")
+        return self
 
     @classmethod
     def from_sitk(cls, transform: "sitk.Transform") -> "Affine":

@@ -114,7 +114,8 @@ def register_images(
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
     compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
-    known = affine if isinstance(affine, Affine) else None
+    I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
+    known = affine.checked(len(I0.grid.shape)) if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
         slices=slices,
@@ -123,9 +124,6 @@ def register_images(
         folds=folds,
         device=device,
     )
-    I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
-    if known:
-        known.check(len(I0.grid.shape))
     masks = ImageMasks.read(fixed_mask, moving_mask, I0, I1)
     return register_image_pair(I0, I1, masks, ready(method, average), options, deformation_stage(progress), known)
 
