@@ -5,7 +5,8 @@
 
 DATA holds acdc/ and hippocampus/. Slices and stacks of hearts are registered by short-axis, TV-L1 and Gaussian-LNCC,
 hippocampi by TV-L1, Gaussian-LNCC and Demons, as they are and after an intervention on the moving image or on λ. Folds
-are repaired, as they are by default; brightness is kept, or scaled images would not be ruined. Labels decide what is good and what is ruined; the verdict does not see them:
+are repaired, as they are by default; brightness is kept, or scaled images would not be ruined. Labels decide what is
+good and what is ruined; the verdict does not see them:
 
     good     no intervention, Dice improved, and at least 0.75 (hearts) or 0.65 (hippocampi)
     ruined   an intervention, and Dice not improved by 0.02, or 0.1 below that of the same pair without it

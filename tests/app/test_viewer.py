@@ -80,7 +80,7 @@ def test_metrics_are_those_that_the_command_writes(pair, tmp_path, vrnet):
     result = register_images(*files[:2], METHOD)
     found = json.loads(json.dumps(result.metrics(files[2], pair.moving_labels.to_sitk())))
     assert list(found) == list(written)
-    for name in {*found} - {"seconds", "verdict", "provenance"}:
+    for name in {*found} - {"seconds", "verdict", "provenance", "files"}:
         assert found[name] == written[name], name
     assert found["verdict"]["level"] == written["verdict"]["level"]
     page = result.report(tmp_path / "page.html", files[2], files[3])

@@ -6,7 +6,8 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 OF_IMAGES = "affine", "slices", "match_intensities"
 """What `register_images` alone can be asked for, since arrays have no place in space."""
 

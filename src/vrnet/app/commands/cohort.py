@@ -171,7 +171,7 @@ class Cohort:
             heart_of(dict(names))  # which fails at once where the wall has no name
         known = RegistrationOptions(slices=self.options.slices, device=self.options.device)
         if self.options != known:
-            raise BadInput("cines are tracked: leave out --affine, --match-intensities and --folds")
+            raise BadInput("cines are tracked: leave out --affine, --brightness, --match-intensities and --folds")
         return TrackSubject(method, known, *others, names)
 
     def names_of_labels(self, table: "CohortTable") -> "NamePairs":
