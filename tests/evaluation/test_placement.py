@@ -139,6 +139,13 @@ def test_coarse_voxels_are_nearly_cubes_and_slices_of_a_stack_are_kept(shape, sp
     assert found[-1] == 9 or spacing[-1] == 1
 
 
+@pytest.mark.parametrize("shape", [(12, 12, 1), (12, 12, 2), (2, 40), (1, 1, 1)])
+def test_thin_images_are_compared_too(shape):
+    image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    found = placed(image, image, torch.zeros(1, len(shape), *shape), (1.0,) * len(shape))
+    assert found.found == pytest.approx(1 if image.numel() > 1 else 0, abs=1e-5)
+
+
 @pytest.mark.slow
 def test_a_real_brain_is_good_and_one_that_lies_otherwise_is_not_though_it_was_fitted(data_root):
     """Upside down, front to back, and turned by 27° and 35 mm away, by the default for volumes, on voxels of 4 mm."""

@@ -114,33 +114,29 @@ def gather(
 ) -> Evidence:
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
-    Images are compared where `inside` has moving: without it moving lies on the grid of fixed; and where
-    they are to be `compared`, if not everywhere: what they show elsewhere has no influence. `dice` and `distance` are
-    means over structures, where there are labels. `started` is moving through an affine start, if there was one."""
+    Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
+    show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
     sides = block_sides(fixed.shape, spacing)
     given = fixed, moving, warped, moving if started is None else started
     shown = (image if compared is None else filled_from(image, compared, spacing) for image in given)
     I0, I1, I1w, I1s = (as_blocks(image[None], sides) for image in shown)
-    u = as_blocks(field, sides)
+    u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
     place = block_centres(u.shape[2:], sides)
     before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
+    u = scale(u, tuple(1 / side for side in sides))
     chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
     ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
     F, M, W, S = ranges[0].scale(I0), *(ranges[1].scale(image) for image in (I1, I1w, I1s))
-    step, u = (
-        tuple(h * side for h, side in zip(spacing, sides, strict=True)),
-        scale(u, tuple(1 / side for side in sides)),
-    )
     placed = compare_placements(CoarseImage(F, chosen), CoarseImage(S, before), u, step)
     return Evidence(
         **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
         **intensities(*ranges),
-        glare=glare(F[chosen], M[chosen]),
-        **deformation(u),
         **overlap_of(before, after),
+        **deformation(u),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
         **before_and_after("dice", dice),
         **before_and_after("distance", distance),
+        glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
     )
 

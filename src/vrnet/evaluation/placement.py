@@ -18,6 +18,7 @@ from scipy.spatial.transform import Rotation
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.evaluation.likeness import LocalCorrelation
 from vrnet.images.grid import STACK_SPACING_RATIO
 
 MAX_COARSE_VOXELS = 4_000
@@ -119,10 +120,8 @@ def column(values: Tensor) -> Tensor:
 
 def structure(image: CoarseImage) -> Float[Tensor, " n"]:
     """How much each place shows: the deviation of the 3 voxels around it along each axis."""
-    pool = functional.avg_pool3d if len(image.shape) == 3 else functional.avg_pool2d
-    both = image.values, image.values.square()
-    mean, square = (pool(part, 3, 1, 1, count_include_pad=False) for part in both)
-    return ((square - mean.square()).clamp(min=0).sqrt() * image.has).flatten()
+    windows = LocalCorrelation(image.shape, (1,) * len(image.shape)).windows(image.values)
+    return (windows.variance.sqrt() * image.has).flatten()
 
 
 def nearest_affine(u: Float[Tensor, "d *t"], weight: Float[Tensor, " n"]) -> Float[Tensor, "d *t"]:
