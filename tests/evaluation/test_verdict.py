@@ -184,7 +184,7 @@ def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_we
         assert mirrored.level == turned.level == level
         if level != "good":
             assert ("mirrored" in mirrored.reasons[0], "turned" in turned.reasons[0]) == (True, True)
-            assert ("which way round" in mirrored.try_[0], "`affine=affine`" in turned.try_[0]) == (True, True)
+            assert ("which way round" in mirrored.try_[0], '`affine="affine"`' in turned.try_[0]) == (True, True)
             assert not any("`affine" in words for words in mirrored.try_)
     assert judge_evidence(replace(well, coarse_found=0.05, coarse_turned=0.45, coarse_mirrored=0.3)).level == "good"
 

@@ -4,9 +4,7 @@
 `value` is the density that the energy sums, `loss` what training minimises. To add one, write its class and list it in
 DATA_TERMS: solvers, networks, energies, losses, names and commands then know it.
 
-L1 and L2 compare intensities, which must mean the same in both images. LNCC, MIND, NMI and Remap do not need that: they
-square differences of locally normalised intensities, of self-similarities, of what one image predicts of the other, and
-of locally normalised intensities after such a prediction.
+L1 and L2 compare intensities, which must mean the same in both images; LNCC, MIND, NMI and Remap do not need that.
 
 ρ may have several channels (vector images: gradients, patches, features). The length |u − v| is taken in space, so that
 G, the gradient in space, stands where J would if voxels were cubes.
@@ -66,10 +64,8 @@ class DataTerm(Protocol[E]):
 
     compares_intensities: ClassVar[bool]
     """Whether the same tissue must be equally bright in both images."""
-
     learns_contrast: ClassVar[bool] = False
     """Whether it learns, from a field, what one contrast says of the other: a better field then teaches it more."""
-
     takes_window: ClassVar[bool] = False
     """Whether its expansion can be averaged over the voxels about each."""
 
