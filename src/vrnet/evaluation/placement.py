@@ -95,7 +95,7 @@ def gain(best: float, found: float) -> float:
 
 def spread(spacing: tuple[float, ...]) -> tuple[bool, ...]:
     """Which axes lead across slices that are far apart."""
-    return tuple(h >= STACK_SPACING_RATIO * min(spacing) for h in spacing)
+    return tuple(bool(h >= STACK_SPACING_RATIO * min(spacing)) for h in spacing)
 
 
 def coarse_shape(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:

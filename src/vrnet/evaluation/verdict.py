@@ -56,10 +56,10 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
-    causes = [rule for rule in found if rule.is_cause]
-    causes += [rule for rule in CAUSES if rule.concerns(run) and rule.level(evidence) != "good"]
-    rules = [*causes, *(rule for rule in found if rule not in causes)][:MAX_REASONS]
-    blamed = causes[:1] or rules
+    explaining = [rule for rule in found if rule.is_cause]
+    causes = [rule for rule in CAUSES if rule.concerns(run) and rule.level(evidence) != "good"]
+    rules = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
+    blamed = [*explaining[:1], *causes[:1]] or rules
     advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
