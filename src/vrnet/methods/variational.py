@@ -161,9 +161,7 @@ PRESETS = (
     Variational("TV", "LNCC", lam=0.1),
     Variational("Diffusion", "LNCC", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
     Variational("Bending", "LNCC", lam=0.1),
-    Variational(
-        "Gaussian", "LNCC", Each(0.7, 0.55), (0.1, 0.1), window=Each(0.0, 1.0), **FEW_AT_THE_FINEST, **COMPOSED
-    ),
+    Variational("Gaussian", "LNCC", lam=Each(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
     Variational("TV", "MIND", lam=0.03, theta=(0.03, 0.1)),
     Variational("Diffusion", "MIND", lam=0.012, theta=(0.03, 0.03), **COMPOSED),
     Variational("Bending", "MIND", lam=Each(0.15, 0.05), theta=(0.03, 0.1)),
