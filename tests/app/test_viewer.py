@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -141,6 +142,16 @@ def test_advice_is_given_in_the_words_of_python(pair):
     assert verdict.level != "good"
     assert verdict.try_
     assert not any("--" in advice for advice in verdict.try_)
+
+
+def test_what_arrays_were_registered_with_is_known_to_what_is_said_of_them(pair):
+    """Folds that were kept are advised to be repaired, and only these; metrics tell what was asked for."""
+    images = pair.fixed.array, pair.moving.array
+    folded = np.random.default_rng(0).normal(size=(2, *images[0].shape)).astype(np.float32)
+    for folds in ("keep", "repair"):
+        result = replace(register(*images, METHOD, folds=folds), field=folded)
+        assert result.metrics()["options"]["folds"] == folds
+        assert ('`folds="repair"`' in result.verdict.try_) == (folds == "keep")
 
 
 def test_labels_are_on_the_grid_of_their_image(pair, result):

@@ -84,6 +84,17 @@ def test_arguments_that_are_advised_are_valid_python(method):
             assert argument in ("fixed_mask", "moving_mask", "frame") or ast.literal_eval(argument.partition("=")[2])
 
 
+@pytest.mark.parametrize("method", ["Gaussian-LNCC(lam=1.0)", "TV-MIND", "Bending-NMI+average", "Gaussian-Remap"])
+def test_another_brightness_is_no_reason_to_leave_a_method_that_does_not_mind(method):
+    assert (advice.other_brightness(Run(method)), advice.match(Run(method))) == (None, None)
+
+
+@pytest.mark.parametrize("method", ["TV-L1", "", "REMIND.pt", "trained-with-LNCC.safetensors", "short-axis"])
+def test_a_name_that_holds_that_of_a_term_is_no_method_of_it(method):
+    assert "Gaussian-LNCC" in advice.other_brightness(Run(method))
+    assert "match_intensities" in advice.match(Run(method))
+
+
 def test_an_affine_start_is_advised_where_images_lie_apart_or_turned_alone():
     """Not for noise, nor where one image is five times as bright."""
     rules = {

@@ -91,6 +91,9 @@ BAD = {
     "there is no moving.nii.gz": lambda i, u, t: judge_images(i, "moving.nii.gz", t),
     "transform is a ndarray: give a vrnet Transform": lambda i, u, t: judge_images(i, i, u),
     "affine is a str: give a vrnet Affine": lambda i, u, t: judge_images(i, i, t, affine="rigid"),
+    "the affine map is 3D and the images are 2D": lambda i, u, t: judge_images(
+        i, i, t, affine=Affine("affine", np.eye(3), np.zeros(3), np.zeros(3))
+    ),
     "moving_mask is an array": lambda i, u, t: judge_images(i, i, t, moving_mask=i.array),
     "fixed_labels is not on the grid of fixed": lambda i, u, t: judge_images(i, i, t, coarser(i), coarser(i)),
     r"the spacing is 1.5: give 2 numbers": lambda i, u, t: register(i.array, i.array, spacing=1.5),

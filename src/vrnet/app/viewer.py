@@ -28,7 +28,6 @@ from vrnet.images.transform import Transform
 from vrnet.registration.arrays import Registration
 from vrnet.registration.images import ImageRegistration
 from vrnet.registration.masks import ImageMasks
-from vrnet.registration.options import RegistrationOptions
 from vrnet.report.card import Card
 from vrnet.report.figures import overview
 from vrnet.report.object_figures import cine_figure, image_figure, transform_figure
@@ -106,7 +105,7 @@ def _(result: Registration) -> ImageRegistration:  # type: ignore[type-arg]
         seconds=result.seconds,
         repair=result.repair,
         remap=result.remap,
-        options=RegistrationOptions(),
+        options=result.options,
         fixed=Image(fixed, grid, "fixed"),
         moving=Image(moving, grid, "moving"),
         masks=ImageMasks(*masks),

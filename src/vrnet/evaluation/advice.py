@@ -65,8 +65,11 @@ def match(run: Run) -> str | None:
 
 
 def compares_structure(run: Run) -> bool:
-    """Whether the method that was run does not mind that one image is brighter."""
-    return any(name in run.method for name in ("LNCC", "MIND", "NMI", "Remap"))
+    """Whether the method that was run does not mind that one image is brighter; of a file's weights nobody knows."""
+    try:
+        return parse(run.method).scaling == "each"
+    except BadInput:
+        return False
 
 
 def affine(run: Run) -> str | None:

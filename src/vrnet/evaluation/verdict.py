@@ -103,6 +103,7 @@ def judge_images(
     I1, labels1, mask1 = given_images("moving", moving, moving_labels, moving_mask)
     if affine is not None:
         check_type("affine", affine, Affine, "as that of register_images")
+        affine.checked(len(I0.grid.shape))
     grid, field = I0.grid, transform.on(I0.grid).in_voxels()
     images = I0.array, place_image(I1, grid).array, transform.apply(I1, grid).array
     compared, started = compared_voxels(mask0, mask1, grid, transform), None

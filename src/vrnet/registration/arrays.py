@@ -25,7 +25,7 @@ from vrnet.registration.checks import check_axes
 from vrnet.registration.content import carry_on, content_box, cut
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
-from vrnet.registration.options import check_choice
+from vrnet.registration.options import RegistrationOptions, check_choice
 from vrnet.registration.result import RegistrationResult
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -83,6 +83,8 @@ class Registration(RegistrationResult[Array], Generic[Array]):
     """The file that the weights of a trained model came from."""
     details: dict[str, str]
     """What a page says of the method beside its name."""
+    options: RegistrationOptions
+    """What was asked for beside the method."""
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -154,7 +156,8 @@ def register(
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
     run, of_method = (str(chosen), perf_counter() - start, repair, remap), (chosen.weights, chosen.details)
-    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method)
+    options = RegistrationOptions(folds=folds, brightness=brightness)
+    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method, options)
 
 
 def check_request(
