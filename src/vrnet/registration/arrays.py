@@ -25,7 +25,7 @@ from vrnet.registration.checks import check_axes
 from vrnet.registration.content import carry_on, content_box, cut
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
-from vrnet.registration.options import RegistrationOptions, check_choice
+from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.result import RegistrationResult
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -144,10 +144,10 @@ def register(
     "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
     float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, 0 to
     1."""
-    start = perf_counter()
+    start, options = perf_counter(), RegistrationOptions(folds=folds, brightness=brightness)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_request(tuple(I0.shape), spacing, slice_axis, folds, brightness)
+    check_request(tuple(I0.shape), spacing, slice_axis)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
     remap = find_remap(I0, I1, inside) if brightness == "match" and chosen.scaling == "jointly" else None
@@ -156,18 +156,13 @@ def register(
     field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
     u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
     run, of_method = (str(chosen), perf_counter() - start, repair, remap), (chosen.weights, chosen.details)
-    options = RegistrationOptions(folds=folds, brightness=brightness)
     return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method, options)
 
 
-def check_request(
-    shape: tuple[int, ...], spacing: object, slice_axis: int | None, folds: object, brightness: object
-) -> None:
+def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None) -> None:
     """BadInput unless images of this shape can be registered as it is asked for."""
     check_spacing(spacing, len(shape))
     check_axes(shape, slice_axis)
-    check_choice("folds", folds, Folds)
-    check_choice("brightness", brightness, Brightness)
 
 
 @torch.inference_mode()
