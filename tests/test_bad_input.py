@@ -191,7 +191,7 @@ BAD = {
     "mask of NaN": (nan_mask, with_masks("nan.nii.gz"), "NaN or infinite"),
     "mask that is an image": (nothing, with_masks("fixed.nii.gz"), "not whole numbers"),
     "mask missing": (nothing, with_masks("absent.nii.gz"), "there is no"),
-    "mask of one voxel": (mask("m.nii.gz", 3, 3, 3), with_masks("m.nii.gz"), "constant .* inside .*mask"),
+    "mask of one voxel": (mask("m.nii.gz", 3, 3, 3), with_masks("m.nii.gz"), "constant .* inside .*m.nii.gz"),
     "out is a file": (text("out"), register(), "cannot write to"),
     "no write permission": (nothing, lambda folder: [*register()(folder)[:3], "--out", "/proc/out"], "cannot write to"),
     "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean "TV-L1"'),
