@@ -18,5 +18,5 @@ def test_an_affine_start_that_turns_an_image_round_is_told(degrees, is_told):
     pair = ImagePair(Image(values, grid, name="a.nii.gz"), Image(values, grid, name="b.nii.gz"))
     matrix = Rotation.from_rotvec(np.radians(degrees) * np.array([0.6, 0.8, 0])).as_matrix()
     affine = Affine("affine", matrix, np.zeros(3), grid.points(np.array([[3.5, 3.5, 3.5]]))[0])
-    words = " ".join(notes_on(pair, {"repair": None}, affine))
+    words = " ".join(notes_on(pair, {"repair": None, "brightness": None}, affine))
     assert (f"turns b.nii.gz by {degrees}°" in words) is is_told

@@ -105,7 +105,7 @@ def test_a_lone_label_that_encloses_next_to_nothing_says_how_to_name_the_cavity_
     """A pit of one voxel is no cavity."""
     disc = (beat.labels.numpy() == 3).astype(np.uint8)
     disc[(*np.argwhere(disc[..., 1]).mean(0).astype(int), 1)] = 0
-    with pytest.warns(InputWarning, match="encloses next to nothing; if it is the cavity, give `label_names=1=LV`"):
+    with pytest.warns(InputWarning, match='encloses next to nothing; if it is the cavity, give `label_names="1=LV"`'):
         assert (interpret_labels(Image(disc, GRID))[0].array != 3).all()
 
 

@@ -135,7 +135,7 @@ def test_intensities_are_scaled_by_what_is_inside(d, scaling):
     fixed, moving, _, mask = heart(d)
     flow = Flow()
     model = Trained.of(card(d=d, normalisation=scaling), flow, "w.safetensors")
-    vrnet.register(fixed, moving / 2, model, moving_mask=mask, folds="keep")
+    vrnet.register(fixed, moving / 2, model, moving_mask=mask, brightness="keep")
     sources = [[fixed[mask], moving[mask] / 2]] * 2 if scaling == "jointly" else [[fixed[mask]], [moving[mask] / 2]]
     for seen, image, source in zip(flow.seen[0], (fixed, moving / 2), sources, strict=False):
         low, high = np.percentile(np.concatenate(source), (1, 99))
