@@ -1,6 +1,7 @@
 """Shapes and types are enforced while the tests run; each worker keeps to one thread."""
 
 import gc
+import signal
 import sys
 from contextlib import nullcontext
 from shutil import copytree
@@ -19,6 +20,7 @@ from scipy import ndimage  # noqa: E402
 from vrnet.threads import set_threads  # noqa: E402
 
 pytest_plugins = ["tests.skips"]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without it
 torch.set_num_threads(1)
 set_threads(1)  # for the libraries below PyTorch
 

@@ -44,8 +44,12 @@ def first_and_last(methods):
     return tuple(method for method in methods if method in ends)
 
 
+ALIKE = ("ablation", "cmr3d", "matched", "matched_half")
+"""Tables that are made as others are, of other rows: before a release."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", [pytest.param(t, marks=[pytest.mark.release] * (t in ALIKE)) for t in TABLES])
 def test_every_table_is_made_of_what_was_measured_of_its_rows(name, quick, reader):
     table, written = make_table(name, quick, reader.stage, reader.say)
     phantom = "phantom3d" if name in ("cmr3d", "acdc3d", "hippocampus", "hippocampus_half") else "phantom"
