@@ -16,7 +16,6 @@ NAMES = [table.stem for table in TABLES]
 ASKED = {
     "matched_consistent": ("matched", {"budget": "consistent", "seeds": 3, "alphas": (0.05, 0.2)}),
     "matched_half_consistent": ("matched_half", {"budget": "consistent", "seeds": 3, "alphas": (0.02, 0.05)}),
-    "acdc3d": ("acdc3d", {"measured_only": True}),
     "hippocampus_half_consistent": ("hippocampus_half", {"budget": "consistent"}),
 }
 """Tables that a plain request does not make: their names, and what is asked for besides."""

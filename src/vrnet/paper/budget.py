@@ -57,7 +57,7 @@ UNFLIPPED = Augmentation(flip=False, rotation=15.0, tilt=5.0, scale=0.1, transla
 """A heart twists and shortens one way: where outlines do not show the motion along an axis, flipping would hide it."""
 SHORT_2D = Training(steps=3_000, rate=4e-4, alpha=0.1, validate_every=3_000)
 SHORT_3D = Training(steps=500, batch=1, rate=5e-4, alpha=0.02, augmentation=UNFLIPPED, validate_every=500)
-SHORT_STACKS = replace(SHORT_3D, steps=1_500, batch=2, validate_every=1_500)
+SHORT_STACKS = replace(SHORT_3D, steps=1_500, batch=2, alpha=0.1, validate_every=1_500)
 CONSISTENT_STACKS = replace(PRESETS["consistent"], batch=2, augmentation=UNFLIPPED, validate_every=3_000)
 SHORT_ACROSS_SUBJECTS = Training(
     steps=1_500, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE, validate_every=1_500
