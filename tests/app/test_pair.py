@@ -10,7 +10,7 @@ from scipy import ndimage
 from tests.app.outputs import read_json
 from tests.models import saved
 from tests.registration.test_images import reorient
-from vrnet import BadInput, Grid, Image, judge_images, load_method, parse, register_images
+from vrnet import BadInput, Grid, Image, Transform, judge_images, load_method, parse, register_images
 from vrnet.app import demo
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import landmark_error, measure_transform
@@ -65,6 +65,16 @@ def test_metrics_json_is_what_simpleitk_measures_on_the_files(pair, done, tmp_pa
     assert_allclose(metrics["similarity"]["mae_before"], before, rtol=1e-5)
     assert before > 1.5 * difference
     assert metrics == json.loads(json.dumps(result.metrics))
+
+
+def test_where_a_motion_leads_out_of_moving_nothing_is_compared():
+    """An image whose background is bright, shifted: the rim that it lacks would count as black."""
+    far = np.random.default_rng(0).uniform(900, 1000, (44, 30)).astype(np.float32)
+    fixed, moving = (Image(part, Grid.plain((40, 30), (1.0, 1.0))) for part in (1000 - far[4:], far[:40]))
+    shift = Transform.from_voxels(np.stack([np.full((40, 30), 4.0), np.zeros((40, 30))]), fixed.grid)
+    found = measure_transform(ImagePair(fixed, moving), shift).metrics["similarity"]
+    assert found["ncc_after"] == pytest.approx(-1, abs=1e-4)
+    assert found["mae_before"] == pytest.approx(np.abs(fixed.array - moving.array)[:36].mean(), rel=1e-5)
 
 
 def test_the_page_says_what_was_run_and_how_well(done):

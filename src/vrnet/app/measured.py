@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -87,7 +87,8 @@ def measure_transform(
     )
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, moving, start, compared)
-    metrics = run_metrics(registration, name) | quality_metrics(placed, registered) | known_facts(pair, placed)
+    seen = seen_voxels(pair, transform)
+    metrics = run_metrics(registration, name) | quality_metrics(placed, registered, seen) | known_facts(pair, placed)
     metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
@@ -156,13 +157,19 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def quality_metrics(pair: Pair, registered: RegisteredPair) -> dict[str, Any]:
-    """The part of metrics.json that says how good it is; likeness is that of the voxels that were compared."""
-    images, compared = (pair.fixed, pair.moving, pair.warped), registered.compared
+def seen_voxels(pair: ImagePair, transform: Transform) -> NDArray[Any]:
+    """The voxels of fixed for which moving has values before a transform and after it: inside the masks, if given."""
+    everywhere = pair.moving.with_array(np.ones(pair.moving.grid.shape, np.uint8))
+    moving_mask = everywhere if pair.masks.moving is None else pair.masks.moving
+    return cast(NDArray[Any], compared_voxels(pair.masks.fixed, moving_mask, pair.fixed.grid, transform))
+
+
+def quality_metrics(pair: Pair, registered: RegisteredPair, seen: NDArray[Any]) -> dict[str, Any]:
+    """The part of metrics.json that says how good it is; likeness is that of the voxels that both images have."""
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
-        "similarity": similarity(*(image if compared is None else image[compared] for image in images)),
+        "similarity": similarity(*(image[seen] for image in (pair.fixed, pair.moving, pair.warped))),
         **registered.regularity,
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:
