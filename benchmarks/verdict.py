@@ -1,7 +1,7 @@
 """Good and deliberately ruined registrations of real pairs, and what the verdict says of them.
 
-    python benchmarks/verdict.py --root DATA --splits train val --cache calibration [--every 4]     # to choose limits on
-    python benchmarks/verdict.py --root DATA --splits test --cache test [--every 2]                 # once, to report
+    python benchmarks/verdict.py --root DATA --splits train val --cache calibration [--every 4]    # to choose limits on
+    python benchmarks/verdict.py --root DATA --splits test --cache test [--every 2]                # once, to report
 
 DATA holds acdc/ and hippocampus/. Slices and stacks of hearts are registered by short-axis, TV-L1 and Gaussian-LNCC,
 hippocampi by TV-L1, Gaussian-LNCC and Demons, as they are and after an intervention on the moving image or on λ. Folds
@@ -263,7 +263,8 @@ def main():
     rows = []
     with torch.inference_mode():
         for name in options.data:
-            rows += measure_all(SOURCES[name](options.root, options.splits, options.every), options.cache / f"{name}.csv")
+            found = SOURCES[name](options.root, options.splits, options.every)
+            rows += measure_all(found, options.cache / f"{name}.csv")
     print(*tables(rows), sep="\n")
 
 
