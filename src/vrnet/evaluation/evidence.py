@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import inf
 
 import numpy as np
 import torch
@@ -87,6 +88,8 @@ class Evidence:
     distance_before: float | None = None
     """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
     distance_after: float | None = None
+    voxels: float = inf
+    """Voxels that were compared after the registration; of large images, blocks of them."""
 
     @property
     def gain(self) -> float:
@@ -117,7 +120,8 @@ def gather(
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
     show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
     sides = block_sides(fixed.shape, spacing)
-    given = fixed, moving, warped, moving if started is None else started
+    whole, seen = (Range.of(images, compared) for images in ((fixed,), (moving, warped)))
+    given = whole.apply(fixed), *map(seen.apply, (moving, warped, moving if started is None else started))
     shown = (image if compared is None else filled_from(image, compared, spacing) for image in given)
     I0, I1, I1w, I1s = (as_blocks(image[None], sides) for image in shown)
     u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
@@ -130,7 +134,7 @@ def gather(
     placed = compare_placements(CoarseImage(F, chosen), CoarseImage(S, before), u, step)
     return Evidence(
         **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
-        **intensities(*ranges),
+        **intensities(ranges[0].within(whole), ranges[1].within(seen)),
         **overlap_of(before, after),
         **deformation(u),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
@@ -138,6 +142,7 @@ def gather(
         **before_and_after("distance", distance),
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
+        voxels=float((after & chosen).sum()),
     )
 
 
@@ -165,10 +170,10 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
 
 
 def filled_from(
-    image: Real[ndarray, "*s"], compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]
+    image: Float[ndarray, "*s"], compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]
 ) -> Float[ndarray, "*s"]:
     """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
-    values = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float32))
+    values = torch.from_numpy(np.ascontiguousarray(image))
     return inpaint(values, torch.from_numpy(np.ascontiguousarray(compared)), spacing).numpy()
 
 
