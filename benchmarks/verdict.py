@@ -20,7 +20,7 @@ import argparse
 import csv
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 
@@ -50,7 +50,8 @@ STRENGTHS = {
 HEART_METHODS, SOLVERS = ("short-axis", "TV-L1", "Gaussian-LNCC"), ("TV-L1", "Gaussian-LNCC")
 LEAST_DICE = {"slices": 0.75, "stacks": 0.75, "hippocampi": 0.65, "brains": 0.5}
 LEAST_IMPROVEMENT, CLEARLY_WORSE = 0.02, 0.1
-EVIDENCE = [field.name for field in fields(Evidence) if not field.name.startswith(("dice", "distance"))]
+EVIDENCE = [field.name for field in fields(Evidence) if field.default is MISSING]
+"""Whatever pairs of whole images without labels have."""
 COLUMNS = ("data", "subject", "method", "change", "dice_before", "dice_after", *EVIDENCE)
 
 
@@ -230,7 +231,7 @@ def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]
     """The limits of every finding beside the distributions of its measure."""
     yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for rule in (each for each in FINDINGS if not each.name.startswith("structures")):
+    for rule in (each for each in FINDINGS if not each.name.startswith(("structures", "few"))):
         of_good, of_ruined = (np.array([rule.measure(each) for each in group]) for group in (good, ruined))
         spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
         words = [", ".join(f"{value:.2f}" for value in part) for part in spread]

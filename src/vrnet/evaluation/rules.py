@@ -24,6 +24,9 @@ MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
 
+LEAST_VOXELS = 200.0
+"""Fewer voxels than this tell too little: PLACEHOLDER."""
+
 
 def placement_words(evidence: Evidence, best: float) -> str:
     """How alike the coarse images are, and would be."""
@@ -224,6 +227,15 @@ FINDINGS = (
         MANY_FOLDS_PERCENT,
         lambda e: f"The field folds at {e.folds_percent:.1f} % of the voxels: it has no inverse there.",
         (advice.no_folds, advice.smoother),
+        is_named_first=True,
+    ),
+    Rule(
+        "few voxels",
+        lambda e: -e.voxels,
+        -LEAST_VOXELS,
+        inf,
+        lambda e: f"Only {e.voxels:.0f} voxels were compared: too few to tell how good the registration is.",
+        (advice.more_voxels,),
         is_named_first=True,
     ),
     Rule(
