@@ -77,6 +77,8 @@ CONTRASTS = {
 
 KEY = "data", "method", "contrast", "pair"
 COLUMNS = *KEY, "dice_before", "dice", "verdict", "lies_otherwise"
+LIES_OTHERWISE = "were mirrored", "were turned or moved"
+"""Words of the reasons that say so."""
 LEAST_DICE = 0.65
 """From which a pair that is better than before counts as registered, as in benchmarks/verdict.py."""
 
@@ -86,7 +88,9 @@ def measure(method, pair, contrast, seed):
     moving = CONTRASTS[contrast](pair.moving, np.random.default_rng(seed))
     found = vrnet.register(pair.fixed, moving, method, spacing=pair.spacing)
     before, verdict = mean_dice(pair, np.zeros_like(found.field)), found.verdict
-    otherwise = any(words in reason for reason in verdict.reasons for words in ("were mirrored", "were turned or moved"))
+    otherwise = any(
+        words in reason for reason in verdict.reasons for words in ("were mirrored", "were turned or moved")
+    )
     dice = {"dice_before": before, "dice": mean_dice(pair, found.field)}
     return dice | {"verdict": verdict.level, "lies_otherwise": otherwise}
 

@@ -89,7 +89,7 @@ class Evidence:
     """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
     distance_after: float | None = None
     voxels: float = inf
-    """Voxels that were compared after the registration; of large images, blocks of them."""
+    """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
 
     @property
     def gain(self) -> float:
@@ -142,7 +142,7 @@ def gather(
         **before_and_after("distance", distance),
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
-        voxels=float((after & chosen).sum()),
+        voxels=float(chosen.sum()),
     )
 
 

@@ -16,7 +16,7 @@ from vrnet.evaluation.likeness import Range
 from vrnet.evaluation.metrics import mean_dice_before_and_after
 from vrnet.evaluation.pair import mean_before_and_after, overlap
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, MAX_APART
+from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
@@ -53,13 +53,17 @@ class Verdict:
 
 
 def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
-    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run."""
-    found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
+    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run.
+
+    Where too few voxels are compared, what they show of the images says nothing."""
+    has_enough = evidence.voxels >= LEAST_VOXELS
+    telling = [rule for rule in FINDINGS if has_enough or not rule.compares_images]
+    found = [rule for rule in telling if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
     explaining = [rule for rule in found if rule.is_cause]
-    causes = [rule for rule in CAUSES if rule.concerns(run) and rule.level(evidence) != "good"]
+    causes = [rule for rule in CAUSES if has_enough and rule.concerns(run) and rule.level(evidence) != "good"]
     rules = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     blamed = [*explaining[:1], *causes[:1]] or rules
     advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
