@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import product
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,7 @@ def tables(rows: list[dict[str, str]]) -> Iterator[str]:
         judged[outcome(row, unchanged)].append((row, evidence_of(row)))
     for name in ("good", "ruined"):
         yield from level_table(name, judged[name])
+    yield from method_table(judged)
     yield from measure_table(*([evidence for _, evidence in judged[name]] for name in ("good", "ruined")))
     for name in ("good", "ruined"):
         for row, evidence in judged[name]:
@@ -227,6 +229,15 @@ def level_table(name: str, judged: list[tuple[dict[str, str], Evidence]]) -> Ite
         yield f"| {data} | {change} | {levels['good']} | {levels['look']} | {levels['failed']} |"
 
 
+def method_table(judged: dict[str, list[tuple[dict[str, str], Evidence]]]) -> Iterator[str]:
+    """How often each level is given to the good and to the ruined ones of each method."""
+    yield "\n| method | of good ones: good, look, failed | of ruined ones |\n| --- | --- | --- |"
+    for method in dict.fromkeys(row["method"] for row, _ in judged["good"]):
+        levels = [counts(each for row, each in judged[name] if row["method"] == method) for name in ("good", "ruined")]
+        words = [", ".join(str(found[level]) for level in ("good", "look", "failed")) for found in levels]
+        yield f"| {method} | {words[0]} | {words[1]} |"
+
+
 def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]:
     """The limits of every finding beside the distributions of its measure."""
     yield "\n| finding | look | failed | good: 50, 97, 100 % | ruined: 3, 50 % | ruined beyond look |"
@@ -236,7 +247,8 @@ def measure_table(good: list[Evidence], ruined: list[Evidence]) -> Iterator[str]
         spread = np.percentile(of_good, (50, 97, 100)), np.percentile(of_ruined, (3, 50))
         words = [", ".join(f"{value:.2f}" for value in part) for part in spread]
         beyond = f"{100 * (of_ruined > rule.look).mean():.0f} %"
-        yield f"| {rule.name} | {rule.look:g} | {rule.failed:g} | {words[0]} | {words[1]} | {beyond} |"
+        failed = "–" if rule.failed == inf else f"{rule.failed:g}"
+        yield f"| {rule.name} | {rule.look:g} | {failed} | {words[0]} | {words[1]} | {beyond} |"
 
 
 def counts(evidence: Iterator[Evidence]) -> Counter:
