@@ -122,11 +122,9 @@ def gather(
     sides = block_sides(fixed.shape, spacing)
     whole, seen = (Range.of(images, compared) for images in ((fixed,), (moving, warped)))
     given = whole.apply(fixed), *map(seen.apply, (moving, warped, moving if started is None else started))
-    shown = (image if compared is None else filled_from(image, compared, spacing) for image in given)
-    I0, I1, I1w, I1s = (as_blocks(image[None], sides) for image in shown)
+    I0, I1, I1w, I1s = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
     u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
-    place = block_centres(u.shape[2:], sides)
-    before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
+    before, after = covered(u, sides, inside or in_shape(fixed.shape))
     u = scale(u, tuple(1 / side for side in sides))
     chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
     ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
@@ -170,11 +168,12 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
 
 
 def filled_from(
-    image: Float[ndarray, "*s"], compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]
+    image: Float[ndarray, "*s"], compared: Bool[ndarray, "*s"] | None, spacing: tuple[float, ...]
 ) -> Float[ndarray, "*s"]:
     """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
-    values = torch.from_numpy(np.ascontiguousarray(image))
-    return inpaint(values, torch.from_numpy(np.ascontiguousarray(compared)), spacing).numpy()
+    if compared is None:
+        return image
+    return inpaint(*(torch.from_numpy(np.ascontiguousarray(part)) for part in (image, compared)), spacing).numpy()
 
 
 def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
@@ -191,6 +190,12 @@ def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tenso
 def in_shape(shape: tuple[int, ...]) -> Inside:
     """Whether points, in voxels, lie in an array of this shape."""
     return lambda index: np.asarray(((index > -0.5) & (index < np.array(shape) - 0.5)).all(1))
+
+
+def covered(u: Float[Tensor, "1 d *t"], sides: tuple[int, ...], inside: Inside) -> tuple[Tensor, Tensor]:
+    """Which blocks moving has, as it lay and through the field, which is in voxels."""
+    place = block_centres(u.shape[2:], sides)
+    return within_moving(place, inside), within_moving(place + u, inside)
 
 
 def within_moving(points: Float[Tensor, "1 d *t"], inside: Inside) -> Bool[Tensor, "1 1 *t"]:

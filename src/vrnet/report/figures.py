@@ -89,10 +89,11 @@ def show_differences(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
 def show_checkerboards(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
     """Fixed and moving, then fixed and warped, in turns, each in its own greys: edges meet where they should."""
     side = max(max(pair.fixed.shape) // CHECKERS, 1)
-    is_other = (np.indices(pair.fixed.shape) // side).sum(0) % 2 == 1
+    rows, columns = np.indices(pair.fixed.shape) // side
+    is_other = (rows + columns) % 2 == 1
     for ax, name in zip(axes, ("moving", "warped"), strict=False):
-        shown = [greys(getattr(pair, each), *look.windows[each]) for each in ("fixed", name)]
-        show_image(ax, np.where(is_other, *reversed(shown)), f"fixed and {title_of(pair, name)}, in turns", 0.0, 1.0)
+        fixed, other = (greys(getattr(pair, each), *look.windows[each]) for each in ("fixed", name))
+        show_image(ax, np.where(is_other, other, fixed), f"fixed and {title_of(pair, name)}, in turns", 0.0, 1.0)
 
 
 def greys(image: Float[ndarray, "w h"], low: float, high: float) -> Float[ndarray, "w h"]:
