@@ -173,7 +173,8 @@ def filled_from(
     """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
     if compared is None:
         return image
-    return inpaint(*(torch.from_numpy(np.ascontiguousarray(part)) for part in (image, compared)), spacing).numpy()
+    values, known = (torch.from_numpy(np.ascontiguousarray(part)) for part in (image, compared))
+    return inpaint(values, known, spacing).numpy()
 
 
 def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
