@@ -88,9 +88,7 @@ def measure(method, pair, contrast, seed):
     moving = CONTRASTS[contrast](pair.moving, np.random.default_rng(seed))
     found = vrnet.register(pair.fixed, moving, method, spacing=pair.spacing)
     before, verdict = mean_dice(pair, np.zeros_like(found.field)), found.verdict
-    otherwise = any(
-        words in reason for reason in verdict.reasons for words in ("were mirrored", "were turned or moved")
-    )
+    otherwise = any(words in reason for reason in verdict.reasons for words in LIES_OTHERWISE)
     dice = {"dice_before": before, "dice": mean_dice(pair, found.field)}
     return dice | {"verdict": verdict.level, "lies_otherwise": otherwise}
 
