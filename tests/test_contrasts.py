@@ -1,5 +1,7 @@
 """benchmarks/contrasts.py changes the contrast and nothing else, and counts what a verdict has not noticed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,3 +44,19 @@ def test_harm_is_counted_and_unnoticed_where_the_verdict_is_good():
         for k, v in levels.items()
     ]
     assert "| M | 0.500 | 3 of 4 | 1 |" in table(rows)
+
+
+def test_pairs_that_were_registered_and_are_told_to_lie_otherwise_are_counted():
+    """A pair that is no better than before, or still poor, is none of them; rows that do not know it say nothing."""
+    row = {"data": "x", "method": "M", "contrast": "same", "pair": "a", "dice_before": "0.5", "verdict": "look"}
+    told = [("0.7", "True"), ("0.7", "False"), ("0.6", "True"), ("0.4", "True")]
+    found = table([row | {"dice": dice, "lies_otherwise": otherwise} for dice, otherwise in told])
+    assert "Registered, and told to lie otherwise: 1 of 2" in found
+    assert "otherwise" not in table([row | {"dice": "0.7", "lies_otherwise": ""}])
+
+
+def test_a_pair_that_is_upside_down_is_told_so(pairs):
+    """The ball itself, turned: registered by nothing, it lies otherwise."""
+    pair = shifted_pair()
+    assert not contrasts.measure("identity", replace(pair, moving=pair.fixed), "same", 0)["lies_otherwise"]
+    assert contrasts.measure("identity", replace(pair, moving=pair.fixed[::-1].copy()), "same", 0)["lies_otherwise"]

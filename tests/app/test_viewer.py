@@ -24,6 +24,8 @@ from vrnet import (
     write_image,
 )
 from vrnet.app.demo import phantom_pair
+from vrnet.app.measured import measure_transform
+from vrnet.app.pair import describe_run, write_report_files
 from vrnet.phantom import phantom
 from vrnet.phantom.cycle import cycle
 
@@ -175,6 +177,21 @@ def test_figures_show_themselves_in_a_notebook(pair, result):
     for shown in (result, result.transform, pair.fixed, on_arrays):
         assert shown.show()._repr_png_().startswith(b"\x89PNG")
     assert len(result.show(pair.fixed_labels, pair.moving_labels).axes) > len(result.show().axes)
+
+
+@pytest.mark.parametrize("is_opposite", [False, True])
+def test_pictures_of_opposite_contrasts_have_no_differences(pair, tmp_path, monkeypatch, is_opposite):
+    """In Python, and in what the command draws."""
+    moving = pair.moving.with_array(1 - pair.moving.array) if is_opposite else pair.moving
+    found, drawn = register_images(pair.fixed, moving, "identity"), []
+    monkeypatch.setattr("vrnet.app.pair.save", lambda figure, path: drawn.append(figure))
+    given = replace(pair, moving=moving)
+    write_report_files(measure_transform(given, found.transform, found), tmp_path, [], describe_run(given, found))
+    for figure in (found.show(), *drawn):
+        titles = [ax.get_title() for ax in figure.axes]
+        assert sum("in turns" in title for title in titles) == 2 * is_opposite
+        assert sum("− fixed|" in title for title in titles) == 2 * (not is_opposite)
+    assert len(drawn) == 1
 
 
 def test_cards_stand_alone_and_tell_the_verdict(pair, result):

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from vrnet import read_image, register
 from vrnet.evaluation.placement import (
+    LEAST_COARSE_VOXELS,
     LEAST_SEEN,
     LEAST_STRUCTURE,
     CoarseImage,
@@ -53,6 +54,17 @@ def test_the_true_motion_leaves_nothing_to_be_gained_by_turning(hearts, d):
     heart = hearts[d]
     found = placed(heart.fixed[0, 0], heart.moving[0, 0], heart.field, heart.spacing)
     assert gain(max(found.turned, found.mirrored), found.found) < 0.1
+
+
+def test_a_small_part_of_an_image_does_not_tell_how_it_lies():
+    """Inside a small mask some placement fits by chance, even of noise."""
+    fixed, moving = torch.rand(2, 40, 40, generator=torch.Generator().manual_seed(0))
+    for rows in (LEAST_COARSE_VOXELS // 40, LEAST_COARSE_VOXELS // 40 + 1):
+        counted = torch.zeros(1, 1, 40, 40)
+        counted[:, :, :rows] = 1
+        few = CoarseImage(fixed[None, None], counted)
+        found = compare_placements(few, whole(moving), torch.zeros(1, 2, 40, 40), (1.0, 1.0))
+        assert (found.turned > 0, found.mirrored > 0) == (rows * 40 >= LEAST_COARSE_VOXELS,) * 2
 
 
 def test_contrast_does_not_matter(hearts, d):

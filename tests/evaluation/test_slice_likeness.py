@@ -43,12 +43,14 @@ def test_slices_may_lie_across_any_axis_and_an_empty_one_has_nothing_to_match(he
     assert found[2] == 0
 
 
-def test_large_slices_are_judged_as_blocks_but_never_put_together(heart):
+@pytest.mark.parametrize("across", range(3))
+def test_large_slices_are_judged_as_blocks_but_never_put_together(heart, across):
     """Twice as many voxels along each side are averaged in pairs; slices that lie close stay apart."""
     fixed = np.repeat(np.repeat(np.stack([heart] * 12, -1), 2, 0), 2, 1)
     noisy = fixed.copy()
     noisy[..., 5] = np.random.default_rng(0).random(fixed.shape[:2])
-    found = unmatched_by_slice(fixed, noisy, noisy, (1.4, 1.4, 1.4), 2)
+    turned = (np.moveaxis(each, -1, across) for each in (fixed, noisy, noisy))
+    found = unmatched_by_slice(*turned, (1.4, 1.4, 1.4), across)
     assert found.shape == (12,)
     assert found[5] > 0.5
     assert not np.delete(found, 5).any()

@@ -14,7 +14,7 @@ from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import regularity
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS
+from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS
 from vrnet.evaluation.verdict import MAX_ADVICE, MAX_REASONS, judge_evidence
 from vrnet.fields import smooth, warp
 from vrnet.images.affine import Affine
@@ -133,6 +133,78 @@ def test_no_motion_where_there_should_be_some_hardly_changes_anything(heart):
     still = evidence(fixed, moving, torch.zeros_like(field), spacing)
     assert found(still) == {"hardly changed"}
     assert judge_evidence(still).level == "look"
+
+
+UNITS = {
+    "offset": lambda image: image.double() + 1e9,
+    "large offset": lambda image: 1e3 * image.double() - 1e12,
+    "tiny": lambda image: 1e-12 * image,
+    "tiniest": lambda image: 1e-30 * image,
+    "huge": lambda image: 1e12 * image,
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("factor", [1.0, -3.0])
+def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, unit, factor):
+    """Of a good field and of a bad one, for arrays and for images; single precision holds no offset of 1e9."""
+    fixed, moving, field, spacing = heart
+    grid, field = Grid.plain(tuple(fixed.shape), spacing), factor * field
+    transform = Transform.from_voxels(field.numpy(), grid)
+    expected = judge(fixed, moving, field, spacing=spacing)
+    assert (expected.level == "good") == (factor == 1)
+    other = [UNITS[unit](image) for image in (fixed, moving)]
+    found = judge(*other, field, spacing=spacing), judge_images(*(Image(I.numpy(), grid) for I in other), transform)
+    assert found[0] == expected
+    assert (found[1].level, len(found[1].reasons)) == (expected.level, len(expected.reasons))
+
+
+def test_ranges_are_compared_in_the_units_of_the_files(heart):
+    fixed, _, field, spacing = heart
+    found, large = (evidence(k * fixed, 4 * k * fixed + 2 * k, field, spacing) for k in (1, 1e6))
+    assert (found.range_ratio, large.range_ratio) == pytest.approx((4.0, 4.0), rel=1e-3)
+    assert large.offset == pytest.approx(found.offset, rel=1e-3)
+    assert found.offset > 0.5
+
+
+def test_what_lies_far_outside_the_mask_takes_nothing_from_what_lies_inside(heart):
+    fixed, moving, field, spacing = heart
+    inside = np.zeros(fixed.shape, bool)
+    inside[4:-4, 4:-4] = True
+    grid = Grid.plain(tuple(fixed.shape), spacing)
+    far = torch.where(torch.from_numpy(inside), fixed, torch.tensor(-1e12))
+    plain, other = (
+        RegisteredPair(
+            image.numpy(), moving.numpy(), moving.numpy(), field.numpy(), grid, grid, None, inside
+        ).evidence()
+        for image in (fixed, far)
+    )
+    assert other.local_after == pytest.approx(plain.local_after, abs=1e-3)
+    assert other.information_after == pytest.approx(plain.information_after, abs=1e-3)
+
+
+@pytest.mark.parametrize("few", [1, 2, int(LEAST_VOXELS) - 1, int(LEAST_VOXELS)])
+def test_a_mask_of_few_voxels_leaves_too_little_to_judge_by(heart, few):
+    fixed, moving, field, spacing = heart
+    grid = Grid.plain(tuple(fixed.shape), spacing)
+    centre = np.array(fixed.shape).reshape(-1, *[1] * fixed.dim()) / 2
+    nearest = np.square(np.indices(fixed.shape) - centre).sum(0).ravel().argsort(kind="stable")[:few]
+    mask = np.zeros(fixed.numel(), np.uint8)
+    mask[nearest] = 1
+    images = (Image(part, grid) for part in (fixed.numpy(), moving.numpy()))
+    transform = Transform.from_voxels(field.numpy(), grid)
+    found = judge_images(*images, transform, fixed_mask=Image(mask.reshape(fixed.shape), grid))
+    if few < LEAST_VOXELS:
+        assert (found.level, len(found.reasons)) == ("look", 1)
+        assert found.reasons[0].startswith(f"Only {few} voxel")
+        assert "larger mask" in found.try_[0]
+    else:
+        assert not any("Only" in reason for reason in found.reasons)
+
+
+def test_images_of_a_few_voxels_are_looked_at():
+    tiny = torch.tensor([[0.0, 1.0], [2.0, 3.0]])
+    assert judge(tiny, tiny, torch.zeros(2, 2, 2)).level == "look"
 
 
 def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_not(heart):

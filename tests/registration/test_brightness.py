@@ -80,6 +80,32 @@ def test_the_line_is_that_of_most_voxels():
     assert_allclose(fit_line(x, y)[:2], (3, 2), atol=0.02)
 
 
+def test_the_line_is_that_of_most_voxels_though_four_tenths_are_elsewhere():
+    rng = np.random.default_rng(0)
+    x = rng.random(2000)
+    y = 3 * x + 2 + 0.02 * rng.standard_normal(2000)
+    y[:800] = 12 * rng.random(800)
+    assert_allclose(fit_line(x, y)[:2], (3, 2), atol=0.02)
+
+
+def noisy_pair(noise, gain):
+    """One texture with noise of its own in each of two images, the second times a gain."""
+    rng = np.random.default_rng(0)
+    texture = rng.random((64, 64))
+    fixed, moving = (texture + noise * rng.standard_normal(texture.shape) for _ in range(2))
+    return torch.from_numpy(fixed).float(), torch.from_numpy(gain * moving).float()
+
+
+@pytest.mark.parametrize(
+    ("noise", "gain", "is_matched"),
+    [(0.02, 1.1, False), (0.02, 1.2, True), (0.12, 1.6, False), (0.12, 2.2, True), (0.4, 4.0, True), (0.7, 4.0, False)],
+)
+def test_images_that_are_less_alike_must_be_farther_apart_to_be_matched(noise, gain, is_matched):
+    """Of 0.1 and 0.2 of the wider range, close to a line; of a third and of a half, less close; the last two hardly
+    tell which intensities belong together, and the very last do not."""
+    assert (find_remap(*noisy_pair(noise, gain), EVERYWHERE) is not None) == is_matched
+
+
 @pytest.mark.parametrize("method", ["TV-L1", "short-axis"])
 @pytest.mark.parametrize(("gain", "offset"), CHANGES)
 def test_a_brighter_image_is_registered_as_well(method, gain, offset):

@@ -90,6 +90,23 @@ def test_the_overview_says_where_moving_is_aligned(pair):
     assert not any("aligned" in title for title in titles[False])
 
 
+def test_of_opposite_contrasts_the_overview_has_checkerboards_for_differences(pair, flat):
+    """Every pixel is one of fixed or one of the other image, in the greys of its own."""
+    plain, opposite = (find_panels(overview(pair, "", is_opposite=which)) for which in (False, True))
+    assert [ax.get_title() for ax in plain[:5]] == [ax.get_title() for ax in opposite[:5]]
+    assert [ax.get_title() for ax in opposite[5:7]] == ["fixed and moving, in turns", "fixed and warped, in turns"]
+    look = appearance(pair)
+    fixed, warped = (
+        ((getattr(flat, name) - low) / (high - low)).clip(0, 1)
+        for name, (low, high) in look.windows.items()
+        if name != "moving"
+    )
+    shown = image_pixels(opposite[6])
+    assert ((shown == fixed) | (shown == warped)).all()
+    for image in (fixed, warped):
+        assert 0.3 < ((shown == image) & (fixed != warped)).sum() / (fixed != warped).sum() < 0.7
+
+
 def test_the_overview_of_a_volume_shows_the_slice_with_the_most_labels(pair, flat):
     for ax, image in zip(find_panels(overview(pair, "")), (flat.fixed, flat.moving, flat.warped), strict=False):
         assert_array_equal(image_pixels(ax), image)

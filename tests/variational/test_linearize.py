@@ -86,5 +86,7 @@ def test_what_is_outside_a_mask_has_no_say_in_the_window(d, random):
     for found, expected in zip(vars(other.averaged(1.0)).values(), vars(lin.averaged(1.0)).values(), strict=True):
         if isinstance(found, torch.Tensor):
             torch.testing.assert_close(found[..., inside], expected[..., inside])
-    everywhere, unweighted = (replace(lin, weight=w).averaged(1.0) for w in (torch.ones_like(I0), None))
+    everywhere, unweighted = (replace(lin, weight=w).averaged(1.0) for w in (torch.full_like(I0, 0.5), None))
     torch.testing.assert_close(everywhere.b, unweighted.b)
+    even = replace(lin, b=torch.ones_like(lin.b)).averaged(1.0)
+    torch.testing.assert_close(even.b[..., inside], torch.ones_like(even.b[..., inside]))  # at the rim of the mask, too

@@ -26,6 +26,7 @@ from vrnet.registration.images import ImageRegistration, register_image_pair
 from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.plan import check_pair, resolve_on_grid
 from vrnet.report.figures import overview, save
+from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.measures import title as title_of_measure
 from vrnet.report.page import write_report
 
@@ -124,7 +125,8 @@ def write_report_files(
     level = result.metrics["verdict"]["level"]
     worth = "" if level == "good" else f"; verdict: {WORDS[level]}"
     title, names = f"{result.metrics['method']}{gain}{worth}", result.metrics.get("label_names")
-    save(overview(result.on_fixed_grid, title, names), folder / OVERVIEW)
+    figure = overview(result.on_fixed_grid, title, names, is_contrast_opposite(result.metrics))
+    save(figure, folder / OVERVIEW)
 
 
 def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, str]:

@@ -30,6 +30,7 @@ from vrnet.registration.images import ImageRegistration
 from vrnet.registration.masks import ImageMasks
 from vrnet.report.card import Card
 from vrnet.report.figures import overview
+from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.object_figures import cine_figure, image_figure, transform_figure
 from vrnet.report.page import write_report
 from vrnet.views import Names
@@ -155,7 +156,7 @@ def draw_measured(measured: MeasuredTransform) -> "Figure":
     """Images, differences, grid, motion and Jacobian determinant of the main slice."""
     word = WORDS[measured.metrics["verdict"]["level"]]
     title, names = f"{measured.metrics['method']}; verdict: {word}", measured.metrics.get("label_names")
-    return overview(measured.on_fixed_grid, title, names)
+    return overview(measured.on_fixed_grid, title, names, is_contrast_opposite(measured.metrics))
 
 
 @singledispatch

@@ -94,6 +94,10 @@ def artefact(run: Run) -> str | None:
     return None if run.has_masks else "`fixed_mask` or `moving_mask`, without the bright part"
 
 
+def more_voxels(run: Run) -> str:
+    return "a larger mask, or none; where the images themselves are so small, look at them"
+
+
 def no_folds(run: Run) -> str | None:
     return None if run.is_repaired else '`folds="repair"`'
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import inf
 
 import numpy as np
 import torch
@@ -87,6 +88,8 @@ class Evidence:
     distance_before: float | None = None
     """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
     distance_after: float | None = None
+    voxels: float = inf
+    """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
 
     @property
     def gain(self) -> float:
@@ -117,12 +120,11 @@ def gather(
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
     show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
     sides = block_sides(fixed.shape, spacing)
-    given = fixed, moving, warped, moving if started is None else started
-    shown = (image if compared is None else filled_from(image, compared, spacing) for image in given)
-    I0, I1, I1w, I1s = (as_blocks(image[None], sides) for image in shown)
+    whole, seen = (Range.of(images, compared) for images in ((fixed,), (moving, warped)))
+    given = whole.apply(fixed), *map(seen.apply, (moving, warped, moving if started is None else started))
+    I0, I1, I1w, I1s = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
     u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
-    place = block_centres(u.shape[2:], sides)
-    before, after = (within_moving(points, inside or in_shape(fixed.shape)) for points in (place, place + u))
+    before, after = covered(u, sides, inside or in_shape(fixed.shape))
     u = scale(u, tuple(1 / side for side in sides))
     chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
     ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
@@ -130,7 +132,7 @@ def gather(
     placed = compare_placements(CoarseImage(F, chosen), CoarseImage(S, before), u, step)
     return Evidence(
         **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
-        **intensities(*ranges),
+        **intensities(ranges[0].within(whole), ranges[1].within(seen)),
         **overlap_of(before, after),
         **deformation(u),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
@@ -138,6 +140,7 @@ def gather(
         **before_and_after("distance", distance),
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
+        voxels=float(chosen.sum()),
     )
 
 
@@ -165,11 +168,13 @@ def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[T
 
 
 def filled_from(
-    image: Real[ndarray, "*s"], compared: Bool[ndarray, "*s"], spacing: tuple[float, ...]
+    image: Float[ndarray, "*s"], compared: Bool[ndarray, "*s"] | None, spacing: tuple[float, ...]
 ) -> Float[ndarray, "*s"]:
     """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
-    values = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float32))
-    return inpaint(values, torch.from_numpy(np.ascontiguousarray(compared)), spacing).numpy()
+    if compared is None:
+        return image
+    values, known = (torch.from_numpy(np.ascontiguousarray(part)) for part in (image, compared))
+    return inpaint(values, known, spacing).numpy()
 
 
 def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
@@ -186,6 +191,12 @@ def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tenso
 def in_shape(shape: tuple[int, ...]) -> Inside:
     """Whether points, in voxels, lie in an array of this shape."""
     return lambda index: np.asarray(((index > -0.5) & (index < np.array(shape) - 0.5)).all(1))
+
+
+def covered(u: Float[Tensor, "1 d *t"], sides: tuple[int, ...], inside: Inside) -> tuple[Tensor, Tensor]:
+    """Which blocks moving has, as it lay and through the field, which is in voxels."""
+    place = block_centres(u.shape[2:], sides)
+    return within_moving(place, inside), within_moving(place + u, inside)
 
 
 def within_moving(points: Float[Tensor, "1 d *t"], inside: Inside) -> Bool[Tensor, "1 1 *t"]:

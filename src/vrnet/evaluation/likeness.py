@@ -2,12 +2,14 @@
 
 Images are tensors (1, 1, *s), scaled to [0, 1]. A window is given by its radius along each axis, in voxels."""
 
+from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
+from numpy import ndarray
 from torch import Tensor
 
 from vrnet.images.intensity import PERCENTILES
@@ -17,19 +19,27 @@ Image = Float[Tensor, "1 1 *s"]
 BINS = 32
 NOISE = 1e-3
 """Variance, of intensities in [0, 1], below which a window shows noise rather than structure."""
+LEAST_WIDTH = float(np.finfo(np.float32).tiny)
+"""Of a range: nothing is divided by zero."""
 MATCHED = 0.25
 """Squared local correlation from which a place of fixed counts as found: a correlation of one half."""
 
 
 class Range(NamedTuple):
-    """The 1st and the 99th percentile of the intensities of an image."""
+    """The ends of the intensities of an image: the 1st and the 99th percentile, or all of it."""
 
     low: float
     high: float
 
+    @classmethod
+    def of(cls, images: Iterable[Real[ndarray, "*s"]], where: Bool[ndarray, "*s"] | None = None) -> "Range":
+        """All that images show, everywhere or at some places."""
+        shown = [image if where is None else image[where] for image in images]
+        return cls(min(float(values.min()) for values in shown), max(float(values.max()) for values in shown))
+
     @property
     def width(self) -> float:
-        return max(self.high - self.low, 1e-12)
+        return max(self.high - self.low, LEAST_WIDTH)
 
     @property
     def middle(self) -> float:
@@ -38,6 +48,18 @@ class Range(NamedTuple):
     def scale(self, image: Image) -> Image:
         """Map the range to [0, 1], and clip."""
         return ((image - self.low) / self.width).clamp(0, 1)
+
+    def apply(self, image: Real[ndarray, "*s"]) -> Float[ndarray, "*s"]:
+        """Map the range to [0, 1] in double precision, so that single holds it whatever its offset and its unit."""
+        return ((image.astype(np.float64) - self.low) / self.width).astype(np.float32)
+
+    def undo(self, image: Float[ndarray, "*s"]) -> Float[ndarray, "*s"]:
+        """What `apply` mapped to [0, 1], as it was, in double precision."""
+        return self.low + self.width * image.astype(np.float64)
+
+    def within(self, whole: "Range") -> "Range":
+        """The range, given in [0, 1], in the intensities that another one maps there."""
+        return Range(*(whole.low + end * whole.width for end in self))
 
 
 def intensity_range(values: Float[Tensor, "..."]) -> Range:

@@ -27,6 +27,8 @@ TILT_DEGREES = 30.0
 """Angle of the rotations that are tried beside those by right angles."""
 LEAST_SEEN, LEAST_STRUCTURE = 0.5, 0.4
 """Parts of fixed, and of its variance, that moving has to cover wherever it is tried."""
+LEAST_COARSE_VOXELS = 500
+"""Of the coarse image of fixed that are compared: fewer, as inside a small mask, fit well somewhere by chance."""
 MOST_ALIKE = 0.99
 """A coarse correlation beyond which nothing is told apart."""
 
@@ -38,7 +40,7 @@ class Placement:
     found: float
     """Of fixed with moving, through the affine map nearest to the field; as they lay, if that is more."""
     turned: float
-    """The best of moving when it is moved, or turned and moved, as a whole."""
+    """The best of moving when it is moved, or turned and moved, as a whole; 0 where too little is compared to tell."""
     mirrored: float
     """The best of moving when it is mirrored, turned and moved."""
 
@@ -79,6 +81,8 @@ def compare_placements(
     x = torch.stack(torch.meshgrid(*(torch.arange(n, dtype=torch.float32) for n in shape), indexing="ij"))
     motion = coarse(u, shape)[0] / column(sides)
     found = max(correlation(F, M), correlation(F, M.at(x + nearest_affine(motion, structure(F)))))
+    if F.has.sum() < LEAST_COARSE_VOXELS:
+        return Placement(found, 0.0, 0.0)
     best = {False: 0.0, True: 0.0}
     centre, shifts = (column(torch.tensor(shape)) - 1) / 2, Shifts(F)
     for R in placements(spread(spacing)):

@@ -24,6 +24,9 @@ MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
 
+LEAST_VOXELS = 800.0
+"""Of small masks about good registrations, those of 400 voxels give failed to some, those of 800 to none."""
+
 
 def placement_words(evidence: Evidence, best: float) -> str:
     """How alike the coarse images are, and would be."""
@@ -59,6 +62,8 @@ class Rule:
     """Whether it is named before others of its level, so that it is told however many there are."""
     is_cause: bool = False
     """Whether it explains others, too: what to try is then about it."""
+    compares_images: bool = False
+    """Whether it says how alike the images are, which few voxels do not tell."""
     concerns: Callable[[advice.Run], bool] = lambda run: True
     """Says of which runs it can be a cause."""
 
@@ -106,6 +111,7 @@ FINDINGS = (
         ),
         (advice.artefact,),
         is_cause=True,
+        compares_images=True,
     ),
     Rule(
         "lies mirrored",
@@ -117,6 +123,7 @@ FINDINGS = (
         ),
         (advice.way_round, advice.same_patient),
         is_cause=True,
+        compares_images=True,
     ),
     Rule(
         "lies turned",
@@ -129,6 +136,7 @@ FINDINGS = (
         ),
         (advice.affine, advice.way_round, advice.same_patient),
         is_cause=True,
+        compares_images=True,
     ),
     Rule(
         "less alike, locally",
@@ -140,6 +148,7 @@ FINDINGS = (
             f"{e.local_before:.2f}, then {e.local_after:.2f}."
         ),
         (advice.smoother,),
+        compares_images=True,
     ),
     Rule(
         "less alike, by mutual information",
@@ -151,6 +160,7 @@ FINDINGS = (
             f"{e.information_before:.2f}, then {e.information_after:.2f}."
         ),
         (advice.smoother,),
+        compares_images=True,
     ),
     Rule(
         "structure unmatched",
@@ -159,6 +169,7 @@ FINDINGS = (
         0.50,
         lambda e: f"{percent(e.unmatched)} of what fixed shows has no counterpart in the result.",
         (advice.same_patient, advice.other_contrast),
+        compares_images=True,
     ),
     Rule(
         "blank places",
@@ -167,6 +178,7 @@ FINDINGS = (
         0.30,
         lambda e: f"The result is blank at {percent(e.blank)} of what fixed shows.",
         (advice.masks, advice.headers),
+        compares_images=True,
     ),
     Rule(
         "little information",
@@ -175,6 +187,7 @@ FINDINGS = (
         -0.05,
         lambda e: f"The result tells little of fixed: mutual information {e.information_after:.2f}.",
         (advice.same_patient, advice.other_contrast),
+        compares_images=True,
     ),
     Rule(
         "hardly changed",
@@ -186,6 +199,7 @@ FINDINGS = (
             f"would help: local correlation (squared) {e.local_after:.2f}, then {e.local_after + e.shift_gain:.2f}."
         ),
         (advice.freer,),
+        compares_images=True,
     ),
     Rule(
         "stretch",
@@ -225,6 +239,15 @@ FINDINGS = (
         lambda e: f"The field folds at {e.folds_percent:.1f} % of the voxels: it has no inverse there.",
         (advice.no_folds, advice.smoother),
         is_named_first=True,
+    ),
+    Rule(
+        "few voxels",
+        lambda e: -e.voxels,
+        -LEAST_VOXELS,
+        inf,
+        lambda e: f"Only {e.voxels:.0f} voxels were compared: too few to tell how good the registration is.",
+        (advice.more_voxels,),
+        is_cause=True,
     ),
     Rule(
         "little overlap",

@@ -1,9 +1,10 @@
 """Good, look at it, or failed: what the evidence of a registration comes to, in words, with what to try."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from jaxtyping import Real
 from numpy import ndarray
 from torch import Tensor
 
@@ -11,13 +12,14 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
+from vrnet.evaluation.likeness import Range
 from vrnet.evaluation.metrics import mean_dice_before_and_after
 from vrnet.evaluation.pair import mean_before_and_after, overlap
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, MAX_APART
+from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
-from vrnet.images.arrays import as_tensors, check_spacing, field_tensor
+from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
@@ -51,13 +53,17 @@ class Verdict:
 
 
 def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
-    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run."""
-    found = [rule for rule in FINDINGS if rule.level(evidence) != "good"]
+    """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run.
+
+    Where too few voxels are compared, what they show of the images says nothing."""
+    has_enough = evidence.voxels >= LEAST_VOXELS
+    telling = [rule for rule in FINDINGS if has_enough or not rule.compares_images]
+    found = [rule for rule in telling if rule.level(evidence) != "good"]
     if not found:
         return Verdict("good")
     found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
     explaining = [rule for rule in found if rule.is_cause]
-    causes = [rule for rule in CAUSES if rule.concerns(run) and rule.level(evidence) != "good"]
+    causes = [rule for rule in CAUSES if has_enough and rule.concerns(run) and rule.level(evidence) != "good"]
     rules = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     blamed = [*explaining[:1], *causes[:1]] or rules
     advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
@@ -78,7 +84,7 @@ def judge(
     images = as_tensors(fixed, moving)
     check_spacing(spacing, images[0].dim())
     u = field_tensor(field, tuple(images[0].shape)).detach().cpu()
-    I0, I1 = (image.detach().cpu().float() for image in images)
+    I0, I1 = (image.detach().cpu() for image in images)
     I1w, grid = warp(I1[None, None], u[None])[0, 0], Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
     return judge_evidence(RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid).evidence())
 
@@ -105,10 +111,10 @@ def judge_images(
         check_type("affine", affine, Affine, "as that of register_images")
         affine.checked(len(I0.grid.shape))
     grid, field = I0.grid, transform.on(I0.grid).in_voxels()
-    images = I0.array, place_image(I1, grid).array, transform.apply(I1, grid).array
+    images = I0.array, placed(I1, lambda I: place_image(I, grid)), placed(I1, lambda I: transform.apply(I, grid))
     compared, started = compared_voxels(mask0, mask1, grid, transform), None
     if affine is not None:
-        started = place_image(I1, grid, affine).array
+        started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence())
@@ -119,6 +125,14 @@ def judge_images(
             overlap(*maps, spacing=grid.spacing, across=grid.across), "mean_surface_distance_mm"
         )
     return judge_evidence(pair.evidence(dice, distance))
+
+
+def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
+    """What a function gives in single precision; in double, by way of [0, 1], where single would lose the image."""
+    if not is_lost_in_single(as_tensor(image.array)):
+        return place(image).array
+    own = Range.of([image.array])
+    return own.undo(place(image.with_array(own.apply(image.array))).array)
 
 
 def given_images(name: str, image: object, labels: object, mask: object) -> tuple[Image, Image | None, Image | None]:

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 GRID_LINES = 40
 """Lines of the deformed grid along the longer side of a picture."""
 MAX_LEGEND_LABELS = 8
+CHECKERS = 8
+"""Squares of a checkerboard along the longer side of a picture."""
 
 
-def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> "Figure":
+def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> "Figure":
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
-    called."""
+    called. Of opposite contrasts differences would mean nothing: checkerboards are in their place."""
     from vrnet.report.picture import Picture
 
     whole = orient_for_viewing(pair)
@@ -50,7 +52,8 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None) -> 
     figure.suptitle(f"{title}{start}{shown}", parse_math=False)  # a file's name may hold dollars
     axes = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
     show_images(list(axes[0]), flat, look, names or {})
-    show_changes(list(axes[1]), flat, deformation(whole.field, k), look)
+    (show_checkerboards if is_opposite else show_differences)(list(axes[1]), flat, look)
+    show_changes(list(axes[1][2:]), flat, deformation(whole.field, k), look)
     for ax in axes.flat:
         ax.set_axis_off()
         ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
@@ -75,14 +78,33 @@ def title_of(pair: Pair, name: str) -> str:
     return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
 
 
-def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation, look: Appearance) -> None:
-    """Differences before and after, grid, motion if there is room, and Jacobian determinant."""
+def show_differences(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
+    """Differences before and after."""
     low, high = look.windows["fixed"]
     when = "aligned" if pair.is_aligned else "before"
     show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low)
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
-    show_grid(axes[2], pair.field)
-    for ax in axes[3:-1]:
+
+
+def show_checkerboards(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
+    """Fixed and moving, then fixed and warped, in turns, each in its own greys: edges meet where they should."""
+    side = max(max(pair.fixed.shape) // CHECKERS, 1)
+    rows, columns = np.indices(pair.fixed.shape) // side
+    is_other = (rows + columns) % 2 == 1
+    for ax, name in zip(axes, ("moving", "warped"), strict=False):
+        fixed, other = (greys(getattr(pair, each), *look.windows[each]) for each in ("fixed", name))
+        show_image(ax, np.where(is_other, other, fixed), f"fixed and {title_of(pair, name)}, in turns", 0.0, 1.0)
+
+
+def greys(image: Float[ndarray, "w h"], low: float, high: float) -> Float[ndarray, "w h"]:
+    """From 0, black, to 1, white."""
+    return ((image - low) / max(high - low, 1e-12)).clip(0, 1)
+
+
+def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation, look: Appearance) -> None:
+    """Grid, motion if there is room, and Jacobian determinant."""
+    show_grid(axes[0], pair.field)
+    for ax in axes[1:-1]:
         show_motion(ax, pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
     show_jacobian(axes[-1], deformed)
 

@@ -6,6 +6,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
+from vrnet.evaluation.advice import Run, compares_structure
 from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
 from vrnet.wording import is_slight, small_percent
@@ -162,7 +163,7 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
         ("dice", f"Mean Dice{whole}", "", *before_after(metrics.get("dice"))),
         ("dice", "Mean Dice, mean over slices", "", *before_after(metrics.get("dice_mean_over_slices"))),
         ("hausdorff_mm", "Mean Hausdorff, contours", f" {unit}", *before_after(metrics.get("hausdorff_mm"))),
-        ("mae", f"Mean |difference|{where}", "", *in_pair("mae", group)),
+        *((key, f"{name}{where}", "", *in_pair(key, group)) for key, name in likeness_shown(metrics).items()),
         ("end_point_error_mm", "From the true motion", f" {unit}", *in_pair("end_point_error_mm", motion)),
         *((key, NAMES[key].removesuffix(" (%)"), " %", None, metrics.get(key)) for key in FOLDED),
         ("seconds", "Time", " s", None, metrics.get("seconds")),
@@ -172,6 +173,17 @@ def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
         for key, name, unit, before, after in found
         if number(after) != NO_VALUE
     ]
+
+
+def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """{measure: name} of how alike the images are, as far as it tells how good a registration is.
+
+    A difference of intensities tells that where the method compares them. Of opposite contrasts neither it nor the
+    correlation does."""
+    if is_contrast_opposite(metrics):
+        return {}
+    is_structure = compares_structure(Run(method=str(metrics.get("method", ""))))
+    return {"ncc": "Correlation"} if is_structure else {"mae": "Mean |difference|"}
 
 
 def repair_note(metrics: Mapping[str, Any]) -> str:
@@ -196,7 +208,7 @@ def repair_note(metrics: Mapping[str, Any]) -> str:
 def is_contrast_opposite(metrics: Mapping[str, Any]) -> bool:
     """Whether what is bright in one image is dark in the other, so that neither a blend nor a difference shows much."""
     found = metrics.get("similarity", {})
-    return any(found.get(f"ncc_{when}", 0.0) < OPPOSITE_CORRELATION for when in ("before", "after"))
+    return any((found.get(f"ncc_{when}") or 0.0) < OPPOSITE_CORRELATION for when in ("before", "after"))
 
 
 def had_many_folds(metrics: Mapping[str, Any]) -> bool:
