@@ -55,7 +55,7 @@ def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
 
 
 def refuse_bare_options(command: type, words: Sequence[str]) -> None:
-    """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help, which is shown."""
+    """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help."""
     options = dict(options_of(command)) | dict.fromkeys(HELP, False)
     for word, value in zip_longest(words, words[1:]):
         if word in HELP:
