@@ -54,7 +54,7 @@ def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
         raise BadInput(str(error)) from None
 
 
-def refuse_bare_options(command: type, words: Sequence[str]) -> None:
+def refuse_bare_options(command: Callable[..., Command], words: Sequence[str]) -> None:
     """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help."""
     options = dict(options_of(command)) | dict.fromkeys(HELP, False)
     for word, value in zip_longest(words, words[1:]):
@@ -64,7 +64,7 @@ def refuse_bare_options(command: type, words: Sequence[str]) -> None:
             raise BadInput(f"{word} has no value: `vrnet {words[0]} --help` says what it takes")
 
 
-def options_of(kind: type) -> Iterator[tuple[str, bool]]:
+def options_of(kind: Any) -> Iterator[tuple[str, bool]]:
     """(option, whether it needs a value) of a command or a group; lists may be empty, and flags take none."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):

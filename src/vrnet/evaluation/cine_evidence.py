@@ -197,9 +197,9 @@ def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*
 def slice_stillness(
     fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
 ) -> dict[int, Extreme]:
-    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M the upper
-    quartile of these, so that more than half of the slices may be still. The frame is that where slices have moved
-    farthest, likewise; nothing is found where hardly any moves."""
+    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M the
+    upper quartile of these, so that more than half of the slices may be still. The frame is that where slices have
+    moved farthest, likewise; nothing is found where hardly any moves."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
     lengths = {k: np.array([mean_length(u, weights[k]) for u in motions[k]]) for k in slices}
     if not any(length.any() for length in lengths.values()):
