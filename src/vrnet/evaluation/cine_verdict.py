@@ -161,7 +161,7 @@ FINDINGS = (
     in_a_slice(
         "stillness",
         "stillness",
-        (0.9, inf),
+        (0.8, inf),
         "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
         "one frame may be shown again and again, or the motion was not found.",
         (advice.other_tracker,),
