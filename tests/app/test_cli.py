@@ -107,6 +107,24 @@ def test_a_command_that_makes_no_sense_has_status_2(vrnet, words, tmp_path, monk
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_without_its_value_is_told_in_one_line(vrnet, command):
+    """At the end of the line, and before another option, whichever the parser says needs a value."""
+    _, told, _ = vrnet(command, "--help")
+    with_value = re.findall(r"^\W*(--[a-z-]+) (?=[A-Z{\d])(?!.* \.\.\.)", told, flags=re.M)
+    assert with_value or command in ("methods", "doctor")
+    for option in with_value:
+        for words in ([option], [option, "--help"], [option.replace("-", "_").replace("__", "--"), option]):
+            line = f"vrnet: {words[0]} has no value: `vrnet {command} --help` says what it takes\n"
+            assert vrnet(command, *words) == (2, "", line)
+
+
+def test_flags_empty_lists_and_help_need_no_value(vrnet):
+    for words in (("--alphas", "--measured-only"), ("--quick",)):
+        assert "has no value" not in vrnet("paper", "table", *words)[2]
+    assert vrnet("track", "--help", "--method")[0] == 0
+
+
 def test_interrupting_ends_in_one_line(vrnet, files, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

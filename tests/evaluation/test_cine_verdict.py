@@ -145,9 +145,22 @@ def test_a_slice_that_does_not_move_is_told_by_how_much_less_than_others():
     fields = np.zeros((n, 2, 5, 6, 5))
     fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * sizes
     found = slice_stillness(fields, np.ones((5, 6, 5)), 2, [0, 1, 2, 3])
-    assert [found[k].value for k in range(4)] == pytest.approx([1 - m / 1.5 for m in sizes[:4]])
+    assert [found[k].value for k in range(4)] == pytest.approx([1 - m / 2.0 for m in sizes[:4]])
     assert (found[2].slice, found[2].frame) == (2, 10)
     assert slice_stillness(0 * fields, np.ones((5, 6, 5)), 2, [0, 1]) == {0: NOTHING, 1: NOTHING}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "still"), [([0.0, 2.0, 0.1, 3.0, 0.0], [0, 2, 4]), ([30.0, 30.0, 2.0, 3.0, 0.1, 2.2, 2.5], [4])]
+)
+def test_most_slices_may_be_still_and_others_may_jump(sizes, still):
+    """The still ones are told, and no others, with the frame where the others have moved farthest."""
+    n, z = 20, len(sizes)
+    fields = np.zeros((n, 2, 5, 6, z))
+    fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * np.array(sizes)
+    found = slice_stillness(fields, np.ones((5, 6, z)), 2, list(range(z)))
+    assert [k for k in range(z) if found[k].value > 0.8] == still
+    assert {each.frame for each in found.values()} == {10}
 
 
 def test_few_frames_need_not_run_evenly():

@@ -125,18 +125,24 @@ def test_motion_between_frames_that_were_seen_is_linear_in_time_and_closes():
     torch.testing.assert_close(between(truth[seen], seen, n), truth)
 
 
-def test_the_chain_of_a_network_is_refined_and_not_its_one_step():
-    """At end-systole nearer to the truth than the chains alone, which see every frame that the solver sees."""
+def test_the_chain_of_a_network_is_turned_and_refined_and_not_its_one_step():
+    """At end-systole nearer to the truth than the chains alone, which see every frame that the solvers see, and than
+    chains that are only refined."""
     beat = cycle(7, (96, 96), (1.8, 1.8), frames=8)
     cine = as_cine(beat)
     plan = plan_tracking(cine, "short-axis-cine", "auto", "cpu")
     with torch.inference_mode():
-        chains = follow(plan, prepare(cine, plan, 0), None, lambda part: None).fields[:, 0]
+        frames = prepare(cine, plan, 0)
+        chains = follow(plan, frames, None, lambda part: None)
+        alone = chains.fields[:, 0].clone()
+        refined = refine(plan, plan.refinement(8), frames, chains, lambda part: None).fields[:, 0]
     found = run(cine, "short-axis-cine")
-    assert wall_errors_mm(found.fields, beat)[1] < 0.95 * wall_errors_mm(chains, beat)[1]
-    assert str(plan.refinement(3)) == found.refined_by
-    assert plan.refinement(2) is None
-    assert run(cine).refined_by is None
+    whole, of_refined, of_chains = (wall_errors_mm(u, beat)[1] for u in (found.fields, refined, alone))
+    assert of_refined < 0.95 * of_chains
+    assert whole < 0.95 * of_refined
+    assert (found.refined_by, found.turned_by) == (str(plan.refinement(3)), str(plan.turning(3)))
+    assert plan.refinement(2) is plan.turning(2) is None
+    assert (run(cine).refined_by, run(cine).turned_by) == (None, None)
 
 
 def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):

@@ -1,12 +1,14 @@
 """From the words of a command line to a command: tyro, told how our dataclasses of options read.
 
 The docstring below a field is its help. An option that is off, empty or None unless it is given shows no default: its
-help says what happens without it. A number that makes none is told in one line, as all bad input is.
+help says what happens without it. A number that makes none, and an option without its value, are told in one line, as
+all bad input is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
 
 import tyro
@@ -23,6 +25,7 @@ from vrnet.errors import BadInput
 
 registry = ConstructorRegistry()
 NUMBERS = {int: "a whole number", float: "a number"}
+HELP = "--help", "-h"
 MAX_SHOWN = 40
 """Letters of a word that is told to be wrong."""
 
@@ -49,6 +52,34 @@ def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
         )
     except NoNumber as error:
         raise BadInput(str(error)) from None
+
+
+def refuse_bare_options(command: Callable[..., Command], words: Sequence[str]) -> None:
+    """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help."""
+    options = dict(options_of(command)) | dict.fromkeys(HELP, False)
+    for word, value in zip_longest(words, words[1:]):
+        if word in HELP:
+            return
+        if options.get(as_typed(word)) and (value is None or as_typed(value) in options):
+            raise BadInput(f"{word} has no value: `vrnet {words[0]} --help` says what it takes")
+
+
+def options_of(kind: Any) -> Iterator[tuple[str, bool]]:
+    """(option, whether it needs a value) of a command or a group; lists may be empty, and flags take none."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint, marks = bare_type(hints[field.name]), get_args(hints[field.name])[1:]
+        if is_dataclass(hint):
+            yield from options_of(hint)
+        elif tyro.conf.Positional not in marks:
+            is_repeated = tyro.conf.UseAppendAction in marks
+            name = next((name for mark in marks if (name := getattr(mark, "name", None))), field.name)
+            yield as_typed(f"--{name}"), hint is not bool and (is_repeated or not is_list(hint))
+
+
+def as_typed(option: str) -> str:
+    """An option as help shows it: tyro also takes _ for -."""
+    return option.replace("_", "-")
 
 
 class NoNumber(Exception):

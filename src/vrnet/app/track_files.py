@@ -220,7 +220,7 @@ def summary(tracking: Tracking) -> dict[str, Any]:
         "frames": len(cine), "reference": tracking.frame,
         "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
         "method": found.method, "weights": found.weights,
-        "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,
+        "turned_by": found.turned_by, "refined_by": found.refined_by, "device": found.device, "seconds": found.seconds,
         "slice_by_slice": found.slice_axis is not None,
         "closure_mm": {"definition": CLOSURE, **tracking.closure_mm},
         "folding_strict_percent": tracking.folding_strict_percent,

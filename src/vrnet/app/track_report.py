@@ -117,6 +117,8 @@ def describe_tracking(tracking: Tracking) -> dict[str, str]:
     about["method"] = found.method
     if kind := kind_of(found.method):
         about["configuration"] = kind
+    if found.turned_by:
+        about["turns found by"] = found.turned_by
     if found.refined_by:
         about["refined by"] = found.refined_by
     if len(cine.grid.shape) == 3:

@@ -20,6 +20,10 @@ from vrnet.evaluation.volumes import Volumes
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""
 
+MOVING_PART = 0.05
+"""Slices that move less than this part of what the most mobile one does count as still: one that shows something else
+for a while may seem to move ten times as far as the others."""
+
 
 class Extreme(NamedTuple):
     """The most that something does over a cycle, and where that is; frames and slices are counted as in the array."""
@@ -195,17 +199,17 @@ def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*
 def slice_stillness(
     fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
 ) -> dict[int, Extreme]:
-    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M that of
-    the slices in the median. The frame is that where they have moved farthest; nothing is found where none moves."""
+    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M the
+    median of those that move, so that more than half of the slices may be still. The frame is that where they have
+    moved farthest; nothing is found where none moves."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
     lengths = {k: np.array([mean_length(u, weights[k]) for u in motions[k]]) for k in slices}
     if not any(length.any() for length in lengths.values()):
         return dict.fromkeys(slices, NOTHING)
-    typical = float(np.median([length.max() for length in lengths.values()]))
-    frame = int(np.median([*lengths.values()], 0).argmax())
-    return {
-        k: Extreme(1 - float(length.max()) / typical, frame, k) if typical else NOTHING for k, length in lengths.items()
-    }
+    most = max(length.max() for length in lengths.values())
+    moving = np.stack([length for length in lengths.values() if length.max() >= MOVING_PART * most])
+    typical, frame = float(np.median(moving.max(1))), int(np.median(moving, 0).argmax())
+    return {k: Extreme(1 - float(length.max()) / typical, frame, k) for k, length in lengths.items()}
 
 
 def largest_motion(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:

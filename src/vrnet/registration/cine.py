@@ -1,7 +1,7 @@
 """A cine in, for every frame t the transform from the reference to t out."""
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -30,6 +30,7 @@ from vrnet.registration.checks import check_axes
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.images import mirror_field
 from vrnet.registration.plan import choose_slice_axis
+from vrnet.registration.turning import turned_as
 from vrnet.variational.solver import Solver
 
 Array = NDArray[Any]
@@ -39,10 +40,13 @@ REFINEMENT = replace(ANEW, lam=1.0, levels=1, warps=5, finest_warps=0, momentum=
 """What refines the fields of a network, which adds a little at every step of a chain: on a real cine, the inner
 outline, which had ended within the cavity, then lies on its border. With more warps it finds less motion; with a
 smaller λ, noise."""
+TURNING = preset("TV", "L1")
+"""What finds how slices turn, of which the chain of a network keeps too little. What it finds of a contraction is too
+little on real cines, and is not taken."""
 FRAMES_OF_NETWORK = 20
 """How many frames of a cine a network sees at most: between them motion is little."""
-PART_OF_NETWORK = 0.9
-"""Of the time that it takes to track a cine."""
+PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
+"""Of the time that it takes to track a cine; the rest is that of the refinement."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -64,6 +68,8 @@ class TrackedFrames:
     seconds: float
     refined_by: str | None = None
     """The solver that refined what a network found."""
+    turned_by: str | None = None
+    """The solver that found how slices turn, where a network found how they contract."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ class TrackingPlan:
         """What refines that which the method finds of n frames. A network's chain is refined, and not its one step from
         the first to the second of two frames; what other methods find is not either."""
         return REFINEMENT if self.method.is_network and n > 2 else None
+
+    def turning(self, n: int) -> Variational | None:
+        """What finds how n frames turn, where the method finds how they contract: of slices that are refined."""
+        return TURNING if self.refinement(n) is not None and self.d == 2 else None
 
     def seen(self, n: int) -> list[int]:
         """Those of n frames, from the reference on, that the method registers: of a network some, evenly spread over
@@ -133,10 +143,11 @@ def track_frames(
     turned = np.roll(np.stack([turn_back(u, plan) for u in fields]), frame, axis=0)
     shifted = tuple(repairs[(k - frame) % len(cine)] for k in range(len(cine)))
     run = str(plan.method), plan.method.weights, plan.device.type, axis, shifted
-    refinement = plan.refinement(len(cine))
     closed = np.stack([turn_back(u, plan) for u in closing])
-    refined_by = None if refinement is None else str(refinement)
-    return TrackedFrames(turned, closed, *run, perf_counter() - start, refined_by)
+    helpers = (plan.refinement(len(cine)), plan.turning(len(cine)))
+    return TrackedFrames(
+        turned, closed, *run, perf_counter() - start, *(None if each is None else str(each) for each in helpers)
+    )
 
 
 def check_reference(cine: Cine, frame: int) -> None:
@@ -156,14 +167,26 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 
 
 
 def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
-    """The motion of every frame. A network finds that of some frames, and a solver refines that of all."""
+    """The motion of every frame. A network finds that of some frames, a solver how slices turn, and another refines
+    that of all."""
     n, tell = len(frames), progress or (lambda part: None)
     refinement = plan.refinement(n)
     if refinement is None:
         return follow(plan, frames, store, tell)
     seen = plan.seen(n)
-    cycle = follow(plan, frames[seen], store, lambda part: tell(PART_OF_NETWORK * part))
-    return refine(plan, refinement, frames, cycle._replace(fields=between(cycle.fields, seen, n)), tell)
+    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, PART_OF_NETWORK))
+    fields = between(cycle.fields, seen, n)
+    if (turning := plan.turning(n)) is not None:
+        tell_turning = partial(tell_part, tell, PART_OF_NETWORK, PART_OF_TURNING)
+        turns = follow(replace(plan, method=turning), frames, None, tell_turning).fields
+        for t in range(1, n):
+            fields[t] = turned_as(fields[t], turns[t], plan.spacing)
+    return refine(plan, refinement, frames, cycle._replace(fields=fields), tell)
+
+
+def tell_part(tell: Progress, done: float, share: float, part: float) -> None:
+    """Tell how much of the whole is done when a part is of something that has this share in it."""
+    tell(done + share * part)
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -184,7 +207,7 @@ def refine(
     A start that leads to something worse than no motion, as beside a frame that shows something else, is no start:
     there it is found anew, coarse to fine."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
-    fields, others = cycle.fields, range(1, len(frames))
+    fields, others, before = cycle.fields, range(1, len(frames)), PART_OF_NETWORK + PART_OF_TURNING
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def refined(t: int) -> Tensor:
@@ -197,7 +220,7 @@ def refine(
     in_threads = plan.d == 2 and plan.device == CPU
     for t, u in zip(others, side_by_side(refined, others) if in_threads else map(refined, others), strict=True):
         fields[t] = u
-        tell(PART_OF_NETWORK + (1 - PART_OF_NETWORK) * t / others[-1])
+        tell_part(tell, before, 1 - before, t / others[-1])
     return cycle
 
 
