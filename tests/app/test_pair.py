@@ -109,6 +109,13 @@ def test_the_page_says_whether_intensities_were_matched(pair, tmp_path):
     assert "moving matched to the histogram of fixed" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_what_to_try_depends_on_whether_brightness_was_kept(pair):
+    bright = replace(pair, moving=pair.moving.with_array(2 * pair.moving.array + 100))
+    run = register_images(bright.fixed, bright.moving, "TV-L1", brightness="keep")
+    verdict = measure_transform(bright, run.transform, run).metrics["verdict"]
+    assert (verdict["level"], "--brightness match" in verdict["try"]) == ("look", True)
+
+
 @pytest.fixture(scope="module")
 def masked(pair, tmp_path_factory):
     """(pair, result, folder): a phantom with masks around its heart, registered, with a report."""

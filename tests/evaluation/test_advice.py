@@ -95,6 +95,11 @@ def test_a_name_that_holds_that_of_a_term_is_no_method_of_it(method):
     assert "match_intensities" in advice.match(Run(method))
 
 
+def test_who_kept_the_brightness_is_told_to_match_it():
+    assert advice.match(Run("TV-L1", is_brightness_kept=True)) == '`brightness="match"`'
+    assert advice.match(Run("TV-L1", is_brightness_kept=True, is_matched=True)) is None
+
+
 def test_an_affine_start_is_advised_where_images_lie_apart_or_turned_alone():
     """Not for noise, nor where one image is five times as bright."""
     rules = {

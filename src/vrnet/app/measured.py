@@ -211,6 +211,7 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -
         dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
         has_affine=registration.affine is not None and registration.affine.kind == "affine",
         is_matched=registration.options.match_intensities,
+        is_brightness_kept=registration.options.brightness == "keep",
         has_masks="masks" in metrics,
         is_repaired=registration.options.folds == "repair",
     )

@@ -28,6 +28,8 @@ class Run:
     """Whether an affine start, with scaling and shear, was found."""
     is_matched: bool = False
     """Whether moving was given the histogram of fixed."""
+    is_brightness_kept: bool = False
+    """Whether images that are not equally bright were to be compared as they are."""
     has_masks: bool = False
     is_repaired: bool = False
     """Whether folds were repaired."""
@@ -61,7 +63,9 @@ def other_brightness(run: Run) -> str | None:
 
 
 def match(run: Run) -> str | None:
-    return None if run.is_matched or compares_structure(run) else "`match_intensities=True`"
+    if run.is_matched or compares_structure(run):
+        return None
+    return '`brightness="match"`' if run.is_brightness_kept else "`match_intensities=True`"
 
 
 def compares_structure(run: Run) -> bool:
