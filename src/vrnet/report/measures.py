@@ -6,7 +6,6 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
-from vrnet.evaluation.advice import Run, compares_structure
 from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
 from vrnet.wording import is_slight, small_percent
@@ -180,6 +179,8 @@ def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
 
     A difference of intensities tells that where the method compares them. Of opposite contrasts neither it nor the
     correlation does."""
+    from vrnet.evaluation.advice import Run, compares_structure  # the command line is loaded without what computes
+
     if is_contrast_opposite(metrics):
         return {}
     is_structure = compares_structure(Run(method=str(metrics.get("method", ""))))
