@@ -127,9 +127,8 @@ def gather(
 
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
     show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
-    sides = block_sides(fixed.shape, spacing)
-    others = moving, warped, moving if started is None else started
-    whole, seen = Range.of([fixed], compared), Range.of(others, compared)
+    sides, others = block_sides(fixed.shape, spacing), (moving, warped, moving if started is None else started)
+    whole, seen = (Range.of(images, compared) for images in ((fixed,), others))
     given = whole.apply(fixed), *map(seen.apply, others)
     I0, I1, I1w, I1s = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
     u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
@@ -145,8 +144,7 @@ def gather(
         **overlap_of(before, after),
         **deformation(u),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
-        **before_and_after("dice", dice),
-        **before_and_after("distance", distance),
+        **(before_and_after("dice", dice) | before_and_after("distance", distance)),
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
         voxels=float(chosen.sum()),
