@@ -114,7 +114,8 @@ def test_an_option_without_its_value_is_told_in_one_line(vrnet, command):
     with_value = re.findall(r"^\W*(--[a-z-]+) (?=[A-Z{\d])(?!.* \.\.\.)", told, flags=re.M)
     assert with_value or command in ("methods", "doctor")
     for option in with_value:
-        for words in ([option], [option, "--help"], [option.replace("-", "_").replace("__", "--"), option]):
+        underscored = option.replace("-", "_").replace("__", "--")
+        for words in ([option], [option, "--help"], [underscored, option], [option, f"{option}=1"], [option, "-h"]):
             line = f"vrnet: {words[0]} has no value: `vrnet {command} --help` says what it takes\n"
             assert vrnet(command, *words) == (2, "", line)
 

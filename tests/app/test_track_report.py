@@ -7,6 +7,7 @@ import pytest
 from PIL import Image as Picture
 
 from vrnet import Cine, Grid, Image, InputWarning, write_image
+from vrnet.app.console import tracking_table
 from vrnet.app.track_files import summary
 from vrnet.app.track_report import describe_tracking, notes_on_tracking
 from vrnet.app.tracking import Tracking
@@ -69,6 +70,16 @@ def test_the_page_says_what_was_run(exact):
     assert said["frames"] == "4 of 56 x 52 x 2 voxels of 3 x 3 x 10 mm"
     assert said["reference"] == "frame 1 of 4"
     assert "frame 1 here is frame 0 there" in said["in files"]
+
+
+def test_what_helped_a_network_is_told_in_the_terminal_on_the_page_and_in_its_file(exact):
+    helped = replace(exact, found=replace(exact.found, turned_by="TV-L1", refined_by="Gaussian-LNCC"))
+    said, kept = describe_tracking(helped), summary(helped)
+    assert (said["turns found by"], said["refined by"]) == ("TV-L1", "Gaussian-LNCC")
+    assert (kept["turned_by"], kept["refined_by"]) == ("TV-L1", "Gaussian-LNCC")
+    titles = [str(tracking_table(each).title) for each in (helped, exact)]
+    assert [", turned, refined, 4 frames" in title for title in titles] == [True, False]
+    assert not {"turns found by", "refined by"} & describe_tracking(exact).keys()
 
 
 def test_what_may_be_no_cine_is_told_at_the_end_and_on_the_page(exact, tmp_path):

@@ -95,6 +95,9 @@ BAD = {
         i, i, t, affine=Affine("affine", np.eye(3), np.zeros(3), np.zeros(3))
     ),
     "moving_mask is an array": lambda i, u, t: judge_images(i, i, t, moving_mask=i.array),
+    "fixed_mask is empty": lambda i, u, t: judge_images(i, i, t, fixed_mask=i.with_array(0 * i.array)),
+    "moving_mask is empty": lambda i, u, t: judge_images(i, i, t, moving_mask=i.with_array(0 * i.array)),
+    "moving contains NaN or infinite": lambda i, u, t: judge_images(i, i.with_array(np.nan * i.array), t),
     "fixed_labels is not on the grid of fixed": lambda i, u, t: judge_images(i, i, t, coarser(i), coarser(i)),
     r"the spacing is 1.5: give 2 numbers": lambda i, u, t: register(i.array, i.array, spacing=1.5),
     "slice_axis is z .*: give 0, 1 or 2": lambda i, u, t: register(i.array, i.array, slice_axis="z"),
@@ -196,10 +199,35 @@ def test_a_mask_of_few_voxels_leaves_too_little_to_judge_by(heart, few):
     found = judge_images(*images, transform, fixed_mask=Image(mask.reshape(fixed.shape), grid))
     if few < LEAST_VOXELS:
         assert (found.level, len(found.reasons)) == ("look", 1)
-        assert found.reasons[0].startswith(f"Only {few} voxel")
+        many = "" if few == 1 else "s"
+        assert found.reasons[0].startswith(f"The images were compared at only {few} voxel{many}: ")
         assert "larger mask" in found.try_[0]
     else:
-        assert not any("Only" in reason for reason in found.reasons)
+        assert not any("compared at only" in reason for reason in found.reasons)
+
+
+def test_few_blocks_of_a_large_image_are_called_blocks():
+    image, mask = torch.rand(500, 500, generator=torch.Generator().manual_seed(0)).numpy(), np.zeros((500, 500), bool)
+    mask[:40, :40] = True
+    few = gather(image, image, image, np.zeros((2, 500, 500), np.float32), (1.0, 1.0), 0.0, compared=mask)
+    assert (few.voxels, few.block_voxels) == (400, 4)
+    assert "at only 400 blocks of 4 voxels: " in judge_evidence(few).reasons[0]
+
+
+def test_a_constant_image_has_no_range_that_another_is_a_multiple_of(heart):
+    fixed, _, field, spacing = heart
+    blank = evidence(fixed, 0 * fixed, field, spacing)
+    assert any("far apart: one is constant" in reason for reason in judge_evidence(blank).reasons)
+    assert evidence(0 * fixed, 0 * fixed, field, spacing).range_ratio == 1
+
+
+def test_an_affine_start_may_show_what_neither_moving_nor_warped_shows(heart):
+    """Moving lies apart from fixed, and the transform does not hold the start that would bring it there."""
+    fixed, _, field, spacing = heart
+    blank, bright = np.zeros(fixed.shape, np.float32), 1e4 * fixed.numpy()
+    with np.errstate(over="raise"):
+        found = gather(bright, blank, blank, field.numpy(), spacing, 0.0, started=bright)
+    assert found.coarse_found > 0
 
 
 def test_images_of_a_few_voxels_are_looked_at():

@@ -3,6 +3,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from tests.models import trained
 from vrnet.errors import BadInput
 from vrnet.fields import compose, smooth
 from vrnet.folds import smallest_determinant
@@ -103,6 +104,17 @@ def test_progress_goes_from_0_to_1(method):
     run(small_stack(), method, progress=told.append)
     assert told == sorted(told)
     assert told[-1] == 1
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_progress_does_not_jump_where_nothing_turns(d):
+    """Of volumes a network tells a step of each frame, and not the part of turning at once."""
+    frames = np.random.default_rng(0).random((8, *(16,) * d)).astype(np.float32)
+    cine, told = Cine(frames, Grid.plain((16,) * d, (1.8, 1.8, 1.8)[:d])), [0.0]
+    plan = plan_tracking(cine, trained(d=d, spacing=(1.8,) * d), "auto", "cpu")
+    assert (plan.turning(8) is None) == (d == 3)
+    track_frames(cine, plan, progress=told.append)
+    assert max(np.diff(told)) < 0.15
 
 
 @pytest.mark.parametrize("n", [2, FRAMES_OF_NETWORK, 16, 29, 30, 50])

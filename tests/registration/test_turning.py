@@ -40,6 +40,22 @@ def test_a_shift_of_the_whole_is_taken_from_the_second_field():
     assert_close(turned_as(u, v, (1.4, 1.4)), v)
 
 
+@pytest.mark.parametrize("shape", [(16, 12), (15, 17), (16, 17), (6, 8, 5), (8, 6, 4)])
+def test_what_has_no_divergence_keeps_none_and_what_was_taken_away_is_all(shape):
+    """P P = P, and P (1 − P) = 0, of sides of either parity, and of noise."""
+    u, spacing = torch.randn(2, len(shape), *shape, dtype=torch.float64), (1.0, 1.5, 8.0)[: len(shape)]
+    kept = without_divergence(u, spacing)
+    assert_close(without_divergence(kept, spacing), kept)
+    assert_close(without_divergence(u - kept, spacing), torch.zeros_like(u))
+
+
+def test_of_the_shift_of_a_part_about_half_is_kept():
+    x = torch.stack(torch.meshgrid(*[torch.arange(128.0) - 63.5] * 2, indexing="ij"))
+    disc = torch.exp(-((x.norm(dim=0) / 12) ** 6))
+    shift = torch.stack([3 * disc, 0 * disc])[None]
+    assert_close(without_divergence(shift, (1.4, 1.4))[0, :, 64, 64], torch.tensor([1.5, 0.0]), atol=0.1, rtol=0)
+
+
 def test_a_field_turns_as_itself():
     u = torch.randn(2, 2, 16, 17, dtype=torch.float64)
     assert_close(turned_as(u, u, (1.0, 1.5)), u)

@@ -221,9 +221,10 @@ def tracking_table(tracking: "Tracking") -> Table:
     from vrnet.report.cine_numbers import frame_text
 
     grid, by_slice = tracking.cine.grid, ", slice by slice" if tracking.found.slice_axis is not None else ""
-    refined = ", refined" if tracking.found.refined_by else ""
+    steps = {"turned": tracking.found.turned_by, "refined": tracking.found.refined_by}
+    helped = "".join(f", {step}" for step, solver in steps.items() if solver)
     method = method_title(tracking.found.method, tracking.found.weights)
-    table = numbers_table(f"{method}{refined}, {len(tracking.cine)} frames{by_slice}", "value")
+    table = numbers_table(f"{method}{helped}, {len(tracking.cine)} frames{by_slice}", "value")
     if (found := tracking.volumes) is not None:
         without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
         for name, fraction in found.ejection_fractions_percent.items():

@@ -56,11 +56,11 @@ def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
 
 def refuse_bare_options(command: Callable[..., Command], words: Sequence[str]) -> None:
     """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help."""
-    options = dict(options_of(command)) | dict.fromkeys(HELP, False)
+    options = dict(options_of(command))
     for word, value in zip_longest(words, words[1:]):
         if word in HELP:
             return
-        if options.get(as_typed(word)) and (value is None or as_typed(value) in options):
+        if options.get(as_typed(word)) and (value is None or value.startswith("--") or value in HELP):
             raise BadInput(f"{word} has no value: `vrnet {words[0]} --help` says what it takes")
 
 

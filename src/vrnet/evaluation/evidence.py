@@ -90,6 +90,14 @@ class Evidence:
     distance_after: float | None = None
     voxels: float = inf
     """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
+    block_voxels: int = 1
+    """How many voxels such a block has."""
+
+    @property
+    def compared(self) -> str:
+        """What was compared, in words."""
+        many, of = "" if self.voxels == 1 else "s", self.block_voxels
+        return f"{self.voxels:.0f} " + (f"voxel{many}" if of == 1 else f"block{many} of {of} voxels")
 
     @property
     def gain(self) -> float:
@@ -119,9 +127,9 @@ def gather(
 
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
     show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
-    sides = block_sides(fixed.shape, spacing)
-    whole, seen = (Range.of(images, compared) for images in ((fixed,), (moving, warped)))
-    given = whole.apply(fixed), *map(seen.apply, (moving, warped, moving if started is None else started))
+    sides, others = block_sides(fixed.shape, spacing), (moving, warped, moving if started is None else started)
+    whole, seen = (Range.of(images, compared) for images in ((fixed,), others))
+    given = whole.apply(fixed), *map(seen.apply, others)
     I0, I1, I1w, I1s = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
     u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
     before, after = covered(u, sides, inside or in_shape(fixed.shape))
@@ -136,11 +144,11 @@ def gather(
         **overlap_of(before, after),
         **deformation(u),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
-        **before_and_after("dice", dice),
-        **before_and_after("distance", distance),
+        **(before_and_after("dice", dice) | before_and_after("distance", distance)),
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
         voxels=float(chosen.sum()),
+        block_voxels=int(np.prod(sides)),
     )
 
 
@@ -257,9 +265,10 @@ def range_of_moving(moving: Float[Tensor, " n"], warped: Float[Tensor, " n"]) ->
 
 
 def intensities(fixed: Range, moving: Range) -> dict[str, float]:
-    """How far apart the ranges of intensities of two images are."""
-    narrow, wide = sorted((fixed.width, moving.width))
-    return {"range_ratio": wide / narrow, "offset": abs(fixed.middle - moving.middle) / wide}
+    """How far apart the ranges of intensities of two images are: infinitely, where one of them is constant."""
+    narrow, wide = sorted((fixed, moving), key=lambda each: each.width)
+    ratio = inf if narrow.low == narrow.high and wide.low < wide.high else wide.width / narrow.width
+    return {"range_ratio": ratio, "offset": abs(fixed.middle - moving.middle) / wide.width}
 
 
 def glare(fixed: Float[Tensor, " n"], moving: Float[Tensor, " n"]) -> float:

@@ -35,7 +35,9 @@ def placement_words(evidence: Evidence, best: float) -> str:
 
 def range_words(evidence: Evidence) -> str:
     """What is beyond its limit: the ratio of the ranges, the distance of their middles, or both."""
-    ratio = [f"one range is {evidence.range_ratio:.1f} times the other"] * (evidence.range_ratio > MAX_RANGE_RATIO)
+    found = evidence.range_ratio
+    times = f"one range is {found:,.1f} times the other" if found < inf else "one is constant"
+    ratio = [times] * (found > MAX_RANGE_RATIO)
     middles = [f"their middles are {evidence.offset:.1f} ranges apart"] * (evidence.offset > MAX_OFFSET)
     return ", ".join(ratio + middles)
 
@@ -245,7 +247,7 @@ FINDINGS = (
         lambda e: -e.voxels,
         -LEAST_VOXELS,
         inf,
-        lambda e: f"Only {e.voxels:.0f} voxels were compared: too few to tell how good the registration is.",
+        lambda e: f"The images were compared at only {e.compared}: too few to tell how good the registration is.",
         (advice.more_voxels,),
         is_cause=True,
     ),

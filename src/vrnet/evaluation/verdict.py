@@ -22,7 +22,7 @@ from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.image import Image, checked_numbers
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
 from vrnet.images.transform import Transform
@@ -136,13 +136,16 @@ def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]
 
 
 def given_images(name: str, image: object, labels: object, mask: object) -> tuple[Image, Image | None, Image | None]:
-    """An image, its labels and its mask, as they were given; BadInput unless all are on one grid."""
+    """An image, its labels and its mask, as they were given; BadInput unless they fit, and show something."""
     shown = given_image(name, image)
+    checked_numbers(shown.array, name)
     others = {f"{name}_labels": labels, f"{name}_mask": mask}
     found = {other: None if given is None else given_image(other, given) for other, given in others.items()}
     for other, one in found.items():
         if one is not None and not one.grid.matches(shown.grid):
             raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+    if (inside := found[f"{name}_mask"]) is not None and not inside.array.any():
+        raise BadInput(f"{name}_mask is empty: give a mask that is not 0 inside")
     return shown, found[f"{name}_labels"], found[f"{name}_mask"]
 
 

@@ -46,7 +46,8 @@ little on real cines, and is not taken."""
 FRAMES_OF_NETWORK = 20
 """How many frames of a cine a network sees at most: between them motion is little."""
 PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
-"""Of the time that it takes to track a cine; the rest is that of the refinement."""
+"""Of the time that it takes to track a cine; the rest is that of the refinement. Volumes, which no solver turns, leave
+their part to the network."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -173,10 +174,11 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
     refinement = plan.refinement(n)
     if refinement is None:
         return follow(plan, frames, store, tell)
-    seen = plan.seen(n)
-    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, PART_OF_NETWORK))
+    seen, turning = plan.seen(n), plan.turning(n)
+    share = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0.0)
+    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, share))
     fields = between(cycle.fields, seen, n)
-    if (turning := plan.turning(n)) is not None:
+    if turning is not None:
         tell_turning = partial(tell_part, tell, PART_OF_NETWORK, PART_OF_TURNING)
         turns = follow(replace(plan, method=turning), frames, None, tell_turning).fields
         for t in range(1, n):
