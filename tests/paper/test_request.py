@@ -44,7 +44,7 @@ def first_and_last(methods):
     return tuple(method for method in methods if method in ends)
 
 
-ALIKE = ("ablation", "cmr3d", "matched", "matched_half")
+ALIKE = ("ablation", "acdc3d", "cmr3d", "matched", "matched_half")
 """Tables that are made as others are, of other rows: before a release."""
 
 
