@@ -227,6 +227,16 @@ def test_labels_of_other_numbers_are_refused_before_a_minute_is_spent(beat):
     assert prepare(beat, labels, label_names="20=Myocardium,30=Cavity").heart == HeartLabels(None, 20, 30)
 
 
+def test_a_wall_that_encloses_the_rv_is_told_of(beat, recwarn):
+    """As in files that count the LV as 1: its ejection fraction would be told as that of the RV."""
+    prepare(beat, beat.labels.numpy())
+    assert not [each for each in recwarn if "encloses" in str(each.message)]
+    exchanged = np.array([0, 3, 2, 1])[beat.labels.numpy()]
+    with pytest.warns(InputWarning, match=r'encloses label 1, taken for the RV.*`label_names="3=RV,2=Myo,1=LV"`'):
+        prepare(beat, exchanged)
+    assert prepare(beat, exchanged, label_names="3=RV,2=Myo,1=LV").heart == HeartLabels(3, 2, 1)
+
+
 def test_labels_that_lie_elsewhere_are_refused_with_both_sizes(beat):
     other = Grid.plain(GRID.shape, (1.8, 1.8, 9.0))
     with pytest.raises(BadInput, match=r"it has 96 x 96 x 3 voxels of 1.8 x 1.8 x 9 mm at 0, 0, 0, they .* x 10 mm"):

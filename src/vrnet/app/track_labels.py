@@ -91,8 +91,8 @@ def size_text(grid: Grid) -> str:
 
 
 def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
-    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there, and
-    where there is no wall, before a minute is spent."""
+    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there, where
+    there is no wall, and where LV and RV seem to be exchanged, before a minute is spent."""
     there = sorted(np.unique(labels.array[labels.array != 0]).tolist())
     if not {heart.rv, heart.wall, heart.lv} & {*there}:
         said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
@@ -102,6 +102,24 @@ def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
     if heart.wall not in there:
         said = f"{NO_STRAIN.format(reason=NO_WALL)}; the verdict looks neither at the wall nor for muscle in the cavity"
         warn_of_input(said)
+    elif is_rv_enclosed(labels, heart):
+        other = shown(names_by_part(exchanged(heart)))
+        said = f"in {labels.name} the wall encloses label {heart.rv}, taken for the RV, and not {heart.lv}, for the LV"
+        warn_of_input(f'{said}: if they are exchanged, give `label_names="{other}"`')
+
+
+def is_rv_enclosed(labels: Image, heart: HeartLabels) -> bool:
+    """Whether what the wall goes all round, slice by slice, is the RV rather than the LV, both being labelled."""
+    if heart.rv is None or heart.lv is None:
+        return False
+    inside = np.stack([enclosed(plane) for plane in in_planes(labels.array == heart.wall, labels)])
+    found = in_planes(labels.array, labels)[inside]
+    return bool((found == heart.rv).sum() > (found == heart.lv).sum())
+
+
+def exchanged(heart: HeartLabels) -> HeartLabels:
+    """The labels of the parts, with that of the RV for the LV."""
+    return HeartLabels(heart.lv, heart.wall, heart.rv)
 
 
 def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
