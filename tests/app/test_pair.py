@@ -74,7 +74,7 @@ def test_where_a_motion_leads_out_of_moving_nothing_is_compared():
     shift = Transform.from_voxels(np.stack([np.full((40, 30), 4.0), np.zeros((40, 30))]), fixed.grid)
     found = measure_transform(ImagePair(fixed, moving), shift).metrics["similarity"]
     assert found["ncc_after"] == pytest.approx(-1, abs=1e-4)
-    assert found["mae_before"] == pytest.approx(np.abs(fixed.array - moving.array)[:36].mean(), rel=1e-5)
+    assert found["mae_before"] == pytest.approx(np.abs(fixed.array - moving.array).mean(), rel=1e-5)
 
 
 def test_the_page_says_what_was_run_and_how_well(done):

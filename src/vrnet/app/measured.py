@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ def measure_transform(
     )
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, moving, start, compared)
-    seen = seen_voxels(pair, transform)
+    seen = seen_voxels(pair, transform, compared)
     metrics = run_metrics(registration, name) | quality_metrics(placed, registered, seen) | known_facts(pair, placed)
     metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
@@ -157,19 +157,25 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
-def seen_voxels(pair: ImagePair, transform: Transform) -> NDArray[Any]:
-    """The voxels of fixed for which moving has values before a transform and after it: inside the masks, if given."""
-    everywhere = pair.moving.with_array(np.ones(pair.moving.grid.shape, np.uint8))
-    moving_mask = everywhere if pair.masks.moving is None else pair.masks.moving
-    return cast(NDArray[Any], compared_voxels(pair.masks.fixed, moving_mask, pair.fixed.grid, transform))
+def seen_voxels(
+    pair: ImagePair, transform: Transform, compared: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The voxels of fixed for which moving has values, before a transform and after it; inside the masks, if given."""
+    grid, own = pair.fixed.grid, pair.moving.grid
+    inside = np.ones(grid.shape, bool) if compared is None else compared
+    if pair.masks.moving is not None:
+        return inside, inside
+    everywhere = pair.moving.with_array(np.ones(own.shape, np.uint8))
+    seen = inside & coverage(own, grid), inside & (transform.apply_labels(everywhere, grid).array != 0)
+    return seen if all(voxels.any() for voxels in seen) else (inside, inside)
 
 
-def quality_metrics(pair: Pair, registered: RegisteredPair, seen: NDArray[Any]) -> dict[str, Any]:
+def quality_metrics(pair: Pair, registered: RegisteredPair, seen: tuple[NDArray[Any], NDArray[Any]]) -> dict[str, Any]:
     """The part of metrics.json that says how good it is; likeness is that of the voxels that both images have."""
     metrics = {
         "shape": list(pair.grid.shape),
         "spacing_mm": list(pair.grid.spacing),
-        "similarity": similarity(*(image[seen] for image in (pair.fixed, pair.moving, pair.warped))),
+        "similarity": similarity(pair.fixed, pair.moving, pair.warped, seen),
         **registered.regularity,
     }
     if pair.fixed_labels is None or pair.moving_labels is None or pair.warped_labels is None:

@@ -30,14 +30,19 @@ STILL_MM = 1e-3
 
 
 def similarity(
-    fixed: Real[ndarray, "*s"], moving: Real[ndarray, "*s"], warped: Real[ndarray, "*s"]
+    fixed: Real[ndarray, "*s"],
+    moving: Real[ndarray, "*s"],
+    warped: Real[ndarray, "*s"],
+    seen: tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]],
 ) -> dict[str, float]:
-    """Mean absolute difference from fixed, in its intensities, and correlation with it."""
+    """Mean absolute difference from fixed, in its intensities, and correlation with it, of the voxels seen before the
+    registration and after it."""
+    before, after = (fixed[seen[0]], moving[seen[0]]), (fixed[seen[1]], warped[seen[1]])
     return {
-        "mae_before": mean_absolute_error(fixed, moving),
-        "mae_after": mean_absolute_error(fixed, warped),
-        "ncc_before": normalised_cross_correlation(fixed, moving),
-        "ncc_after": normalised_cross_correlation(fixed, warped),
+        "mae_before": mean_absolute_error(*before),
+        "mae_after": mean_absolute_error(*after),
+        "ncc_before": normalised_cross_correlation(*before),
+        "ncc_after": normalised_cross_correlation(*after),
     }
 
 
