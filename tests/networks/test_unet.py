@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import pixel_unshuffle
 
+from vrnet.networks.adaptors import FIELD_SCALE
 from vrnet.networks.siamese import Siamese
 from vrnet.networks.unet import blocks_as_channels, half_unet, unet, unet_2d, unet_3d
 
@@ -66,3 +67,10 @@ def test_the_siamese_encoders_share_their_weights():
         torch.testing.assert_close(a, b)
     assert [f.shape[1] for f in second] == [4, 8, 16, 32, 32]
     assert [f.shape[2] for f in second] == [32, 16, 8, 4, 2]
+
+
+def test_siamese_moves_nothing_further_than_half_of_the_image_along_each_axis():
+    net, x = Siamese(2, 4).eval(), torch.rand(1, 2, 64, 32)
+    torch.nn.init.constant_(net.head[-1].bias, 1e4)
+    u = FIELD_SCALE * net(x)
+    torch.testing.assert_close(u[0].amax(dim=(1, 2)), torch.tensor([32.0, 16.0]))

@@ -57,4 +57,4 @@ def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
     budget = BUDGETS["short"]
     given = budget.settings(parse_trainable("VoxelMorph"), "acdc", 0.3, 2)
     assert (given.alpha, given.seed) == (0.3, 2)
-    assert budget.settings(parse_trainable("Siamese"), "acdc", 0.3, 0).alpha == 1e-4
+    assert budget.settings(parse_trainable("Siamese"), "acdc", 0.3, 0).alpha == 0.02

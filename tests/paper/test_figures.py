@@ -3,6 +3,7 @@ import pytest
 
 from tests.paper.fake_results import write_result
 from vrnet.paper.figures import (
+    ALPHA_METHODS,
     ALPHAS,
     BOX_METHODS,
     EFFICIENT_METHODS,
@@ -37,19 +38,24 @@ def known(study):
 
 
 def test_alpha_draws_the_mean_distance_on_test_and_dice_on_validation(study):
-    made = study()
-    for k, value in enumerate(ALPHAS[2]):
-        write_result(
-            made.results, made.results.entry("C-L2-3x1", alpha=value), worsen(0.01 * k), val_dice=0.6 + 0.01 * k
-        )
+    made, alphas = study(), ALPHAS[2]
+    for place, name in enumerate(ALPHA_METHODS[2]):
+        for k, value in enumerate(alphas):
+            entry, by = made.results.entry(name, alpha=value), 0.01 * (k + 10 * place)
+            write_result(made.results, entry, worsen(by), val_dice=0.6 + by)
     figure, numbers = draw_alpha(made)
-    left, right = (ax.get_lines()[0].get_ydata() for ax in figure.axes)
-    np.testing.assert_allclose(left, [np.mean([9.0, 8.0, 6.0]) + 0.1 * k for k in range(len(ALPHAS[2]))])
-    np.testing.assert_allclose(right, [0.6 + 0.01 * k for k in range(len(ALPHAS[2]))])
-    assert [row["alpha"] for row in numbers] == list(ALPHAS[2])
-    np.testing.assert_allclose([row["hd_mean"] for row in numbers], left)
-    np.testing.assert_allclose([row["val_dice"] for row in numbers], right)
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [f"{value:g}" for value in ALPHAS[2]]
+    assert [(row["method"], row["alpha"]) for row in numbers] == [(n, a) for n in ALPHA_METHODS[2] for a in alphas]
+    above, below = figure.axes
+    for place, name in enumerate(ALPHA_METHODS[2]):
+        by = 0.01 * (np.arange(len(alphas)) + 10 * place)
+        np.testing.assert_allclose(above.get_lines()[place].get_ydata(), np.mean([9.0, 8.0, 6.0]) + 10 * by)
+        np.testing.assert_allclose(below.get_lines()[place].get_ydata(), 0.6 + by)
+        assert above.get_lines()[place].get_label() == name
+    np.testing.assert_allclose(
+        [row["hd_mean"] for row in numbers], np.ravel([line.get_ydata() for line in above.get_lines()])
+    )
+    for ax in figure.axes:
+        assert [label.get_text() for label in ax.get_xticklabels()] == [f"{value:g}" for value in alphas]
 
 
 def test_cascades_draws_dice_against_their_number_beside_the_published(known):

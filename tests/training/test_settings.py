@@ -114,5 +114,5 @@ def test_recomputing_can_be_switched_off(hearts):
 
 def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
     one = hearts(2, [0])
-    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 1e-4
+    assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 0.02
     assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2

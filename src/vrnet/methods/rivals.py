@@ -62,7 +62,7 @@ class Siamese(Learned):
 
     @property
     def loss(self) -> LossTerms:
-        return LossTerms("L2", "Huber", alpha=1e-4)
+        return LossTerms("L2", "Huber", alpha=0.02)
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)

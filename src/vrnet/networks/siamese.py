@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vrnet.fields import LINEAR_MODE
+from vrnet.networks.adaptors import FIELD_SCALE
 from vrnet.networks.convolution import Conv3d
 from vrnet.networks.unet import near_zero
 
@@ -18,7 +19,9 @@ NORMS = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
 
 class Siamese(nn.Module):
-    """Each image goes through the encoder; at each scale both features are joined to `width` and enlarged."""
+    """Each image goes through the encoder; at each scale both features are joined to `width` and enlarged.
+
+    No displacement is longer than half of the image along its axis: the last layer is followed by tanh."""
 
     multiple = 16
 
@@ -35,7 +38,9 @@ class Siamese(nn.Module):
         size, mode = x.shape[2:], LINEAR_MODE[x.dim() - 2]
         features = zip(*(self.encode(image) for image in (x[:, :1], x[:, 1:])), strict=True)
         joined = [join(torch.cat(pair, dim=1)) for join, pair in zip(self.join, features, strict=True)]
-        return self.head(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1))
+        found = self.head(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1)).tanh()
+        reach = [length / (2 * FIELD_SCALE) for length in size]
+        return torch.stack([most * part for most, part in zip(reach, found.unbind(dim=1), strict=True)], dim=1)
 
     def encode(self, image: Float[Tensor, "b 1 *s"]) -> Sequence[Tensor]:
         """The features of one image at every scale, finest first."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALPHAS = {2: (0.0, 0.005, 0.05, 0.1, 0.5), 3: (0.0, 0.005, 0.02, 0.1, 0.4)}
+ALPHA_METHODS = {2: ("R-L1-3x2", "C-L2-3x1"), 3: ("C-L1-2x1",)}
 BOX_METHODS = {
     2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
     3: ("identity", *COMPARED_METHODS[3]),
@@ -68,21 +69,23 @@ def draw_boxplots(study: Study) -> "tuple[Figure, list[Row]]":
 
 
 def draw_alpha(study: Study) -> "tuple[Figure, list[Row]]":
-    """Hausdorff distance on test subjects against α, beside Dice on validation subjects."""
-    name, alphas = "C-L2-3x1" if study.d == 2 else "C-L1-2x1", ALPHAS[study.d]
-    entries = [study.results.entry(name, alpha=alpha) for alpha in alphas]
-    study.complete(entries)
+    """Hausdorff distance on test subjects against α; below it Dice on validation subjects, by which α is chosen."""
+    alphas = ALPHAS[study.d]
+    entries = {name: [study.results.entry(name, alpha=alpha) for alpha in alphas] for name in ALPHA_METHODS[study.d]}
+    study.complete(list(chain.from_iterable(entries.values())))
     numbers = [
-        {"alpha": alpha, **alpha_scores(study.results, entry)} for alpha, entry in zip(alphas, entries, strict=True)
+        {"method": name, "alpha": alpha, **alpha_scores(study.results, entry)}
+        for name, group in entries.items()
+        for alpha, entry in zip(alphas, group, strict=True)
     ]
-    figure, axes = new_figure(1)
-    places, left, right = range(len(numbers)), axes[0], axes[0].twinx()
-    left.plot(places, [row["hd_mean"] for row in numbers], "o-", color="C0", label="Hausdorff, test")
-    right.plot(places, [row["val_dice"] for row in numbers], "s--", color="C1", label="Dice, validation")
-    left.set(xlabel="α", ylabel="Hausdorff distance, mm", title=f"{name} on {study.data}: the weight of smoothness")
-    left.set_xticks(places, [f"{alpha:g}" for alpha in alphas])
-    right.set_ylabel("Dice")
-    left.legend(handles=[*left.get_lines(), *right.get_lines()], loc="best")
+    figure, axes = new_figure(2)
+    for ax, measure in zip(axes, ("hd_mean", "val_dice"), strict=True):
+        for name in entries:
+            ax.plot(range(len(alphas)), [row[measure] for row in numbers if row["method"] == name], "o-", label=name)
+        ax.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
+    axes[0].set(ylabel="Hausdorff distance on test subjects, mm", title=f"{study.data}: the weight of smoothness, α")
+    axes[1].set(ylabel="Dice on validation subjects", xlabel="α")
+    axes[0].legend()
     return figure, numbers
 
 
