@@ -6,6 +6,7 @@ import torch
 from vrnet.errors import BadInput
 from vrnet.methods.families import parse_learned
 from vrnet.methods.names import parse_trainable
+from vrnet.methods.rivals import RCNet
 from vrnet.methods.vrnet import PAPER, VRNet
 from vrnet.networks.adaptors import Noise
 from vrnet.networks.unet import he_initialised
@@ -48,6 +49,8 @@ def test_the_paper_s_table_has_20_rows():
         "R-L2-6x1-noise",
         "D-L2-3x1-half-w32",
         "U-L1-2x1-released-half",
+        "D-none-3x1-w16",
+        "C-L2-3x1-released-frozen",
     ],
 )
 def test_names_say_what_differs_from_the_paper(name):
@@ -124,6 +127,26 @@ def test_every_parameter_receives_gradient(d, denoiser, data, order, parameters,
     dead = [name for name, weight in model.named_parameters() if weight.grad is None or not weight.grad.any()]
     assert not dead
     assert sum(name.endswith("log_theta") for name, _ in model.named_parameters()) == (1 if parameters == "Θ1" else 4)
+
+
+@pytest.mark.parametrize("letter", "RUCD")
+def test_a_frozen_penalty_is_the_only_parameter_without_gradient(letter):
+    model = VRNet(letter, "L2", 2, 1, penalty="frozen", width=2).build(2)
+    frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    assert frozen == {name for name, _ in model.named_parameters() if name.endswith("log_theta")}
+    assert len(frozen) == 2
+
+
+def test_image_aware_cascades_without_data_steps_are_recursive_ones_with_one_more(d, smooth_image):
+    bare, recursive = VRNet("C", "none", 2, 1, width=2).build(d), RCNet(3, width=2).build(d)
+    he_initialised(bare)
+    nets = [bare.init.net, *(part.second.net for part in bare.parts)]
+    for net, part in zip(nets, recursive.parts, strict=True):
+        part.second.net.load_state_dict(net.state_dict())
+    I0, I1 = pair(d, smooth_image)
+    with torch.no_grad():
+        assert bare(I0, I1).abs().max() > 0.1
+        torch.testing.assert_close(bare(I0, I1), recursive(I0, I1))
 
 
 def test_an_untrained_residual_network_is_near_the_identity(d, smooth_image):

@@ -16,8 +16,12 @@ from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
 from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow
 from vrnet.networks.unet import half_unet, he_initialised, unet
-from vrnet.variational.cascade import Cascade, DataStep, Initializer, Step, no_motion
-from vrnet.variational.data_terms import DATA_TERMS
+from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step, no_motion
+from vrnet.variational.data_terms import DATA_TERMS, L2
+
+NO_DATA = "none"
+DATA = (*DATA_TERMS, NO_DATA)
+"""What the second word of the shorthand may be."""
 
 
 class Denoiser(NamedTuple):
@@ -54,7 +58,7 @@ class VRNet(Learned):
     """R: residual U-Net on the field; U: plain; C: composed with what a U-Net sees in I0 and I1 warped; D: as C, and
     every move, that of the data step too, is along a smooth flow, which hardly folds."""
     data: str = "L2"
-    """The name of a data term."""
+    """The name of a data term; none: no data steps, to see what they bring."""
     warps: int = 6
     iterations: int = 1
     init: Literal["unet", "zeros", "noise"] = "unet"
@@ -62,6 +66,8 @@ class VRNet(Learned):
     """Θ1: one network and one θ for all steps; Θ2: each step has its own."""
     order: Literal["paper", "released"] = "paper"
     """paper: data, then denoise, v is the result; released: denoise, then data, u is the result."""
+    penalty: Literal["learned", "frozen"] = "learned"
+    """frozen: θ stays what it is at the start."""
     exchange: Literal["free", "odd"] = "free"
     """odd: what a network finds changes its sign when the two images change places, so that equal images do not move.
     Of C and D, whose networks see the images; it doubles the time."""
@@ -74,8 +80,8 @@ class VRNet(Learned):
     """θ at the start, for images in [0, 1]."""
 
     def __post_init__(self) -> None:
-        if self.data not in DATA_TERMS:
-            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA_TERMS)}')
+        if self.data not in DATA:
+            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA)}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
         if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
@@ -87,7 +93,7 @@ class VRNet(Learned):
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
-        words = [getattr(self, name) for name in ("init", "parameters", "order", "exchange", "resolution")
+        words = [getattr(self, name) for name in ("init", "parameters", "order", "penalty", "exchange", "resolution")
                  if getattr(self, name) != default[name]]  # fmt: skip
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
@@ -102,14 +108,14 @@ class VRNet(Learned):
 
     @property
     def summary(self) -> str:
-        kind = DENOISERS[self.denoiser].kind
-        return f"learned: VR-Net, {self.data} data step, {kind} denoiser, {self.warps} x {self.iterations} cascades"
+        kind, data = DENOISERS[self.denoiser].kind, "no" if self.data == NO_DATA else self.data
+        return f"learned: VR-Net, {data} data step, {kind} denoiser, {self.warps} x {self.iterations} cascades"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         step, total = self._step(d), self.warps * self.iterations
         flat = [step] * total if self.parameters == "Θ1" else [step, *(self._step(d) for _ in range(total - 1))]
         rows = [flat[k : k + self.iterations] for k in range(0, total, self.iterations)]
-        return Cascade(self._init(d), rows, DATA_TERMS[self.data].linearize).to(device)
+        return Cascade(self._init(d), rows, DATA_TERMS.get(self.data, L2()).linearize).to(device)
 
     def _init(self, d: int) -> Initializer:
         if self.init == "zeros":
@@ -120,9 +126,13 @@ class VRNet(Learned):
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
         denoise = kind.make(self._net(d, 2 if kind.sees_images else d))
-        prox = DataStep(DATA_TERMS[self.data], self.theta)
-        data = FlowDataStep(prox) if kind.is_diffeomorphic else prox
+        data = Keep() if self.data == NO_DATA else self._data_step(kind.is_diffeomorphic)
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
+
+    def _data_step(self, is_diffeomorphic: bool) -> nn.Module:
+        prox = DataStep(DATA_TERMS[self.data], self.theta)
+        prox.requires_grad_(self.penalty == "learned")
+        return FlowDataStep(prox) if is_diffeomorphic else prox
 
     def _net(self, d: int, inputs: int) -> nn.Module:
         net = (half_unet if self.resolution == "half" else unet)(d, inputs, self.width or PAPER_WIDTH[d])
@@ -138,10 +148,10 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|odd|half|w\d{1,99}))*)"
-    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA_TERMS))})-{COUNT}x{COUNT}{options_form}"
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|w\d{1,99}))*)"
+    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
-    terms = {term.casefold(): term for term in DATA_TERMS}
+    terms = {term.casefold(): term for term in DATA}
     if not found:
         return None
     words = [parse_option(word) for word in found[5].split("-") if word]
@@ -156,5 +166,8 @@ def parse_option(word: str) -> tuple[str, str | int]:
     word = word.lower()
     if word.startswith("w"):
         return "width", int(word[1:])
-    fields_of = {"init": ("zeros", "noise"), "order": ("released",), "exchange": ("odd",), "resolution": ("half",)}
+    fields_of = {
+        "init": ("zeros", "noise"), "order": ("released",), "penalty": ("frozen",), "exchange": ("odd",),
+        "resolution": ("half",),
+    }  # fmt: skip
     return next(((field, word) for field, words in fields_of.items() if word in words), ("parameters", "Θ1"))

@@ -11,6 +11,8 @@ VRNETS_ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
 NETWORKS_3D = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
 HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
 RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
+WITHOUT_A_PART = ("{}-L2-3x1", "{}-none-3x1", "{}-L2-3x1-frozen", "{}-L2-3x1(theta=1.0)", "{}-L2-3x1-released")
+PARTS = tuple(name.format(denoiser) for denoiser in "CD" for name in WITHOUT_A_PART)
 OVERLAP = ("dice_mean", "hd_mean", "folding_percent")
 
 
@@ -35,6 +37,7 @@ TABLES = {
     "ablation": TableSpec(
         "Configurations of VR-Net", "acdc", tuple(map(str, PAPER)), measures=OVERLAP, also_published="ukbb"
     ),
+    "parts": TableSpec("What the parts of image-aware VR-Nets bring", "acdc", PARTS, measures=OVERLAP),
     "initialisation": TableSpec(
         "What VR-Net starts from",
         "acdc",

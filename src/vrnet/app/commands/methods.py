@@ -26,7 +26,7 @@ class Methods:
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), to those of the first family and of RC-Net -half (networks at half the resolution), and to those of
     the first -zeros or -noise (what it starts from), -Θ1 (all steps share their weights), -released (the order of steps
-    in the authors' code) and -odd (of C and D: equal images do not move).
+    in the authors' code), -frozen (θ is not learned) and -odd (of C and D: equal images do not move).
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
