@@ -8,11 +8,13 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.console import tracking_table
+from vrnet.app.heart_labels import heart_of
 from vrnet.app.track_files import summary, write_tracking
-from vrnet.app.track_labels import enclosed, heart_of, interpret_labels, is_open, open_slices
+from vrnet.app.track_labels import interpret_labels, is_open, open_slices
 from vrnet.app.track_report import film_of, notes_on_tracking, quality
 from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
+from vrnet.images.enclosed import enclosed
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 from vrnet.registration.folds import Repair
