@@ -20,8 +20,12 @@ def pair():
 
 
 def test_labels_must_match_their_image(pair):
-    with pytest.raises(BadInput, match="not on the grid of"):
-        ImagePair(pair.fixed, pair.moving, fixed_labels=demo.phantom_pair(phantom(3, (64, 64))).fixed_labels)
+    other = demo.phantom_pair(phantom(3, (64, 64)))
+    sizes = "it has 64 x 64 voxels of .*, and that grid has 160 x 160 voxels of"
+    with pytest.raises(BadInput, match=f"labels.nii.gz is not on the grid of fixed.nii.gz: {sizes} .* was drawn on"):
+        ImagePair(pair.fixed, pair.moving, fixed_labels=other.fixed_labels)
+    with pytest.raises(BadInput, match=r"grid of fixed\.nii\.gz: .* it lies on that of moving\.nii\.gz: give each to"):
+        ImagePair(pair.fixed, other.moving, other.moving_labels, pair.fixed_labels)
 
 
 def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):

@@ -241,7 +241,8 @@ def test_a_wall_that_encloses_the_rv_is_told_of(beat, recwarn):
 
 def test_labels_that_lie_elsewhere_are_refused_with_both_sizes(beat):
     other = Grid.plain(GRID.shape, (1.8, 1.8, 9.0))
-    with pytest.raises(BadInput, match=r"it has 96 x 96 x 3 voxels of 1.8 x 1.8 x 9 mm at 0, 0, 0, they .* x 10 mm"):
+    sizes = r"it has 96 x 96 x 3 voxels of 1\.8 x 1\.8 x 9 mm at 0, 0, 0, and that grid has .* x 10 mm"
+    with pytest.raises(BadInput, match=f"is not on the grid of the frames of the cine: {sizes}"):
         prepare(beat, beat.labels.numpy(), other)
 
 

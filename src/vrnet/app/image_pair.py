@@ -12,6 +12,7 @@ from vrnet.errors import BadInput
 from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
+from vrnet.images.same_grid import check_same_grid
 from vrnet.registration.masks import ImageMasks
 
 
@@ -33,9 +34,10 @@ class ImagePair:
     """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
 
     def __post_init__(self) -> None:
-        for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
-            if labels is not None and not labels.grid.matches(image.grid):
-                raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
+        maps = (self.fixed_labels, self.fixed, self.moving), (self.moving_labels, self.moving, self.fixed)
+        for labels, image, other in maps:
+            if labels is not None:
+                check_same_grid(labels.name, labels.grid, image.name, image.grid, {other.name: other.grid})
 
     @property
     def images(self) -> dict[str, Image]:

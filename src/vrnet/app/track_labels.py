@@ -16,8 +16,8 @@ from vrnet.evaluation.wall import HeartLabels
 from vrnet.images.cine import Cine
 from vrnet.images.cine_files import grid_in_space
 from vrnet.images.enclosed import SMALLEST_CAVITY, enclosed, in_planes
-from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_labels
+from vrnet.images.same_grid import check_same_grid
 
 CAVITY = 3
 """What the inside of the wall is labelled where a map has the wall alone."""
@@ -31,9 +31,7 @@ SMALLEST_CAVITY_OF_A_THREE = 0.25
 def check_labels(labels: Image, cine: Cine) -> Image:
     """The labels of a frame; BadInput unless they are a label map on its grid that shows something."""
     labels = without_third_axis(labels) if len(cine.grid.shape) == 2 else labels
-    if not labels.grid.matches(cine.grid):
-        said = f"{labels.name} is not on the grid of the frames of {cine.name}: labels must match their image"
-        raise BadInput(f"{said}; it has {size_text(labels.grid)}, they have {size_text(cine.grid)}")
+    check_same_grid(labels.name, labels.grid, f"the frames of {cine.name}", cine.grid)
     found = as_labels(labels)
     if not found.array.any():
         raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
@@ -45,12 +43,6 @@ def without_third_axis(labels: Image) -> Image:
     if labels.grid.shape[2:] != (1,):
         return labels
     return replace(labels, array=labels.array[..., 0], grid=grid_in_space(labels.grid, Path(labels.name)))
-
-
-def size_text(grid: Grid) -> str:
-    """The size of a grid in words, with where it lies."""
-    size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
-    return f"{size} voxels of {spacing} mm at {', '.join(f'{x:.4g}' for x in grid.origin)}"
 
 
 def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:

@@ -22,9 +22,10 @@ from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, checked_numbers
+from vrnet.images.image import Image, as_labels, checked_numbers
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
+from vrnet.images.same_grid import check_same_grid
 from vrnet.images.transform import Transform
 
 MAX_REASONS, MAX_ADVICE = 5, 3
@@ -142,11 +143,12 @@ def given_images(name: str, image: object, labels: object, mask: object) -> tupl
     others = {f"{name}_labels": labels, f"{name}_mask": mask}
     found = {other: None if given is None else given_image(other, given) for other, given in others.items()}
     for other, one in found.items():
-        if one is not None and not one.grid.matches(shown.grid):
-            raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+        if one is not None:
+            check_same_grid(other, one.grid, name, shown.grid)
     if (inside := found[f"{name}_mask"]) is not None and not inside.array.any():
         raise BadInput(f"{name}_mask is empty: give a mask that is not 0 inside")
-    return shown, found[f"{name}_labels"], found[f"{name}_mask"]
+    drawn = found[f"{name}_labels"]
+    return shown, None if drawn is None else as_labels(drawn), inside
 
 
 def check_type(name: str, given: object, kind: type, example: str) -> None:
