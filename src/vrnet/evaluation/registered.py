@@ -7,8 +7,9 @@ from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
-from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
-from vrnet.evaluation.pair import regularity
+from vrnet.evaluation.covering import Inside, in_shape
+from vrnet.evaluation.evidence import Evidence, gather
+from vrnet.evaluation.pair import Fall, regularity
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 
@@ -44,10 +45,13 @@ class RegisteredPair:
         return regularity(self.deformation, self.grid)
 
     def evidence(
-        self, dice: tuple[float, float] | None = None, distance: tuple[float, float] | None = None
+        self,
+        dice: tuple[float, float] | None = None,
+        distance: tuple[float, float] | None = None,
+        fall: Fall | None = None,
     ) -> Evidence:
         """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
-        distance, before and after."""
+        distance, before and after, and the structure whose Dice fell most."""
         return gather(
             self.fixed,
             self.moving,
@@ -60,6 +64,7 @@ class RegisteredPair:
             dice,
             distance,
             self.started,
+            fall,
         )
 
 

@@ -13,10 +13,10 @@ from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.likeness import Range
-from vrnet.evaluation.metrics import mean_dice_before_and_after
-from vrnet.evaluation.pair import mean_before_and_after, overlap
+from vrnet.evaluation.pair import dice_overlap, overlap, structure_evidence
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_APART
+from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS
+from vrnet.evaluation.structure_rules import MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
@@ -120,12 +120,10 @@ def judge_images(
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence())
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
-    dice, distance = mean_dice_before_and_after(*maps), None
-    if 1 - dice[1] > MAX_APART:
-        distance = mean_before_and_after(
-            overlap(*maps, spacing=grid.spacing, across=grid.across), "mean_surface_distance_mm"
-        )
-    return judge_evidence(pair.evidence(dice, distance))
+    measures = dice_overlap(*maps)
+    if 1 - measures["dice"]["after"]["mean"] > MAX_APART:
+        measures = overlap(*maps, spacing=grid.spacing, across=grid.across)
+    return judge_evidence(pair.evidence(*structure_evidence(measures)))
 
 
 def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
