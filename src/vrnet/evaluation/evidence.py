@@ -123,13 +123,11 @@ def gather(
     dice: tuple[float, float] | None = None,
     distance: tuple[float, float] | None = None,
     started: Real[ndarray, "*s"] | None = None,
-    fall: Fall | None = None,
 ) -> Evidence:
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
-    show elsewhere has no influence. `dice` and `distance` are means over structures; `fall` is that of one of them.
-    `started`: see RegisteredPair."""
+    show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
     sides, others = block_sides(fixed.shape, spacing), (moving, warped, moving if started is None else started)
     whole, seen = (Range.of(images, compared) for images in ((fixed,), others))
     given = whole.apply(fixed), *map(seen.apply, others)
@@ -144,11 +142,10 @@ def gather(
     return Evidence(
         **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
         **intensities(ranges[0].within(whole), ranges[1].within(seen)),
-        **overlap_of(before, after),
-        **deformation(u),
+        **(overlap_of(before, after) | deformation(u)),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
         **(before_and_after("dice", dice) | before_and_after("distance", distance)),
-        fall=fall,
+        fall=None,
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
         voxels=float(chosen.sum()),

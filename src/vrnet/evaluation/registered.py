@@ -1,6 +1,6 @@
 """A registered pair as it is judged: on the grid of fixed, by what the field does beyond an affine start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
@@ -52,7 +52,7 @@ class RegisteredPair:
     ) -> Evidence:
         """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
         distance, before and after, and the structure whose Dice fell most."""
-        return gather(
+        found = gather(
             self.fixed,
             self.moving,
             self.warped,
@@ -64,8 +64,8 @@ class RegisteredPair:
             dice,
             distance,
             self.started,
-            fall,
         )
+        return replace(found, fall=fall)
 
 
 def deformation(field: Float[ndarray, "d *s"], grid: Grid, affine: Affine | None) -> Float[ndarray, "d *s"]:
