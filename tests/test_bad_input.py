@@ -184,6 +184,8 @@ BAD = {
     "labels on another grid": (lambda folder: write_image(Image((noise(OTHER.shape) > 0.5).astype(np.uint8), OTHER),
                                folder / "other.nii.gz"), with_labels("other.nii.gz"), "not on the grid"),
     "labels that are not whole numbers": (nothing, with_labels("fixed.nii.gz"), "not whole numbers"),
+    "labels that are an image": (image((900 * noise()).astype(np.int16)), with_labels("moving.nii.gz"),
+                                 "different numbers .*it is an image, not a label map; give the labels"),
     "labels missing": (nothing, with_labels("absent.nii.gz"), "there is no"),
     "mask on another grid": (mask("m.nii.gz", slice(0, 5), grid=OTHER), with_masks("m.nii.gz"), "not on the grid"),
     "mask that is empty": (mask("m.nii.gz", slice(0, 0)), with_masks(moving="m.nii.gz"), "is empty"),

@@ -1,12 +1,16 @@
+import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from vrnet import BadInput, Image, write_image
+from vrnet import BadInput, Image, InputWarning, write_image
 from vrnet.app import demo
+from vrnet.app.heart_labels import shown
 from vrnet.app.image_pair import ImagePair, read_pair
 from vrnet.app.pair import write_pair
+from vrnet.evaluation.label_names import read_label_names
 from vrnet.phantom import phantom
 
 
@@ -16,8 +20,12 @@ def pair():
 
 
 def test_labels_must_match_their_image(pair):
-    with pytest.raises(BadInput, match="not on the grid of"):
-        ImagePair(pair.fixed, pair.moving, fixed_labels=demo.phantom_pair(phantom(3, (64, 64))).fixed_labels)
+    other = demo.phantom_pair(phantom(3, (64, 64)))
+    sizes = "it has 64 x 64 voxels of .*, and that grid has 160 x 160 voxels of"
+    with pytest.raises(BadInput, match=f"labels.nii.gz is not on the grid of fixed.nii.gz: {sizes} .* was drawn on"):
+        ImagePair(pair.fixed, pair.moving, fixed_labels=other.fixed_labels)
+    with pytest.raises(BadInput, match=r"grid of fixed\.nii\.gz: .* it lies on that of moving\.nii\.gz: give each to"):
+        ImagePair(pair.fixed, other.moving, other.moving_labels, pair.fixed_labels)
 
 
 def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):
@@ -62,3 +70,37 @@ def test_a_file_that_is_called_as_in_acdc_but_holds_other_labels_tells_no_names(
         for role in ("fixed_labels", "moving_labels")
     }
     assert replace(pair, **maps, label_names={}).with_label_names(None).label_names == {}
+
+
+def with_ventricles(pair, fixed=False, moving=False):
+    """The labels of a pair, with LV and RV exchanged in either map, as in files that count the LV as 1."""
+    maps = {"fixed_labels": fixed, "moving_labels": moving}
+    chosen = {role: getattr(pair, role) for role, is_exchanged in maps.items() if is_exchanged}
+    other = {role: each.with_array(np.array([0, 3, 2, 1])[each.array]) for role, each in chosen.items()}
+    return replace(pair, **other, label_names={})
+
+
+@pytest.mark.parametrize("names", ["acdc", "ukbb", "1=RV,2=Myo,3=LV", "1=rv,2=wall,3=cavity"])
+def test_a_wall_that_encloses_the_rv_is_told_of(pair, names):
+    exchanged = with_ventricles(pair, fixed=True, moving=True)
+    advice = re.escape(shown({4 - k: name for k, name in read_label_names(names).items()}))
+    said = f'encloses label 1, taken for the RV, and not 3, for the LV: if they are exchanged, give .*"{advice}"'
+    with pytest.warns(InputWarning, match=f"fixed_labels.nii.gz and moving_labels.nii.gz the wall {said}"):
+        exchanged.with_label_names(names)
+
+
+def test_maps_that_are_numbered_differently_are_told_of(pair):
+    with pytest.warns(
+        InputWarning, match="in moving_labels.nii.gz the wall encloses label 1, .* number both maps alik"
+    ):
+        with_ventricles(pair, moving=True).with_label_names("acdc")
+
+
+@pytest.mark.parametrize("names", ["hippocampus", "freesurfer", "1=RV,3=LV", "1=a,2=b,3=c", None])
+def test_where_names_do_not_say_that_labels_are_hearts_nothing_is_told_of_walls(pair, names):
+    exchanged = with_ventricles(pair, fixed=True, moving=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exchanged.with_label_names(names)
+        pair.with_label_names("acdc")
+        exchanged.with_label_names("3=RV,2=Myo,1=LV")

@@ -103,6 +103,16 @@ def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path)
     assert result.metrics["dice"]["after"]["mean"] > 0.9
 
 
+def test_a_structure_that_gets_worse_is_called_by_its_name(pair):
+    """The RV of moving lies as that of fixed, so that the motion, which is right, takes it away."""
+    rest = np.where(pair.moving_labels.array == 1, 0, pair.moving_labels.array)
+    still = replace(pair, moving_labels=pair.moving_labels.with_array(np.where(pair.fixed_labels.array == 1, 1, rest)))
+    motion = Transform.from_voxels(pair.true_motion, pair.fixed.grid)
+    assert measure_transform(pair, motion).metrics["verdict"]["level"] == "good"
+    verdict = measure_transform(still, motion).metrics["verdict"]
+    assert (verdict["level"], "less than before: RV, Dice " in verdict["reasons"][0]) == ("look", True)
+
+
 def test_the_page_says_whether_intensities_were_matched(pair, tmp_path):
     options = RegistrationOptions(match_intensities=True)
     register_pair(quiet, pair, parse("TV-L1"), tmp_path, options, report=True)

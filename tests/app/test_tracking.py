@@ -8,11 +8,13 @@ from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
 from vrnet.app.console import tracking_table
+from vrnet.app.heart_labels import heart_of
 from vrnet.app.track_files import summary, write_tracking
-from vrnet.app.track_labels import enclosed, heart_of, interpret_labels, is_open, open_slices
+from vrnet.app.track_labels import interpret_labels, is_open, open_slices
 from vrnet.app.track_report import film_of, notes_on_tracking, quality
 from vrnet.app.tracking import Tracking, prepare_tracking
 from vrnet.evaluation.wall import HeartLabels
+from vrnet.images.enclosed import enclosed
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 from vrnet.registration.folds import Repair
@@ -239,7 +241,8 @@ def test_a_wall_that_encloses_the_rv_is_told_of(beat, recwarn):
 
 def test_labels_that_lie_elsewhere_are_refused_with_both_sizes(beat):
     other = Grid.plain(GRID.shape, (1.8, 1.8, 9.0))
-    with pytest.raises(BadInput, match=r"it has 96 x 96 x 3 voxels of 1.8 x 1.8 x 9 mm at 0, 0, 0, they .* x 10 mm"):
+    sizes = r"it has 96 x 96 x 3 voxels of 1\.8 x 1\.8 x 9 mm at 0, 0, 0, and that grid has .* x 10 mm"
+    with pytest.raises(BadInput, match=f"is not on the grid of the frames of the cine: {sizes}"):
         prepare(beat, beat.labels.numpy(), other)
 
 

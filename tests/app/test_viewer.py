@@ -167,6 +167,17 @@ def test_labels_are_on_the_grid_of_their_image(pair, result):
         result.metrics(Image(np.ones((3, 3), int), Grid.plain((3, 3), (1.0, 1.0))), pair.moving_labels)
 
 
+def test_images_are_no_labels(pair, result):
+    """Whole numbers, as scanners give them, and others; of arrays too."""
+    on_arrays = register(pair.fixed.array, pair.moving.array, METHOD)
+    whole = pair.moving.with_array((500 * pair.moving.array).astype(np.int16))
+    for image, words in ((whole, "different numbers that change from voxel to voxel"), (pair.moving, "not whole num")):
+        with pytest.raises(BadInput, match=f"moving.* holds .*{words}.*: it is an image, not a label map; give"):
+            result.metrics(pair.fixed_labels, image)
+        with pytest.raises(BadInput, match=f"moving_labels holds .*{words}.*: it is an image, not a label map; give"):
+            on_arrays.metrics(pair.fixed_labels.array, image.array)
+
+
 def test_a_page_has_a_name_of_a_page(result, tmp_path):
     with pytest.raises(BadInput, match=r"\.html"):
         result.report(tmp_path / "page.pdf")

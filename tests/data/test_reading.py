@@ -60,7 +60,7 @@ def test_labels_are_bytes_on_the_grid_of_their_image(tmp_path):
     image = read_shown(tmp_path / "image.nii.gz")
     write(tmp_path / "good.nii.gz", RAMP % 4, PLAIN, np.float32)
     write(tmp_path / "shifted.nii.gz", RAMP % 4, PLAIN + np.array([[0, 0, 0, 1.0]] + [[0] * 4] * 3))
-    write(tmp_path / "many.nii.gz", RAMP + 1000, PLAIN)
+    write(tmp_path / "many.nii.gz", RAMP % 4 + 1000, PLAIN)
     write(tmp_path / "halves.nii.gz", RAMP / 2, PLAIN, np.float32)
     labels = read_labels(tmp_path / "good.nii.gz", image).array
     assert labels.dtype == np.uint8

@@ -11,7 +11,6 @@ from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
 from vrnet.evaluation.surfaces import (
     SurfaceDistances,
-    fill_holes,
     nearest_distances,
     outer_contours,
     surface,
@@ -42,17 +41,6 @@ def test_a_surface_is_the_voxels_with_a_face_neighbour_outside(d, pair):
 def test_a_mask_that_fills_the_image_has_its_surface_at_the_border(d):
     """4 x 5 voxels have 14 at the border, 4 x 5 x 6 have 120 − 2 · 3 · 4."""
     assert surface(np.ones((4, 5, 6)[:d], bool), range(d)).sum() == {2: 14, 3: 96}[d]
-
-
-def test_holes_are_filled_slice_by_slice_as_by_scipy():
-    slices = np.random.default_rng(0).random((5, 24, 20)) < 0.6
-    assert_array_equal(fill_holes(slices), [ndimage.binary_fill_holes(mask) for mask in slices])
-
-
-def test_a_bay_that_the_border_of_the_image_closes_is_no_hole():
-    bay = np.zeros((1, 6, 6), bool)
-    bay[0, :4, [1, 4]] = bay[0, 3, 1:5] = True
-    assert_array_equal(fill_holes(bay), bay)
 
 
 def test_outer_contours_are_those_of_each_slice_for_itself():

@@ -99,6 +99,9 @@ BAD = {
     "moving_mask is empty": lambda i, u, t: judge_images(i, i, t, moving_mask=i.with_array(0 * i.array)),
     "moving contains NaN or infinite": lambda i, u, t: judge_images(i, i.with_array(np.nan * i.array), t),
     "fixed_labels is not on the grid of fixed": lambda i, u, t: judge_images(i, i, t, coarser(i), coarser(i)),
+    "holds values that are not whole numbers: it is an image": lambda i, u, t: judge_images(
+        i, i, t, i, i.with_array((i.array > 0.5).astype(np.uint8))
+    ),
     r"the spacing is 1.5: give 2 numbers": lambda i, u, t: register(i.array, i.array, spacing=1.5),
     "slice_axis is z .*: give 0, 1 or 2": lambda i, u, t: register(i.array, i.array, slice_axis="z"),
     "fixed is a Image": lambda i, u, t: register(i, i),

@@ -65,16 +65,43 @@ def test_truth_values_and_whole_floats_become_the_integers_they_are(values, dtyp
 
 @pytest.mark.parametrize("value", [0.5, np.nan, np.inf])
 def test_other_values_are_no_label_map(value):
-    with pytest.raises(BadInput, match=r"map\.nii\.gz holds values that are not whole numbers"):
+    words = r"map\.nii\.gz holds values that are not whole numbers: .* not a label map; give .* to the nearest voxel"
+    with pytest.raises(BadInput, match=words):
         as_labels(labels([0.0, value], np.float32))
 
 
-def test_a_label_map_has_at_most_a_thousand_labels_however_large_these_are():
-    """The intensities of an image, by their number; the labels of FreeSurfer, as large as they are, are few."""
-    grid = Grid.plain((40, 50), (1.0, 1.0))
-    for array, count in ((np.arange(2000), "2,000"), (3000 * np.arange(2000) - 10**6, "2,000")):
-        for dtype in (np.int32, np.float64):
-            with pytest.raises(BadInput, match=f"holds {count} different numbers: it is an image"):
-                as_labels(Image(array.astype(dtype).reshape(40, 50), grid))
-    few = (np.arange(2000) % 1000 * 2035).astype(np.int32).reshape(40, 50)
-    assert as_labels(Image(few, grid)).array is few
+def blocks(count, side, factor):
+    """Cubes of voxels, each of another label."""
+    n = round(count ** (1 / 3))
+    array = factor * (1 + np.arange(n**3, dtype=np.int32)).reshape(n, n, n).repeat(side, 0).repeat(side, 1)
+    return Image(array.repeat(side, 2), Grid.plain((side * n,) * 3, (1.0, 1.0, 1.0)), "atlas.nii.gz")
+
+
+@pytest.mark.parametrize(("count", "side"), [(27, 2), (216, 3), (1728, 3)])
+def test_labels_in_patches_are_a_label_map_however_many_and_however_large(count, side):
+    """The labels of FreeSurfer go up to 14175, and are about 200; supervoxels are more."""
+    atlas = blocks(count, side, 70)
+    assert as_labels(atlas).array is atlas.array
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
+def test_values_that_change_from_voxel_to_voxel_are_an_image(dtype):
+    """As many as a picture of 8 bits has, and also where all about the patient is black."""
+    values = np.random.default_rng(0).integers(1, 250, (40, 50)).astype(dtype)
+    values[:10] = 0
+    words = r"^scan holds 249 different numbers that change from voxel to voxel: it is an image, not a label map; give"
+    with pytest.raises(BadInput, match=words):
+        as_labels(Image(values, Grid.plain((40, 50), (1.0, 1.0)), "scan"))
+
+
+def test_landmarks_of_a_voxel_each_are_a_label_map():
+    """All about them is background: it is not from label to label that they change."""
+    points = np.zeros((60, 60), np.int16)
+    points[::5, ::5] = 1 + np.arange(144).reshape(12, 12)
+    assert as_labels(Image(points, Grid.plain((60, 60), (1.0, 1.0)))).array is points
+
+
+def test_a_few_scattered_labels_are_a_label_map():
+    """As of tissues that were told voxel by voxel."""
+    few = np.random.default_rng(0).integers(0, 20, (40, 50))
+    assert as_labels(Image(few, Grid.plain((40, 50), (1.0, 1.0)))).array is few

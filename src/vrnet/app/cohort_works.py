@@ -4,7 +4,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class RegisterSubject:
     def __call__(self, subject: Subject, folder: Path) -> Row:
         with computing_alone() as notes:
             pair = read_pair(*(subject.path(column) for column in PAIRS.files))  # type: ignore[arg-type]
-            pair = replace(pair, label_names=dict(self.label_names))  # not every subject has every structure
+            pair = pair.named(dict(self.label_names))  # not every subject has every structure
             result, _ = register_pair(no_stage, pair, self.method.load(), folder, self.options, report=self.report)
             write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
             if self.bids:

@@ -7,10 +7,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.app.heart_labels import warn_of_exchanged_ventricles
 from vrnet.errors import BadInput
 from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
+from vrnet.images.same_grid import check_same_grid
 from vrnet.registration.masks import ImageMasks
 
 
@@ -32,9 +34,10 @@ class ImagePair:
     """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
 
     def __post_init__(self) -> None:
-        for labels, image in ((self.fixed_labels, self.fixed), (self.moving_labels, self.moving)):
-            if labels is not None and not labels.grid.matches(image.grid):
-                raise BadInput(f"{labels.name} is not on the grid of {image.name}: labels must match their image")
+        maps = (self.fixed_labels, self.fixed, self.moving), (self.moving_labels, self.moving, self.fixed)
+        for labels, image, other in maps:
+            if labels is not None:
+                check_same_grid(labels.name, labels.grid, image.name, image.grid, {other.name: other.grid})
 
     @property
     def images(self) -> dict[str, Image]:
@@ -54,7 +57,7 @@ class ImagePair:
         if self.fixed_labels is None or self.moving_labels is None:
             raise BadInput("names are given to labels that are not: give `fixed_labels` and `moving_labels` too")
         check_labels_are_there(given, self.labels_there())
-        return replace(self, label_names=read_label_names(given))
+        return self.named(read_label_names(given))
 
     def named_by_files(self) -> "ImagePair":
         """The pair with the names that the files of its labels tell; the pair itself where they tell none."""
@@ -62,7 +65,12 @@ class ImagePair:
         names = names_told_by_files(map_.name for map_ in maps)
         if len(maps) < 2 or not names or not self.labels_there() <= {0, *names}:
             return self
-        return replace(self, label_names=names, are_names_told_by_files=True)
+        return replace(self.named(names), are_names_told_by_files=True)
+
+    def named(self, names: LabelNames) -> "ImagePair":
+        """The pair with these names, whether or not every label is there; a warning where LV and RV seem exchanged."""
+        warn_of_exchanged_ventricles([map_ for map_ in (self.fixed_labels, self.moving_labels) if map_], names)
+        return replace(self, label_names=names)
 
     @property
     def naming(self) -> str:

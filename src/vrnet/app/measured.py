@@ -14,11 +14,11 @@ from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.pair import (
-    mean_before_and_after,
     motion_error,
     overlap,
     similarity,
     slice_overlap,
+    structure_evidence,
     target_registration_error,
 )
 from vrnet.evaluation.registered import RegisteredPair
@@ -202,8 +202,7 @@ def known_facts(given: ImagePair, placed: Pair) -> dict[str, Any]:
 
 def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, command: str) -> Verdict:
     """What a registration is worth, given its measures and how it was run; what to try, in options of a command."""
-    names = "dice", "mean_surface_distance_mm"
-    evidence = registered.evidence(*(mean_before_and_after(metrics, name) for name in names))
+    evidence = registered.evidence(*structure_evidence(metrics, metrics.get("label_names")))
     verdict = judge_evidence(evidence, run)
     return replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vrnet.app.track_labels import names_of
+from vrnet.app.heart_labels import names_of
 from vrnet.app.track_report import (
     REPORT_FILES,
     VOLUME_DEFINITION,

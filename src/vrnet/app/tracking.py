@@ -11,10 +11,10 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
+from vrnet.app.heart_labels import heart_of
 from vrnet.app.track_labels import (
     check_labels,
     check_parts,
-    heart_of,
     interpret_labels,
     open_slices,
     warn_of_open_slices,

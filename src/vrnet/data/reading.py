@@ -13,6 +13,7 @@ from vrnet.files import exists
 from vrnet.images.exchange import grid_of
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, read_sitk
+from vrnet.images.same_grid import check_same_grid
 
 LARGEST_LABEL = 255
 
@@ -80,9 +81,8 @@ def read_labels(path: Path, image: Image) -> Image:
     """The label map of an image, on its grid, as uint8."""
     stored = as_labels(read_image(path))
     orders = permutations(range(len(stored.grid.shape)))
-    labels = next((turned for turned in map(stored.reordered, orders) if turned.grid.matches(image.grid)), None)
-    if labels is None:
-        raise BadInput(f"{path} is not on the grid of {image.name}: labels must match their image")
+    labels = next((turned for turned in map(stored.reordered, orders) if turned.grid.matches(image.grid)), stored)
+    check_same_grid(str(path), labels.grid, image.name, image.grid)
     if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
         raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")
     return labels.with_array(labels.array.astype(np.uint8))

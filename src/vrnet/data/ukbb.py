@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
-from numpy import ndarray
 
 from vrnet.data.grids import centred_grid, snap_to_voxels
 from vrnet.data.protocols import SIZE, SPACING_MM, Plane, all_slices, three_slices, volume_pair
@@ -20,6 +18,7 @@ from vrnet.data.reading import LARGEST_LABEL, labels_for, read_frames, read_labe
 from vrnet.data.sample import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
+from vrnet.images.enclosed import enclosed_label
 from vrnet.images.image import Image
 from vrnet.structures import HEART
 
@@ -42,7 +41,9 @@ class PhaseFolder(SubjectFolder):
         """The images of both phases, and their labels where there are any, numbered as HEART says."""
         images = read_phases(files[:2])
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
-        return images, [exchange_lv_rv(mask) for mask in masks] if masks and has_lv_rv_exchanged(masks) else masks
+        ventricles = HEART["LV"], HEART["RV"]
+        is_exchanged = bool(masks) and enclosed_label(masks, HEART["Myo"], ventricles) == HEART["RV"]
+        return images, [exchange_lv_rv(mask) for mask in masks] if is_exchanged else masks
 
 
 @dataclass(frozen=True)
@@ -84,21 +85,6 @@ class CMR3D(PhaseFolder):
         own = images[0].grid
         grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
         return volume_pair(subject, images, masks, grid)
-
-
-def has_lv_rv_exchanged(masks: Sequence[Image]) -> bool:
-    """Whether LV and RV have each other's numbers, as in some segmentations: what Myo encloses is the LV."""
-    inside = np.concatenate([enclosed_labels(mask) for mask in masks])
-    return bool((inside == HEART["RV"]).sum() > (inside == HEART["LV"]).sum())
-
-
-def enclosed_labels(mask: Image) -> UInt8[ndarray, " n"]:
-    """The labels of the voxels that Myo goes all round, slice by slice."""
-    from scipy.ndimage import binary_fill_holes
-
-    wall = mask.array == HEART["Myo"]
-    filled = np.stack([binary_fill_holes(wall[..., k]) for k in range(wall.shape[2])], axis=2)
-    return mask.array[filled & ~wall]
 
 
 def exchange_lv_rv(mask: Image) -> Image:

@@ -1,6 +1,5 @@
 """What a registered pair tells about its registration, in numbers: the grounds of a verdict."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import inf
 
@@ -11,6 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
+from vrnet.evaluation.covering import Inside, covered, in_shape, overlap_of
 from vrnet.evaluation.likeness import (
     MATCHED,
     NOISE,
@@ -21,6 +21,7 @@ from vrnet.evaluation.likeness import (
     mutual_information,
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
+from vrnet.evaluation.pair import Fall
 from vrnet.evaluation.placement import CoarseImage, compare_placements, gain
 from vrnet.fields import determinant, jacobian, scale, squared_norm
 from vrnet.images.affine import fit_affine
@@ -37,8 +38,6 @@ REST = 0.9
 """The part of an image that is not its brightest."""
 LEAST_DETERMINANT = 0.05
 """What a fold counts as, in the mean of log det."""
-Inside = Callable[[Float[ndarray, "n d"]], Bool[ndarray, " n"]]
-"""Says which points, in voxels of fixed, lie within moving."""
 POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 
 
@@ -88,6 +87,8 @@ class Evidence:
     distance_before: float | None = None
     """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
     distance_after: float | None = None
+    fall: Fall | None = None
+    """The structure whose Dice fell most, or rose least, where labels are given."""
     voxels: float = inf
     """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
     block_voxels: int = 1
@@ -141,10 +142,10 @@ def gather(
     return Evidence(
         **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
         **intensities(ranges[0].within(whole), ranges[1].within(seen)),
-        **overlap_of(before, after),
-        **deformation(u),
+        **(overlap_of(before, after) | deformation(u)),
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
         **(before_and_after("dice", dice) | before_and_after("distance", distance)),
+        fall=None,
         glare=glare(F[chosen], M[chosen]),
         folds_percent=folds_percent,
         voxels=float(chosen.sum()),
@@ -188,35 +189,6 @@ def filled_from(
 def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
     """The blocks of which more than half is compared; where there are none, as in a thin mask, those with any."""
     return part > 0.5 if (part > 0.5).any() else part > 0
-
-
-def block_centres(shape: tuple[int, ...], sides: tuple[int, ...]) -> Float[Tensor, "1 d *t"]:
-    """Where the middles of the blocks are, in voxels."""
-    axes = [(torch.arange(n, dtype=torch.float32) + 0.5) * side - 0.5 for n, side in zip(shape, sides, strict=True)]
-    return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
-
-
-def in_shape(shape: tuple[int, ...]) -> Inside:
-    """Whether points, in voxels, lie in an array of this shape."""
-    return lambda index: np.asarray(((index > -0.5) & (index < np.array(shape) - 0.5)).all(1))
-
-
-def covered(u: Float[Tensor, "1 d *t"], sides: tuple[int, ...], inside: Inside) -> tuple[Tensor, Tensor]:
-    """Which blocks moving has, as it lay and through the field, which is in voxels."""
-    place = block_centres(u.shape[2:], sides)
-    return within_moving(place, inside), within_moving(place + u, inside)
-
-
-def within_moving(points: Float[Tensor, "1 d *t"], inside: Inside) -> Bool[Tensor, "1 1 *t"]:
-    """Which of the points, in voxels of fixed, moving has."""
-    found = inside(points[0].flatten(1).T.double().numpy())
-    return torch.from_numpy(found).view(1, 1, *points.shape[2:])
-
-
-def overlap_of(before: Tensor, after: Tensor) -> dict[str, float]:
-    """How much of fixed moving has after the registration, and how much less than before."""
-    parts = before.float().mean().item(), after.float().mean().item()
-    return {"coverage": parts[1], "outside": max(parts[0] - parts[1], 0.0)}
 
 
 def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:

@@ -68,15 +68,6 @@ def mean_dice(a: Integer[ndarray, "*s"], b: Integer[ndarray, "*s"]) -> float:
     return float(np.mean([*by_label(dice, a, b, sorted(labels)).values()])) if labels else np.nan
 
 
-def mean_dice_before_and_after(
-    fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"]
-) -> tuple[float, float]:
-    """Mean Dice over the labels but 0 in fixed or moving, one that the motion lost included; NaN if there are none."""
-    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
-    found = [[*by_label(dice, fixed, other, labels).values()] for other in (moving, warped)]
-    return (float(np.mean(found[0])), float(np.mean(found[1]))) if labels else (np.nan, np.nan)
-
-
 def contour_hausdorff(
     a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: tuple[float, ...], across: int | None = None
 ) -> float:

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.evaluation.label_names import label_text
 from vrnet.evaluation.metrics import (
     by_label,
     contour_hausdorff,
@@ -130,10 +131,44 @@ def overlap(
     }
 
 
+def dice_overlap(
+    fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"]
+) -> dict[str, Any]:
+    """The Dice of `overlap` alone."""
+    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
+    maps = {"before": moving, "after": warped}
+    return {"dice": {when: add_mean(by_label(dice, fixed, other, labels)) for when, other in maps.items()}}
+
+
+class Fall(NamedTuple):
+    """The Dice of one structure before and after, and what it is called: label 1, if nobody named it."""
+
+    name: str
+    before: float
+    after: float
+
+
+def largest_fall(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Fall | None:
+    """The structure whose Dice fell most, or rose least, given what `overlap` measured and {"1": "RV"}; None where it
+    was not measured."""
+    found = measures.get("dice", {"before": {}, "after": {}})
+    after = {label: value for label, value in found["after"].items() if label != "mean" and not np.isnan(value)}
+    falls = [Fall(label_text(label, names or {}), found["before"][label], value) for label, value in after.items()]
+    return max(falls, key=lambda fall: fall.before - fall.after, default=None)
+
+
 def mean_before_and_after(measures: Mapping[str, Any], name: str) -> tuple[float, float] | None:
     """The means of one measure of `overlap` over the structures; None where it was not measured."""
     found = measures.get(name)
     return (found["before"]["mean"], found["after"]["mean"]) if found else None
+
+
+def structure_evidence(
+    measures: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> tuple[tuple[float, float] | None, tuple[float, float] | None, Fall | None]:
+    """What a verdict asks of the structures: mean Dice and surface distance before and after, and the largest fall."""
+    dice, distance = (mean_before_and_after(measures, name) for name in ("dice", "mean_surface_distance_mm"))
+    return dice, distance, largest_fall(measures, names)
 
 
 def slice_overlap(

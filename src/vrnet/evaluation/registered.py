@@ -1,14 +1,15 @@
 """A registered pair as it is judged: on the grid of fixed, by what the field does beyond an affine start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
-from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
-from vrnet.evaluation.pair import regularity
+from vrnet.evaluation.covering import Inside, in_shape
+from vrnet.evaluation.evidence import Evidence, gather
+from vrnet.evaluation.pair import Fall, regularity
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
 
@@ -44,11 +45,14 @@ class RegisteredPair:
         return regularity(self.deformation, self.grid)
 
     def evidence(
-        self, dice: tuple[float, float] | None = None, distance: tuple[float, float] | None = None
+        self,
+        dice: tuple[float, float] | None = None,
+        distance: tuple[float, float] | None = None,
+        fall: Fall | None = None,
     ) -> Evidence:
         """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
-        distance, before and after."""
-        return gather(
+        distance, before and after, and the structure whose Dice fell most."""
+        found = gather(
             self.fixed,
             self.moving,
             self.warped,
@@ -61,6 +65,7 @@ class RegisteredPair:
             distance,
             self.started,
         )
+        return replace(found, fall=fall)
 
 
 def deformation(field: Float[ndarray, "d *s"], grid: Grid, affine: Affine | None) -> Float[ndarray, "d *s"]:

@@ -3,13 +3,13 @@
 Findings decide the level. Causes explain it, and count only where something was found: a method that does not mind the
 contrast may register such images well. docs/verdict.md says how the limits were measured."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp, inf
 
 from vrnet.evaluation import advice
 from vrnet.evaluation.evidence import Evidence
-from vrnet.evaluation.levels import MANY_FOLDS_PERCENT, Level
+from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
+from vrnet.evaluation.rule import Rule
+from vrnet.evaluation.structure_rules import STRUCTURE_FINDINGS
 from vrnet.wording import percent
 
 LEAST_GAIN = 0.2
@@ -18,8 +18,6 @@ MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
-MAX_APART = 0.7
-"""1 − Dice beyond which structures hardly overlap."""
 MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
@@ -42,66 +40,8 @@ def range_words(evidence: Evidence) -> str:
     return ", ".join(ratio + middles)
 
 
-def farther(evidence: Evidence) -> float:
-    """By which part the surfaces of the structures are farther from each other than before."""
-    before, after = evidence.distance_before, evidence.distance_after
-    return -inf if before is None or after is None else after / max(before, 1e-6) - 1
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A measure, of which more is worse, with its limits and what to say beyond them."""
-
-    name: str
-    measure: Callable[[Evidence], float]
-    look: float
-    """Above it, a person should look at the result."""
-    failed: float
-    """Above it, the registration failed; infinite if this alone never says so."""
-    reason: Callable[[Evidence], str]
-    to_try: tuple[advice.Advice, ...]
-    is_named_first: bool = False
-    """Whether it is named before others of its level, so that it is told however many there are."""
-    is_cause: bool = False
-    """Whether it explains others, too: what to try is then about it."""
-    compares_images: bool = False
-    """Whether it says how alike the images are, which few voxels do not tell."""
-    concerns: Callable[[advice.Run], bool] = lambda run: True
-    """Says of which runs it can be a cause."""
-
-    def level(self, evidence: Evidence) -> Level:
-        value = self.measure(evidence)
-        return "failed" if value > self.failed else "look" if value > self.look else "good"
-
-
 FINDINGS = (
-    Rule(
-        "structures worse",
-        lambda e: -inf if e.dice_before is None or e.dice_after is None else e.dice_before - e.dice_after,
-        0.01,
-        0.05,
-        lambda e: f"The structures overlap less than before: mean Dice {e.dice_before:.3f}, then {e.dice_after:.3f}.",
-        (advice.smoother, advice.labels),
-    ),
-    Rule(
-        "structures apart",
-        lambda e: -inf if e.dice_after is None else 1 - e.dice_after,
-        MAX_APART,
-        0.8,
-        lambda e: f"The structures hardly overlap: mean Dice {e.dice_after:.3f}.",
-        (advice.same_patient, advice.labels),
-    ),
-    Rule(
-        "structures farther apart",
-        lambda e: farther(e) if e.dice_after is not None and 1 - e.dice_after > MAX_APART else -inf,
-        0.0,
-        0.02,
-        lambda e: (
-            "The structures hardly overlap, and lie farther apart than before: mean surface distance "
-            f"{e.distance_before:.1f} mm, then {e.distance_after:.1f} mm."
-        ),
-        (advice.same_patient, advice.labels),
-    ),
+    *STRUCTURE_FINDINGS,
     Rule(
         "glare",
         lambda e: e.glare,

@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
+from vrnet.images.enclosed import fill_holes
+
 
 class SurfaceDistances(NamedTuple):
     """d(x, B) of each x ∈ A and d(y, A) of each y ∈ B, in mm; one NaN each if either surface is empty."""
@@ -46,19 +48,6 @@ def surface(mask: Bool[ndarray, "*s"], axes: Iterable[int]) -> Bool[ndarray, "*s
             steps = np.moveaxis(np.diff(mask, axis=axis, prepend=False, append=False), axis, 0)
             np.moveaxis(edge, axis, 0)[...] |= steps[:-1] | steps[1:]
     return edge & mask
-
-
-def fill_holes(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """2D masks and their holes: whatever cannot be left through sides of voxels.
-
-    Labelling the background is faster than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
-    from scipy import ndimage
-
-    in_plane = np.zeros((3, 3, 3), bool)
-    in_plane[1] = ndimage.generate_binary_structure(2, 1)
-    background = np.pad(~slices, ((0, 0), (1, 1), (1, 1)), constant_values=True)
-    parts, _ = ndimage.label(background, in_plane)
-    return (parts != parts[:, :1, :1])[:, 1:-1, 1:-1]
 
 
 def voxel_positions(mask: Bool[ndarray, "*s"], spacing: tuple[float, ...]) -> Float[ndarray, "n d"]:

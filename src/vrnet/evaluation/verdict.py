@@ -13,18 +13,19 @@ from vrnet.evaluation.advice import Run
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.likeness import Range
-from vrnet.evaluation.metrics import mean_dice_before_and_after
-from vrnet.evaluation.pair import mean_before_and_after, overlap
+from vrnet.evaluation.pair import dice_overlap, overlap, structure_evidence
 from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_APART
+from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS
+from vrnet.evaluation.structure_rules import MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, checked_numbers
+from vrnet.images.image import Image, as_labels, checked_numbers
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
+from vrnet.images.same_grid import check_same_grid
 from vrnet.images.transform import Transform
 
 MAX_REASONS, MAX_ADVICE = 5, 3
@@ -119,12 +120,10 @@ def judge_images(
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence())
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
-    dice, distance = mean_dice_before_and_after(*maps), None
-    if 1 - dice[1] > MAX_APART:
-        distance = mean_before_and_after(
-            overlap(*maps, spacing=grid.spacing, across=grid.across), "mean_surface_distance_mm"
-        )
-    return judge_evidence(pair.evidence(dice, distance))
+    measures = dice_overlap(*maps)
+    if 1 - measures["dice"]["after"]["mean"] > MAX_APART:
+        measures = overlap(*maps, spacing=grid.spacing, across=grid.across)
+    return judge_evidence(pair.evidence(*structure_evidence(measures)))
 
 
 def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
@@ -142,11 +141,12 @@ def given_images(name: str, image: object, labels: object, mask: object) -> tupl
     others = {f"{name}_labels": labels, f"{name}_mask": mask}
     found = {other: None if given is None else given_image(other, given) for other, given in others.items()}
     for other, one in found.items():
-        if one is not None and not one.grid.matches(shown.grid):
-            raise BadInput(f"{other} is not on the grid of {name}: give one that matches its image")
+        if one is not None:
+            check_same_grid(other, one.grid, name, shown.grid)
     if (inside := found[f"{name}_mask"]) is not None and not inside.array.any():
         raise BadInput(f"{name}_mask is empty: give a mask that is not 0 inside")
-    return shown, found[f"{name}_labels"], found[f"{name}_mask"]
+    drawn = found[f"{name}_labels"]
+    return shown, None if drawn is None else as_labels(drawn), inside
 
 
 def check_type(name: str, given: object, kind: type, example: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from vrnet.evaluation.surfaces import fill_holes
+from vrnet.images.enclosed import fill_holes, largest_part
 
 ANGLES = 144
 """Directions in which a contour is known."""
@@ -101,14 +101,6 @@ def find_ring(k: int, wall: Bool[ndarray, "x y"], spacing: tuple[float, float]) 
     centre = np.argwhere(cavity).mean(0) * spacing
     endo, epi = (contour_radii(region, centre, spacing) for region in (cavity, cavity | mask))
     return Ring(k, mask, centre, endo, epi)
-
-
-def largest_part(mask: Bool[ndarray, "x y"], diagonal: bool) -> Bool[ndarray, "x y"]:
-    """The largest connected part of a mask; empty if the mask is."""
-    from scipy import ndimage
-
-    parts, n = ndimage.label(mask, np.ones((3, 3)) if diagonal else None)
-    return parts == 1 + np.argmax(np.bincount(parts.ravel(), minlength=2)[1:]) if n else mask
 
 
 def contour_radii(

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
-MAX_LABELS = 1000
-"""More different numbers are intensities, not labels, unless they come in patches, as supervoxels do."""
+MAX_SCATTERED_LABELS, MAX_SCATTERED_IN_MASK = 64, 1000
+"""More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
+patches; images have about a hundred or more. A mask may be an image whose background is 0, and is told of."""
 SAMPLED_VOXELS = 100_000
 """So many are looked at first, since to sort all voxels of a large image takes long."""
 MAX_MASK_VALUES = 20
@@ -153,24 +154,38 @@ def edge_share(array: Shaped[ndarray, "*s"]) -> float:
     return differ / max(shown, 1)
 
 
-def as_labels(image: Image) -> Image:
-    """The image as a label map: whole numbers, in an integer type; or BadInput."""
+def scatter(array: Shaped[ndarray, "*s"]) -> float:
+    """The part of all pairs of neighbours, both above the background of least value, whose values differ: of images
+    more than three quarters, of label maps a tenth or less. Single voxels in the background have none."""
+    lines, least = [np.moveaxis(array, axis, 0) for axis in range(array.ndim)], array.min()
+    both = [np.minimum(line[1:], line[:-1]) > least for line in lines]
+    differ = sum(int(((line[1:] != line[:-1]) & shown).sum()) for line, shown in zip(lines, both, strict=True))
+    return differ / max(sum(int(shown.sum()) for shown in both), 1)
+
+
+def as_labels(image: Image, max_scattered: int = MAX_SCATTERED_LABELS) -> Image:
+    """The image as a label map: whole numbers, in an integer type; or BadInput, too where more than `max_scattered`
+    different numbers change from voxel to voxel."""
     array: ndarray[Any, Any] = image.array
     if array.dtype.kind not in "iu":
         wide = array.astype(np.float64)
         is_whole = (np.abs(wide) < MAX_WHOLE_FLOAT).all() and (wide == np.round(wide)).all()
         if not is_whole:
-            raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map")
+            raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map; "
+                           "give labels, and resample these to the nearest voxel only")  # fmt: skip
         image = image.with_array(array.astype(np.int64))
-    if (count := label_count(image.array)) > MAX_LABELS and edge_share(image.array) >= MAX_EDGE_SHARE:
-        raise BadInput(f"{image.name} holds {count:,} different numbers: it is an image, not a label map")
+    if (count := scattered_count(image.array, max_scattered)) > max_scattered:
+        raise BadInput(f"{image.name} holds {count:,} different numbers that change from voxel to voxel: it is an "
+                       "image, not a label map; give the labels that were drawn on it")  # fmt: skip
     return image
 
 
-def label_count(labels: Shaped[ndarray, "*s"]) -> int:
-    """How many different numbers a map of integers holds; of a narrow range of numbers, at most how many."""
-    span = int(labels.max()) - int(labels.min()) + 1 if labels.size else 0
-    return span if span <= MAX_LABELS else len(np.unique(labels))
+def scattered_count(labels: Shaped[ndarray, "*s"], least: int) -> int:
+    """How many different numbers a map of integers holds; 0 where they are evidently fewer than `least`, or in patches:
+    all voxels of a large map are sorted only where it must be."""
+    if labels.size == 0 or int(labels.max()) - int(labels.min()) < least or scatter(labels) < MAX_EDGE_SHARE:
+        return 0
+    return len(np.unique(labels))
 
 
 def as_mask(image: Image) -> Image:
@@ -180,7 +195,7 @@ def as_mask(image: Image) -> Image:
     if image.array.dtype.kind == "f" and not (image.array == np.round(image.array)).all():
         raise BadInput(f"{image.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
                        "soft one, give the part above a threshold")  # fmt: skip
-    return image.with_array(as_labels(image).array != 0)
+    return image.with_array(as_labels(image, MAX_SCATTERED_IN_MASK).array != 0)
 
 
 def warn_of_image(name: str, mask: Shaped[ndarray, "*s"]) -> None:

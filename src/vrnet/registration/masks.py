@@ -19,6 +19,7 @@ from vrnet.images.image import Image, as_mask, warn_of_image
 from vrnet.images.inpainting import inpaint
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import coverage, place_labels
+from vrnet.images.same_grid import check_same_grid
 from vrnet.variational.cascade import Spacing
 
 Mask = Bool[Tensor, "*s"] | None
@@ -124,8 +125,7 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
         return None
     found = given_image(name, given)
     mask = as_mask(found)
-    if not mask.grid.matches(image.grid):
-        raise BadInput(f"{mask.name} is not on the grid of {image.name}: a mask must match its image")
+    check_same_grid(mask.name, mask.grid, image.name, image.grid)
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
     warn_of_image(found.name, found.array)

@@ -154,7 +154,7 @@ class Cohort:
     def work(self, table: "CohortTable") -> "RegisterSubject | TrackSubject":
         """What is done to each subject; BadInput if something is asked for that cannot be done to it."""
         from vrnet.app.cohort_works import RegisterSubject, TrackSubject
-        from vrnet.app.track_labels import heart_of
+        from vrnet.app.heart_labels import heart_of
         from vrnet.cohort.table import CINES
         from vrnet.devices import find_device
 

@@ -1,0 +1,54 @@
+"""A structure that gets clearly worse is told, also where the mean over all of them improves."""
+
+import numpy as np
+import pytest
+
+from vrnet import Grid, Image, Transform, judge_images
+from vrnet.evaluation.pair import dice_overlap, largest_fall, overlap, structure_evidence
+from vrnet.phantom import phantom
+
+
+@pytest.fixture(scope="module")
+def heart():
+    """A pair whose motion is known, on a grid."""
+    pair = phantom(3)
+    grid = Grid.plain(tuple(pair.fixed.shape[2:]), pair.spacing)
+    parts = (pair.fixed, pair.moving, pair.fixed_labels, pair.moving_labels)
+    fixed, moving, *labels = (Image(part[0, 0].numpy(), grid) for part in parts)
+    return fixed, moving, *labels, Transform.from_voxels(pair.field[0].numpy(), grid)
+
+
+def stays(labels, moved, part):
+    """Moving labels of which one structure lies as in fixed, so that the true motion takes it away from there."""
+    rest = np.where(moved.array == part, 0, moved.array)
+    return moved.with_array(np.where(labels.array == part, part, rest))
+
+
+def test_one_structure_that_gets_worse_needs_a_look_though_the_mean_improves(heart):
+    fixed, moving, labels, moved, motion = heart
+    verdict = judge_images(fixed, moving, motion, labels, moved)
+    assert (verdict.level, verdict.reasons) == ("good", ())
+    held = judge_images(fixed, moving, motion, labels, stays(labels, moved, 1))
+    after = motion.apply_labels(stays(labels, moved, 1), fixed.grid)
+    dice = dice_overlap(labels.array, stays(labels, moved, 1).array, after.array)["dice"]
+    assert dice["after"]["mean"] > dice["before"]["mean"], "as the rule before would have it"
+    assert held.level == "look"
+    assert held.reasons == (
+        f"A structure overlaps less than before: label 1, Dice {dice['before']['1']:.3f}, "
+        f"then {dice['after']['1']:.3f}.",
+    )
+
+
+def test_the_largest_fall_is_that_of_a_structure_by_its_name_and_never_of_the_mean():
+    measures = {"dice": {"before": {"1": 0.9, "2": 0.5, "4": 0.1, "mean": 0.5},
+                         "after": {"1": 0.8, "2": 0.3, "4": np.nan, "mean": 0.1}}}  # fmt: skip
+    assert largest_fall(measures) == ("label 2", 0.5, 0.3)
+    assert largest_fall(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
+    assert largest_fall({}) is None
+    assert structure_evidence({}) == (None, None, None)
+
+
+def test_dice_alone_is_the_dice_of_all_measures(heart):
+    *_, labels, moved, motion = heart
+    maps = labels.array, moved.array, motion.apply_labels(moved, labels.grid).array
+    assert dice_overlap(*maps)["dice"] == overlap(*maps, spacing=labels.grid.spacing)["dice"]
