@@ -20,6 +20,11 @@ def numbered(noun: str, numbers: Iterable[int]) -> str:
     return f"{noun}{'' if len(counted) == 1 else 's'} {in_runs(counted)}"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 thread, 2 threads, 1,000 threads."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def percent(part: float) -> str:
     """0.384 as "38 %"."""
     return f"{100 * part:.0f} %"

@@ -17,7 +17,7 @@ from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
 from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
-from vrnet.wording import in_runs, numbered
+from vrnet.wording import counted, in_runs, numbered
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -207,7 +207,7 @@ def dice_rows(metrics: dict[str, Any]) -> list[Row]:
 def summary_table(summary: dict[str, Any]) -> Table:
     """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
     method = method_title(summary["method"], summary.get("weights"))
-    title = f"{method} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    title = f"{method} on {counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
     table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""

@@ -12,7 +12,7 @@ from vrnet.app.commands.options import File, MovingFile, NextTransforms, Optiona
 from vrnet.app.console import print_line, stage_progress
 from vrnet.choices import Interpolation, Space
 from vrnet.errors import BadInput
-from vrnet.wording import percent
+from vrnet.wording import counted, percent
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -214,7 +214,7 @@ class Points:
         table = read_points(self.points, self.space)
         moved = map_points(read_point_map(self.transform, *self.then), table.lps)
         write_points(table.with_lps(moved), self.out, self.space)
-        print_line(f"Wrote {self.out}: {len(moved)} points in {self.space} millimetres.")
+        print_line(f"Wrote {self.out}: {counted(len(moved), 'point')} in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:
             hint = "Do they lie outside the transform? Is --space right?"
