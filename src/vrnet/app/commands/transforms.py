@@ -176,8 +176,8 @@ def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: fl
         return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
     median, p95, worst = np.percentile(error, (50, 95, 100))
     told = [
-        f"There and back, half of {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm.",
-        f"The farthest ends {worst:.2f} mm away: there the transform squeezes or folds.",
+        f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
+        f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
     ]
     if outside >= SHOWN_OUTSIDE:
         told.append(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
