@@ -16,7 +16,7 @@ from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
-from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
+from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
 from vrnet.wording import counted, in_runs, numbered
 
 if TYPE_CHECKING:
@@ -179,6 +179,13 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
     """The row of metrics.csv whose model was kept, beside what there was before registration, in words."""
     name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in row else ("loss", "val_loss", 4)
     return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
+
+
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print metrics.json as a table, and in a line what each kind of distance is where there are any."""
+    screen.print(metrics_table(metrics))
+    if "hausdorff_mm" in metrics:
+        print_line(HAUSDORFF_LEGEND)
 
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
