@@ -6,7 +6,7 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from vrnet import register, register_images, track
+from vrnet import BadInput, register, register_images, track
 
 IMAGES = np.eye(32), np.eye(32)[::-1]
 
@@ -20,6 +20,7 @@ IMAGES = np.eye(32), np.eye(32)[::-1]
         ({"spacin": (1, 1)}, "did you mean spacing?"),
         ({"mask": IMAGES[0]}, "did you mean fixed_mask or moving_mask?"),
         ({"fixed_labels": IMAGES[0]}, r"result\.metrics\(fixed_labels, moving_labels\)"),
+        ({"fixed_label": IMAGES[0]}, r"result\.metrics\(fixed_labels, moving_labels\)"),
         ({"nonsense": IMAGES[0]}, "has no argument nonsense: it has fixed, moving, method, spacing"),
     ],
 )
@@ -42,3 +43,8 @@ def test_of_images_too():
         register_images(*IMAGES, fold="keep")
     with pytest.raises(TypeError, match=r"result\.metrics"):
         register_images(*IMAGES, moving_labels=IMAGES[0])
+
+
+def test_files_given_as_arrays_are_answered_with_what_takes_them():
+    with pytest.raises(BadInput, match=r"fixed is a str: .*vrnet\.register_images takes files"):
+        register("ed.nii.gz", "es.nii.gz")

@@ -12,8 +12,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 OF_IMAGES = "affine", "slices", "match_intensities"
 """What `register_images` alone can be asked for, since arrays have no place in space."""
-OF_RESULTS = "labels", "fixed_labels", "moving_labels", "label_names"
-"""What a result can be asked with, once it is there."""
 
 
 def name_unknown(function: Callable[P, T]) -> Callable[P, T]:
@@ -34,7 +32,7 @@ def instead(name: str, value: object, known: list[str]) -> str:
     """What to write instead of an argument that is none."""
     if name in OF_IMAGES and "spacing" in known:
         return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
-    if name in OF_RESULTS and "moving" in known:
+    if "label" in name and "moving" in known:
         return "labels are compared afterwards, by result.metrics(fixed_labels, moving_labels)"
     near, owner = did_you_mean(name, known), method_with(name)
     if owner and not near:
