@@ -45,6 +45,6 @@ def test_of_images_too():
         register_images(*IMAGES, moving_labels=IMAGES[0])
 
 
-def test_files_given_as_arrays_are_answered_with_what_takes_them():
+def test_files_given_as_arrays_are_answered_with_what_takes_them(as_users_run):
     with pytest.raises(BadInput, match=r"fixed is a str: .*vrnet\.register_images takes files"):
         register("ed.nii.gz", "es.nii.gz")
