@@ -195,6 +195,8 @@ def test_more_gpus_than_there_are_is_bad_input():
 
 def test_a_cpu_is_described_by_its_threads(two_threads):
     assert describe_device(CPU).endswith("CPU, 2 threads")
+    with use_threads(1):
+        assert describe_device(CPU).endswith("CPU, 1 thread")
     assert free_memory(CPU) == float("inf")
 
 

@@ -92,7 +92,7 @@ def test_a_new_data_term_is_a_name_on_the_command_line(added, vrnet, tmp_path):
 def test_a_new_data_term_is_a_row_of_a_table(added, reader, vrnet, tmp_path):
     status, shown, _ = vrnet("evaluate", "TV-Gradients", "--data", "phantom", "--out", "row", "--device", "cpu")
     assert status == 0
-    assert "TV-Gradients on 1 subjects" in shown
+    assert "TV-Gradients on 1 subject" in shown
     spec = TableSpec("Gradients", "phantom", ("identity", "TV-Gradients"))
     reader.setitem(TABLES, "gradients", spec)
     status, shown, _ = vrnet("paper", "table", "gradients", "--quick", "--out", "results", "--device", "cpu")

@@ -1,4 +1,4 @@
-from vrnet.wording import in_runs, numbered
+from vrnet.wording import counted, did_you_mean, in_runs, numbered
 
 
 def test_neighbouring_numbers_are_named_together():
@@ -8,3 +8,19 @@ def test_neighbouring_numbers_are_named_together():
 def test_slices_are_counted_from_one_whatever_their_order():
     assert numbered("slice", [11]) == "slice 12"
     assert numbered("slice", (11, 3, 1, 2)) == "slices 2 to 4, 12"
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "thread") for n in (0, 1, 2, 1000)] == ["0 threads", "1 thread", "2 threads", "1,000 threads"]
+
+
+def test_names_that_hold_a_word_are_nearer_than_one_that_resembles_it():
+    known = ("--fixed-mask", "--moving-mask", "--fixed-labels", "--moving-labels", "--label-names", "--max", "--out")
+    assert did_you_mean("--mask", known) == "did you mean --fixed-mask or --moving-mask?"
+    assert did_you_mean("--label", known) == "did you mean --fixed-labels, --moving-labels or --label-names?"
+    assert did_you_mean("-o", known) == "did you mean --out?"
+    assert did_you_mean("--lable-names", known) == "did you mean --label-names?"
+
+
+def test_dashes_make_no_words_alike():
+    assert did_you_mean("--pairs", ("--bids", "--data")) == ""

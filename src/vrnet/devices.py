@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.threads import in_main_thread, set_threads, use_threads
+from vrnet.wording import counted
 
 ONE_THREAD_UP_TO_VOXELS = 256 * 256
 WARM_UP_CALLS = 3
@@ -63,7 +64,7 @@ def describe_device(device: torch.device) -> str:
     """The name of a GPU; of a CPU, its architecture and how many threads PyTorch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return f"{platform.machine()} CPU, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def free_memory(device: torch.device) -> float:

@@ -27,7 +27,8 @@ class Inverse(NamedTuple):
 def describe_residual(residual: Any, unit: str) -> str:
     """How far voxels end from where they began, in the words that stand for all of an array or a tensor."""
     values = torch.as_tensor(residual)
-    return f"half of its voxels return within {values.median():.2g} {unit}, all within {values.max():.2g} {unit}"
+    most = f"half of its voxels end within {values.median():.2g} {unit} of where they began"
+    return f"from moving to fixed and back {most}, all within {values.max():.2g} {unit}"
 
 
 def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:

@@ -1,6 +1,10 @@
-"""Numbers as sentences have them."""
+"""Numbers as sentences have them, and what may have been meant by a word that is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+
+MIN_PART, MAX_NAMES = 4, 3
+"""Letters of a word that names are searched for, and how many names that hold it are worth telling."""
 
 
 def in_runs(numbers: Sequence[int]) -> str:
@@ -14,6 +18,11 @@ def numbered(noun: str, numbers: Iterable[int]) -> str:
     """Slices or frames of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
     counted = [k + 1 for k in sorted(numbers)]
     return f"{noun}{'' if len(counted) == 1 else 's'} {in_runs(counted)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 thread, 2 threads, 1,000 threads."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(part: float) -> str:
@@ -32,3 +41,25 @@ SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
 def is_slight(changed_percent: float, most: float) -> bool:
     """Whether a repair is next to nothing: of how many voxels, and by how much, in mm, or voxels of unknown size."""
     return changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near."""
+    near = nearest(word, known)
+    return f"did you mean {either(near)}?" if near else ""
+
+
+def nearest(word: str, known: Collection[str]) -> list[str]:
+    """The known names that hold a word, or begin with it if it is short, where those are few; or else the one most like
+    it, if any is. The dashes of options do not count."""
+    part, names = word.strip("-"), {name.strip("-"): name for name in known}
+    is_short = len(part) < MIN_PART
+    found = [name for name in names if (name.startswith(part) if is_short else part in name)]
+    if not 0 < len(found) <= MAX_NAMES:
+        found = get_close_matches(part, names, n=1)
+    return [names[name] for name in found]
+
+
+def either(words: Sequence[str]) -> str:
+    """a, b or c."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

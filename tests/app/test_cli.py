@@ -14,6 +14,7 @@ import torch
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
 from vrnet.app.endings import as_options, end_if_failed
+from vrnet.app.parser import options_of
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
 from vrnet.training.settings import PRESETS
@@ -276,10 +277,35 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
     assert (done.returncode, done.stderr.count("is refused")) == (status, refused), done.stderr
 
 
-def test_a_misspelt_option_is_answered_from_its_own_command(vrnet):
-    status, out, err = vrnet("register", "a.nii.gz", "b.nii.gz", "--out", "x", "--fold", "keep")
-    assert (status, "--folds" in out + err) == (2, True)
-    assert not any(f"vrnet {other}" in out + err for other in ("evaluate", "cohort", "train"))
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("regsiter",), "there is no command regsiter: did you mean register?"),
+        (("xyzzy", "--out", "x"), "there is no command xyzzy: `vrnet --help` lists all"),
+        (("--verison",), "there is no command --verison: did you mean --version?"),
+        (("register", "--fixed-lables", "c"), "register has no option --fixed-lables: did you mean --fixed-labels?"),
+        (("register", "a", "b", "--frme=c"), "register has no option --frme: `vrnet register --help` lists all"),
+        (("track", "a", "--label_name=c"), "track has no option --label-name: did you mean --label-names?"),
+        (("register", "a", "b", "-o", "x"), "register has no option -o: did you mean --out?"),
+        (("register", "--fixed", "a"), "register has no option --fixed: give FIXED without it"),
+        (("points", "--in", "a"), "points has no option --in: give IN.csv without it"),
+        (("train", "--augment"), "train has no option --augment: did you mean --no-augment?"),
+        (("track", "--nonsense"), "track has no option --nonsense: `vrnet track --help` lists all"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_word_is_answered_in_one_line_with_what_was_meant(vrnet, words, told):
+    assert vrnet(*words) == (2, "", f"vrnet: {told}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_that_are_known_are_those_of_the_help(vrnet, command):
+    _, shown, _ = vrnet(command, "--help")
+    listed = set(re.findall(r"^\W*(--[a-z][a-z-]*)", shown, flags=re.M)) - {"--help"}
+    assert {option for option, _ in options_of(COMMANDS[command])} == listed
+
+
+def test_help_is_shown_whatever_follows_it(vrnet):
+    assert vrnet("register", "--help", "--nonsense")[0] == 0
 
 
 @pytest.mark.parametrize(

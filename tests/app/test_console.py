@@ -12,6 +12,7 @@ from vrnet.app.console import (
     summary_table,
     training_bar,
 )
+from vrnet.report.measures import NAMES, summary
 from vrnet.training.loop import TrainingStatus
 
 METRICS = {
@@ -62,6 +63,20 @@ def test_of_a_stack_every_dice_says_over_what_it_is():
 def test_of_many_structures_the_mean_is_shown():
     text = metrics_text(METRICS | dice([str(label) for label in range(45)]))
     assert text.count("Dice") == 1
+
+
+def test_every_kind_of_hausdorff_distance_is_explained_where_there_is_one(monkeypatch):
+    """By the word that its row has."""
+    printed = []
+    monkeypatch.setattr(console, "print_line", printed.append)
+    console.print_metrics(METRICS)
+    assert not printed
+    distances = {key: dice("12")["dice"] for key in NAMES if "hausdorff" in key}
+    console.print_metrics(METRICS | distances)
+    (legend,) = printed
+    kinds = [row.name.partition(", ")[2].removesuffix(" (mm)") for row in summary(distances)]
+    assert len(kinds) == 3
+    assert all(f"{kind[:1].upper()}{kind[1:]}: " in legend for kind in kinds)
 
 
 def test_a_transform_by_file_took_no_time():

@@ -105,7 +105,7 @@ def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
         summary = evaluate_split(
             lambda name: told.append(name) or silent(name), MethodChoice("default"), pairs, tmp_path
         )
-        assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subjects")
+        assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subject")
         assert json.loads((tmp_path / "summary.json").read_text()) == summary
 
 

@@ -43,6 +43,10 @@ def test_a_header_that_is_the_identity_does_not_say_how_the_image_lies(d, tmp_pa
     plain = Grid.plain((3, 4, 5)[:d], (1.5, 1.5, 8.0)[:d])
     assert not plain.is_placed
     assert replace(plain, origin=(0.0, 1.0, 0.0)[:d]).is_placed
+    assert replace(plain, origin=(0.0, 1.5, 0.0)[:d]).is_placed
+    for sign in (1, -1):
+        assert not replace(plain, origin=tuple(sign * h for h in plain.spacing)).is_placed
+        assert replace(plain, origin=tuple(2 * sign * h for h in plain.spacing)).is_placed
     assert plain.flipped([0]).is_placed
     nibabel.save(nibabel.Nifti1Image(np.zeros((3, 4, 5)), np.diag([1.5, 1.5, 8.0, 1.0])), tmp_path / "a.nii")
     assert not read_image(tmp_path / "a.nii").grid.is_placed

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import nibabel
@@ -504,6 +505,13 @@ def test_what_nothing_of_fixed_reaches_comes_from_outside(grid):
     index = grid.index(back.points(y))
     is_outside = ((index < 0) | (index > np.array(grid.shape) - 1)).any(1)
     assert is_outside.mean() > 0.9
+
+
+def test_an_inverse_says_in_which_direction_it_was_tried(oblique):
+    found = Transform(np.full((len(oblique.shape), *oblique.shape), 0.5), oblique).inverse()
+    half = r"from moving to fixed and back half of its voxels end within (\S+) mm of where they began"
+    said = re.search(rf"{half}, all within (\S+) mm", repr(found))
+    assert_allclose([float(x) for x in said.groups()], np.percentile(found.residual, (50, 100)), rtol=0.1, atol=1e-9)
 
 
 def test_a_transform_says_its_size(oblique):

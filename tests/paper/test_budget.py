@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from vrnet.data.source import MORE_USES, USES
 from vrnet.methods.names import parse, parse_trainable
 from vrnet.paper.budget import BUDGETS, DIMENSIONS
 from vrnet.paper.specs import TABLES, TIMED_METHODS
@@ -58,3 +59,10 @@ def test_alpha_and_seed_are_as_asked_for_but_siamese_has_its_own_alpha():
     given = budget.settings(parse_trainable("VoxelMorph"), "acdc", 0.3, 2)
     assert (given.alpha, given.seed) == (0.3, 2)
     assert budget.settings(parse_trainable("Siamese"), "acdc", 0.3, 0).alpha == 0.02
+
+
+@pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+def test_a_pack_holds_what_every_budget_trains_on(budget):
+    for data in DIMENSIONS:
+        purpose = budget.trained_as.get(data, "training")
+        assert ("train", purpose) in (*USES, *MORE_USES.get(data, ()))

@@ -40,6 +40,19 @@ def test_a_budget_says_what_training_subjects_are_prepared_for(study, trained_as
     assert ("train", purpose) in asked
 
 
+def test_that_there_is_nothing_to_train_on_is_told_before_anything_is_measured(study):
+    made = study()
+
+    def split(name, use):
+        if name == "train":
+            raise BadInput("no split train")
+        return made.split(name, use)
+
+    with pytest.raises(BadInput, match="no split train"):
+        replace(made, split=split).complete([made.results.entry(name) for name in NAMES])
+    assert not read_files(made.results.out)
+
+
 def test_what_is_measured_is_measured_once(study, no_training):
     made = study()
     entries = [made.results.entry(name) for name in NAMES]

@@ -109,12 +109,12 @@ def test_a_table_of_other_data_than_its_own_says_so(name, data, words):
 
 def test_notes_tell_steps_seeds_hardware_and_versions(known):
     for name in NAMES:
-        write_result(known.results, known.results.entry(name, seed=1), SCORES[name], hardware="another machine")
+        write_result(known.results, known.results.entry(name, seed=1), SCORES[name], hardware="arm CPU, 1 threads")
     subjects, trained, computed = build_table("initialisation", known).notes
     assert subjects == "3 test subjects of phantom; mean (standard deviation over subjects)."
     steps = BUDGETS["quick"].training["phantom"].steps
-    assert trained.startswith(f'Learned methods, budget "quick": {steps} steps of 1 pairs, rate 0.001, α 0.05, width 2')
-    assert computed == "Computed on a machine (torch 2.11); another machine (torch 2.11); vrnet 0.1.0."
+    assert trained.startswith(f'Learned methods, budget "quick": {steps} steps of 1 pair, rate 0.001, α 0.05, width 2')
+    assert computed == "Computed on a machine (torch 2.11); arm CPU, 1 thread (torch 2.11); vrnet 0.1.0."
 
 
 def test_notes_tell_of_labels_in_training(study, steps):

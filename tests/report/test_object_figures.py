@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,3 +28,11 @@ def test_pixels_are_as_wide_and_as_high_as_they_are():
     image = Image(np.arange(24, dtype=float).reshape(6, 4), Grid.plain((6, 4), (1.0, 3.0)))
     (ax,) = image_figure(image).axes
     assert ax.get_aspect() == 3.0
+
+
+def test_planes_are_named_where_the_header_says_how_the_image_lies():
+    plain = Grid.plain(SHAPE, (1.0, 1.0, 2.0))
+    for grid, names in ((plain, ["across axis 2", "across axis 1", "across axis 0"]),
+                        (replace(plain, origin=(-90.0, 40.0, 7.0)), ["axial", "coronal", "sagittal"])):  # fmt: skip
+        figure = image_figure(Image(np.random.default_rng(0).random(SHAPE), grid))
+        assert [ax.get_title() for ax in figure.axes] == names

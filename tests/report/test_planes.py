@@ -238,12 +238,13 @@ def test_planes_that_end_below_the_window_are_shown_from_their_top(page):
     assert np.abs(seen[0] - seen[1]).mean() < 3
 
 
-def test_planes_have_letters_of_directions_only_where_the_header_says_them(software, path, turned, tmp_path):
+def test_planes_have_names_and_letters_of_directions_only_where_the_header_says_them(software, path, turned, tmp_path):
     write_report(tmp_path / "page.html", replace(turned, grid=Grid.plain(SHAPE, (2.0, 1.5, 1.8))), METRICS, [], {})
     for file, letters in ((path, 12), (tmp_path / "page.html", 0)):
         opened = open_file(software, file, "#position", height=1200, seconds=MAX_SECONDS)
         assert len(opened.find_elements("css selector", ".plane")) == 3
         assert len(opened.find_elements("css selector", ".plane i")) == letters
+        assert len(opened.find_elements("css selector", ".plane b")) == letters / 4
 
 
 def test_of_very_many_structures_the_one_under_the_cross_is_outlined_alone(software, turned, tmp_path):

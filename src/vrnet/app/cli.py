@@ -23,7 +23,7 @@ from vrnet.app.console import notes
 from vrnet.app.endings import UNREAD_STATUS, as_options, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.loading import load_libraries
-from vrnet.app.parser import Command, read_command, refuse_bare_options
+from vrnet.app.parser import Command, read_command, refuse_bare_options, refuse_unknown_command, refuse_unknown_options
 from vrnet.app.start import start_text
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
@@ -75,8 +75,10 @@ def run(words: list[str]) -> int:
         print(start_text())
         return 0
     check_words(words)
+    refuse_unknown_command(words[0], COMMANDS)
     refuse_more_files(words)
     if words[0] in COMMANDS:
+        refuse_unknown_options(COMMANDS[words[0]], words)
         refuse_bare_options(COMMANDS[words[0]], words)
     command = read_command({words[0]: COMMANDS[words[0]]} if words[0] in COMMANDS else COMMANDS)
     if not isinstance(command, Doctor):  # who says what is wrong with them

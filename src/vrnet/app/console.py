@@ -16,8 +16,8 @@ from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
-from vrnet.report.measures import NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
-from vrnet.wording import in_runs, numbered
+from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
+from vrnet.wording import counted, in_runs, numbered
 
 if TYPE_CHECKING:
     from vrnet.app.tracking import Tracking
@@ -181,6 +181,13 @@ def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> s
     return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
 
 
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """Print metrics.json as a table, and in a line what each kind of distance is where there are any."""
+    screen.print(metrics_table(metrics))
+    if "hausdorff_mm" in metrics:
+        print_line(HAUSDORFF_LEGEND)
+
+
 def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
     title = method_title(metrics["method"], metrics.get("weights"))
@@ -207,7 +214,7 @@ def dice_rows(metrics: dict[str, Any]) -> list[Row]:
 def summary_table(summary: dict[str, Any]) -> Table:
     """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
     method = method_title(summary["method"], summary.get("weights"))
-    title = f"{method} on {summary['subjects']} subjects ({summary['data']}, {summary['split']})"
+    title = f"{method} on {counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
     table = numbers_table(title, "before", "mean", "std")
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""

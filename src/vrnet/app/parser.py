@@ -1,11 +1,12 @@
 """From the words of a command line to a command: tyro, told how our dataclasses of options read.
 
 The docstring below a field is its help. An option that is off, empty or None unless it is given shows no default: its
-help says what happens without it. A number that makes none, and an option without its value, are told in one line, as
-all bad input is.
+help says what happens without it. A command and an option that there is not, a number that makes none, and an option
+without its value, are told in one line, as all bad input is.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from itertools import zip_longest
@@ -22,10 +23,13 @@ from tyro.constructors import (
 
 from vrnet.docstrings import field_docstrings
 from vrnet.errors import BadInput
+from vrnet.wording import did_you_mean
 
 registry = ConstructorRegistry()
 NUMBERS = {int: "a whole number", float: "a number"}
 HELP = "--help", "-h"
+OF_TYRO = "--tyro-"
+"""How options begin that write the completion of a shell."""
 MAX_SHOWN = 40
 """Letters of a word that is told to be wrong."""
 
@@ -54,6 +58,37 @@ def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
         raise BadInput(str(error)) from None
 
 
+def refuse_unknown_command(word: str, commands: Collection[str]) -> None:
+    """BadInput for a first word that is no command, as in `vrnet regsiter`."""
+    if word in HELP or word in commands or word.startswith(OF_TYRO):
+        return
+    meant = did_you_mean(word, (*commands, "--help", "--version"))
+    raise BadInput(f"there is no command {shorten(word)}: {meant or '`vrnet --help` lists all'}")
+
+
+def refuse_unknown_options(command: Callable[..., Command], words: Sequence[str]) -> None:
+    """BadInput for an option that a command has not, as in `register --fixed-lables`; not after --help."""
+    known = [option for option, _ in options_of(command)]
+    for word in words:
+        if word in HELP:
+            return
+        option = as_typed(word.partition("=")[0])
+        if re.match("--.|-[a-z]$", option) and option not in known and not option.startswith(OF_TYRO):
+            meant = by_position(command, option) or did_you_mean(option, known)
+            help_lists = f"`vrnet {words[0]} --help` lists all"
+            raise BadInput(f"{words[0]} has no option {shorten(option)}: {meant or help_lists}")
+
+
+def by_position(command: Callable[..., Command], option: str) -> str:
+    """What is said of --fixed, where FIXED is given without a name; nothing of other options."""
+    hints = get_type_hints(command, include_extras=True)
+    for name, (_, *marks) in ((name, get_args(hint) or (hint,)) for name, hint in hints.items()):
+        shown = next((mark.metavar for mark in marks if getattr(mark, "metavar", None)), name.upper())
+        if tyro.conf.Positional in marks and option.strip("-") in (name, shown.partition(".")[0].lower()):
+            return f"give {shown} without it"
+    return ""
+
+
 def refuse_bare_options(command: Callable[..., Command], words: Sequence[str]) -> None:
     """BadInput for an option without its value, as in `track cine.nii.gz --method`; not after --help."""
     options = dict(options_of(command))
@@ -74,12 +109,20 @@ def options_of(kind: Any) -> Iterator[tuple[str, bool]]:
         elif tyro.conf.Positional not in marks:
             is_repeated = tyro.conf.UseAppendAction in marks
             name = next((name for mark in marks if (name := getattr(mark, "name", None))), field.name)
-            yield as_typed(f"--{name}"), hint is not bool and (is_repeated or not is_list(hint))
+            yield (
+                as_typed(f"--no-{name}" if field.default is True else f"--{name}"),
+                hint is not bool and (is_repeated or not is_list(hint)),
+            )
 
 
 def as_typed(option: str) -> str:
     """An option as help shows it: tyro also takes _ for -."""
     return option.replace("_", "-")
+
+
+def shorten(word: str) -> str:
+    """A word that is told to be wrong, or its beginning."""
+    return word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
 
 
 class NoNumber(Exception):
@@ -141,8 +184,7 @@ def number_reader(name: str, kind: type[int] | type[float], takes_many: bool) ->
         try:
             return kind(word.replace("_", "?"))  # Python reads 1_0 as 10
         except ValueError:
-            shown = word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
-            raise NoNumber(f"--{name.replace('_', '-')} is '{shown}': give {NUMBERS[kind]}") from None
+            raise NoNumber(f"--{name.replace('_', '-')} is '{shorten(word)}': give {NUMBERS[kind]}") from None
 
     return PrimitiveConstructorSpec(
         nargs="*" if takes_many else 1,

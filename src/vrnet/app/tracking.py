@@ -42,6 +42,7 @@ from vrnet.images.inputs import CineLike, ImageLike, given_cine, given_image
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
 from vrnet.progress import Progress
+from vrnet.registration.arguments import name_unknown
 from vrnet.registration.chains import LinkStore
 from vrnet.registration.cine import TrackedFrames, TrackingPlan, check_reference, plan_tracking, track_frames
 from vrnet.registration.propagation import motion_of, propagate_labels
@@ -225,6 +226,7 @@ class Tracking:
         return tracking_card(self).html()
 
 
+@name_unknown
 def track(
     cine: CineLike,
     method: str | Method = "default",

@@ -17,6 +17,8 @@ from vrnet.progress import Stage
 Use = tuple[str, Purpose]
 """A split, and what it is prepared for."""
 USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
+MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
+"""By data set, what some budgets of `vrnet paper` need beside: to train on the slices that are measured alone."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,10 @@ class Source:
             raise BadInput(f"{self.data} holds a data set already prepared: leave out `root` and `split_file`")
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
-            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}")
+            name = next(iter(self.parts.values())).data
+            again = (split, purpose) in MORE_USES.get(name, ())
+            way = "make it again by `vrnet prepare`" if again else f'give `data="{name}"` and `root`, its folder'
+            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; {way}")
         return self.parts[split, purpose]
 
     @cached_property
@@ -82,7 +87,8 @@ def splits(
 def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[tuple[str, str], PreparedSplit]:
     """Prepare the splits that a data set has, and put them in one file."""
     check_file(path, (PACK_SUFFIX,))
-    parts = splits(source, [use for use in USES if source.has(use[0])] or USES, stage, say)
+    uses = (*USES, *MORE_USES.get(source.data, ()))
+    parts = splits(source, [use for use in uses if source.has(use[0])] or USES, stage, say)
     stage(f"writing {path}")
     save_pack(parts, path)
     return parts

@@ -34,6 +34,7 @@ from vrnet.methods.method import Method
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, commit, provenance
 from vrnet.variational.cascade import Initializer
+from vrnet.wording import counted
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"
 
@@ -63,7 +64,7 @@ def evaluate_split(
     task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)
     tell(plan, say)
-    run_plan(task, plan, jobs, stage(f"{ready} on {len(subjects)} subjects"))
+    run_plan(task, plan, jobs, stage(f"{ready} on {counted(len(subjects), 'subject')}"))
     rows, before, failed = read_results(task, subjects)
     summary: dict[str, Any] = {
         "method": str(ready),

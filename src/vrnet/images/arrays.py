@@ -39,7 +39,8 @@ def image_tensor(name: str, given: object) -> Tensor:
 
     Integers become float32, or float64 where that would hide what they show."""
     if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
+        files = "vrnet.register_images takes files and images in space"
+        raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor; {files}")
     if given.ndim not in (2, 3):
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
     if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":

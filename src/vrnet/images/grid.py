@@ -39,11 +39,13 @@ class Grid:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the header says how the image lies. One that does not has its first voxel at the origin and no turn:
-        axes are those of the world, of LPS or, in a NIfTI file, of RAS."""
+        """Whether the header says how the image lies. One that does not has no turn, its axes being those of the world,
+        of LPS or, in a NIfTI file, of RAS; and its first voxel is at the origin, or, as where voxels are counted from
+        1, a voxel from it along every axis."""
         to_ras = np.array([-1.0, -1.0, 1.0])[: len(self.shape)]
         is_turned = not any(np.allclose(self.axes, np.diag(signs)) for signs in (abs(to_ras), to_ras))
-        return is_turned or not np.allclose(self.origin, 0, atol=1e-3)
+        steps = np.abs(np.divide(self.origin, self.spacing))
+        return is_turned or not any(np.allclose(steps, first, atol=1e-3) for first in (0, 1))
 
     @property
     def axes(self) -> Float[ndarray, "d d"]:

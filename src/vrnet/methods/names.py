@@ -113,6 +113,11 @@ def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (),
     return with_parameters(found, given)
 
 
+def method_with(parameter: str) -> Method | None:
+    """A method that can register as it is and has a parameter of this name, if any has."""
+    return next((each for each in all_methods() if parameter in {own.name for own in parameters(each)}), None)
+
+
 def check_parameter_names(given: Iterable[str]) -> None:
     """BadInput for a name that is no parameter of any method."""
     known = sorted({each.name for method in (*all_methods(), *EXAMPLES) for each in parameters(method)})

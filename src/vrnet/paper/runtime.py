@@ -63,7 +63,12 @@ def shape_text(shape: Sequence[int]) -> str:
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     """What images of these shapes were timed on."""
     paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
-    return sorted({read_timing(path).hardware for path in paths})
+    return sorted({in_singular(read_timing(path).hardware) for path in paths})
+
+
+def in_singular(hardware: str) -> str:
+    """The name of a machine as vrnet writes it now: files of version 0.4 and before have "1 threads"."""
+    return hardware.replace("CPU, 1 threads", "CPU, 1 thread")
 
 
 def measure_seconds(

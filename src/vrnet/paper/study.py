@@ -108,7 +108,8 @@ class Study:
                 done += len(part)
 
     def _check_before_work(self, entries: Sequence[Entry], wanted: Sequence[Entry]) -> None:
-        """BadInput at once, not after hours, where results are of other subjects or a package is missing."""
+        """BadInput at once, not after hours, where results are of other subjects, a package is missing, or there is
+        nothing to train on."""
         for entry in entries:
             self.results.check_subjects(entry, self.test.names)
         for entry in wanted:
@@ -117,6 +118,14 @@ class Study:
                 raise BadInput(
                     f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'"
                 )
+
+        if any(entry.training is not None and not self.results.is_trained(entry) for entry in wanted):
+            self._training_splits()
+
+    def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
+        """The subjects to train on, and those to validate on."""
+        purpose = self.results.budget.trained_as.get(self.data, "training")
+        return self.split("train", purpose), self.split("val", "evaluation")
 
     def _train(self, entries: Sequence[Entry], done: str) -> None:
         """Train those of the entries that have no weights, all at the same time and on the same subjects."""
@@ -129,8 +138,7 @@ class Study:
         ]
         if not jobs:
             return
-        purpose = self.results.budget.trained_as.get(self.data, "training")
-        train, val = self.split("train", purpose), self.split("val", "evaluation")
+        train, val = self._training_splits()
         if entries[0].subjects is not None:
             train = train.spread(entries[0].subjects)
         names = ", ".join(str(job.method) for job in jobs)

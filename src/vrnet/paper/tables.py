@@ -23,13 +23,14 @@ from vrnet.paper.columns import (
     timed_images,
 )
 from vrnet.paper.results import Entry, Results
-from vrnet.paper.runtime import timing_hardware
+from vrnet.paper.runtime import in_singular, timing_hardware
 from vrnet.paper.specs import REPEATED_SUBJECTS, TABLES, TIMED_METHODS, TableSpec, is_timed
 from vrnet.paper.study import Study
 from vrnet.paper.table import Table
 from vrnet.paper.values import published_values
 from vrnet.progress import Stage
 from vrnet.training.settings import Training
+from vrnet.wording import counted
 
 ROW_LABELS = {"identity": "unregistered"}
 Entries = dict[str, list[Entry]]
@@ -102,7 +103,9 @@ def table_notes(spec: TableSpec, results: Results, entries: Entries) -> list[str
     """Everything that the numbers depend on."""
     every = list(chain.from_iterable(entries.values()))
     configs = [results.config(entry) for entry in every]
-    machines = sorted({f"{config['hardware']} (torch {config['versions']['torch']})" for config in configs})
+    machines = sorted(
+        {f"{in_singular(config['hardware'])} (torch {config['versions']['torch']})" for config in configs}
+    )
     lines = [f"{len(results.rows(every[0]))} test subjects of {results.data}; mean (standard deviation over subjects)."]
     lines += training_notes(results, entries)
     lines += parameter_notes({name: [entry.method for entry in group] for name, group in entries.items()})
@@ -128,7 +131,7 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
     first, alphas = settings[0], sorted({training.alpha for training in settings})
     seeds, labels = sorted({len(group) for group in learned}), any(training.labels_weight for training in settings)
     return [
-        f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {first.batch} pairs, '
+        f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {counted(first.batch, "pair")}, '
         f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "
         f"{' or '.join(map(str, seeds))} seed{'s' if seeds != [1] else ''} (mean over seeds)"
         f"{'; labels in training' if labels else ''}.",

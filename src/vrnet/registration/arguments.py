@@ -1,10 +1,12 @@
 """What is said of an argument that a function does not have: what it is called elsewhere, or where it belongs."""
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
+
+from vrnet.methods.names import method_with
+from vrnet.wording import did_you_mean
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,9 +30,11 @@ def name_unknown(function: Callable[P, T]) -> Callable[P, T]:
 
 def instead(name: str, value: object, known: list[str]) -> str:
     """What to write instead of an argument that is none."""
-    if name in OF_IMAGES:
+    if name in OF_IMAGES and "spacing" in known:
         return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
-    if close := get_close_matches(name, known, n=1, cutoff=0.8):
-        return f"did you mean {close[0]}?"
-    of_method = f'if it is a parameter of a method, write it as method="TV-L1({name}={value})"'
-    return f"{of_method}; arguments are {', '.join(known)}"
+    if "label" in name and "moving" in known:
+        return "labels are compared afterwards, by result.metrics(fixed_labels, moving_labels)"
+    near, owner = did_you_mean(name, known), method_with(name)
+    if owner and not near:
+        return f'it is a parameter of methods: write method="{owner}({name}={value})"'
+    return f"{near} It has {', '.join(known)}" if near else f"it has {', '.join(known)}"

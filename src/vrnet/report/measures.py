@@ -28,6 +28,11 @@ NAMES = {
     "folding_strict_percent": "Folded, strict count (%)",
     "jacobian_gradient": "Mean |∇ det|",
 }
+HAUSDORFF_LEGEND = (
+    "Hausdorff distances: how far apart the two outlines of a structure lie at most; mean over structures. "
+    "Contours: outer outlines in each slice, mean over slices. Surfaces: all edges, in 3D where images are. "
+    "95 %: of surfaces, without the farthest 5 %."
+)
 BETTER = {
     **dict.fromkeys(("dice", "dice_mean_over_slices", "ncc"), 1),
     **dict.fromkeys(("hausdorff_mm", "hausdorff95_mm", "surface_hausdorff_mm", "mean_surface_distance_mm", "mae"), -1),

@@ -29,7 +29,8 @@ MAX_FRAMES = 6
 
 
 def image_figure(image: Image) -> "Figure":
-    """The picture; of a volume, the middle slice across each axis."""
+    """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
+    the image lies."""
     window = window_of([image.array.astype(np.float32)], WINDOW_PERCENTILES)
     if image.array.ndim == 2:
         figure, (ax,) = panels(1, image.name)
@@ -38,7 +39,8 @@ def image_figure(image: Image) -> "Figure":
     figure, axes = panels(3, image.name)
     for (name, across), ax in zip(PLANES.items(), axes, strict=True):
         flat, spacing = middle_slice(image.array, image.grid, across)
-        show_slice(ax, flat, spacing, name, window)
+        axis = plane_order(image.grid, across)[0][-1]
+        show_slice(ax, flat, spacing, name if image.grid.is_placed else f"across axis {axis}", window)
     return figure
 
 

@@ -173,7 +173,7 @@ def test_weights_are_measured_on_a_data_set(vrnet, tmp_path, acdc):
     for average, name in (((), "C-L2-2x1-w2"), (("--average",), "C-L2-2x1-w2+average")):
         status, out, err = vrnet("evaluate", *words, "--weights", saved(tmp_path), *average)
         assert status == 0, err
-        assert f"{name} (m.safetensors) on 1 subjects (acdc, test)" in " ".join(out.split())
+        assert f"{name} (m.safetensors) on 1 subject (acdc, test)" in " ".join(out.split())
         assert read_json(tmp_path / "out" / "summary.json")["weights"] == "m.safetensors"
 
 

@@ -80,7 +80,7 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     status, out, err = vrnet("prepare", *data, "--out", tmp_path / "hearts.npz")
     assert status == 0, err
     assert "train: 3 subjects, 3 pairs, for training" in out
-    assert "val: 1 subjects, 1 pairs, for evaluation" in out
+    assert "val: 1 subject, 1 pair, for evaluation" in out
     (read, _), (packed, _) = train("read"), train("packed", data=("--data", tmp_path / "hearts.npz"))
     assert same(read, packed)
     assert same(read, packed, "weights.safetensors")
@@ -167,7 +167,7 @@ def test_weights_are_measured_beside_no_registration(train, vrnet, data, tmp_pat
         status, out, err = vrnet("evaluate", method, *weights, *data, "--out", tmp_path / method, "--device", "cpu")
         assert status == 0, err
         name = f"{method} (weights.safetensors)" if weights else method
-        assert f"{name} on 1 subjects (manifest, test)" in " ".join(out.split())
+        assert f"{name} on 1 subject (manifest, test)" in " ".join(out.split())
         assert {"metrics.csv", "summary.json"} < file_names(tmp_path / method)
         found[method] = read_json(tmp_path / method / "summary.json")
     columns = {f"{kind}_{name}" for kind in ("dice", "hd") for name in ("1", "2", "3", "mean")}

@@ -25,6 +25,7 @@ from vrnet.app.endings import end_if_any
 from vrnet.app.interrupts import last_words
 from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
+from vrnet.wording import counted
 
 if TYPE_CHECKING:
     from vrnet.app.cohort_works import NamePairs, RegisterSubject, TrackSubject
@@ -116,7 +117,9 @@ class Cohort:
         refuse_options(self, others, "on a folder that is listed: give that with the list")
         found = scan_folder(folder, self.cines)
         path = write_scanned(found, self.out)
-        print_line(f"Wrote {path}: {len(found)} subjects. Look at it, then: vrnet cohort {path} --out {self.out}")
+        print_line(
+            f"Wrote {path}: {counted(len(found), 'subject')}. Look at it, then: vrnet cohort {path} --out {self.out}"
+        )
         print_line("With --report, each subject has a page, which the page of the cohort leads to.")
 
     def run_list(self, path: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrnet.app.commands.options import Folder, Group, MethodOptions, Name
-from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
 
 
@@ -33,7 +33,7 @@ class Demo:
         pair = phantom_pair(phantom(self.seed))
         with stage_progress() as stage:
             result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
-        screen.print(metrics_table(result.metrics))
+        print_metrics(result.metrics)
         print_verdict(result.metrics["verdict"])
         before, after = (result.metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
         print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")

@@ -19,8 +19,8 @@ from vrnet.app.commands.options import (
     refuse_options,
 )
 from vrnet.app.console import (
-    metrics_table,
     print_line,
+    print_metrics,
     print_verdict,
     screen,
     stage_progress,
@@ -33,6 +33,7 @@ from vrnet.registration.options import RegistrationOptions
 
 OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"
 """Options that say nothing of a data set."""
+HD_LEGEND = "hd: Hausdorff distance, how far apart outer contours lie at most, in mm. docs/protocols.md defines all."
 MAX_SHOWN = 10
 """Lines about subjects that could not be measured."""
 
@@ -123,6 +124,8 @@ class Evaluate:
             print_line(STOPPED)
             raise
         screen.print(summary_table(summary))
+        if "hd_mean" in summary["metrics"]:
+            print_line(HD_LEGEND)
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
         self.tell_failures(summary.get("failed", {}), self.out)
 
@@ -182,7 +185,7 @@ class Evaluate:
                 metrics |= landmark_error(transform, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
-        screen.print(metrics_table(metrics))
+        print_metrics(metrics)
         for note in notes_on(pair, metrics, command=command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from vrnet.app.commands.options import File, Group, Name, SourceOptions
 from vrnet.app.console import print_line, stage_progress
+from vrnet.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,5 +28,5 @@ class Prepare:
             parts = pack(self.source_options.source(self.data), self.out, stage, print_line)
         for (split, purpose), part in parts.items():
             pairs = sum(len(sample.fixed) for sample in part.samples)
-            print_line(f"{split}: {len(part.samples)} subjects, {pairs} pairs, for {purpose}")
+            print_line(f"{split}: {counted(len(part.samples), 'subject')}, {counted(pairs, 'pair')}, for {purpose}")
         print_line(f"Wrote {self.out}.")

@@ -13,7 +13,7 @@ from vrnet.app.commands.options import (
     Name,
     OptionalFile,
 )
-from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
 from vrnet.registration.options import RegistrationOptions
 
@@ -85,7 +85,7 @@ class Register:
                 report=self.report,
                 inputs=(*self.images, self.method_options.weights),
             )
-        screen.print(metrics_table(result.metrics))
+        print_metrics(result.metrics)
         for note in notes_on(pair, result.metrics, result.affine):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])

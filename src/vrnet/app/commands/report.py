@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from vrnet.app.commands.options import File, LabelNamesText, NextTransforms, OptionalFile, TransformFile
-from vrnet.app.console import metrics_table, print_line, print_verdict, screen, stage_progress
+from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
 
 
@@ -50,7 +50,7 @@ class Report:
             stage("reading")
             pair = read_pair(*images).with_label_names(self.label_names)
             result, written = report_transform(stage, pair, (self.transform, *self.then), self.out)
-        screen.print(metrics_table(result.metrics))
+        print_metrics(result.metrics)
         for note in notes_on(pair, result.metrics, command="report"):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])

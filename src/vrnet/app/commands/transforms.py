@@ -12,7 +12,7 @@ from vrnet.app.commands.options import File, MovingFile, NextTransforms, Optiona
 from vrnet.app.console import print_line, stage_progress
 from vrnet.choices import Interpolation, Space
 from vrnet.errors import BadInput
-from vrnet.wording import percent
+from vrnet.wording import counted, percent
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -176,8 +176,8 @@ def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: fl
         return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
     median, p95, worst = np.percentile(error, (50, 95, 100))
     told = [
-        f"There and back, half of {who} end within {median:.3f} mm of where they were, 95 % within {p95:.3f} mm.",
-        f"The farthest ends {worst:.2f} mm away: there the transform squeezes or folds.",
+        f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
+        f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
     ]
     if outside >= SHOWN_OUTSIDE:
         told.append(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
@@ -214,7 +214,7 @@ class Points:
         table = read_points(self.points, self.space)
         moved = map_points(read_point_map(self.transform, *self.then), table.lps)
         write_points(table.with_lps(moved), self.out, self.space)
-        print_line(f"Wrote {self.out}: {len(moved)} points in {self.space} millimetres.")
+        print_line(f"Wrote {self.out}: {counted(len(moved), 'point')} in {self.space} millimetres.")
         unmoved = int((moved == table.lps).all(1).sum())
         if unmoved:
             hint = "Do they lie outside the transform? Is --space right?"

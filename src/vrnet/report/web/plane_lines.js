@@ -109,18 +109,20 @@ function namePlanes(found, density) {
   box.querySelectorAll(".plane").forEach((plane) => plane.remove());
   const sides = { axial: "RLAP", coronal: "RLSI", sagittal: "APSI" }, isPlaced = Object.keys(report.edges).length > 0;
   for (const { name, area } of found) {
-    const plane = document.createElement("div"), title = document.createElement("b");
+    const plane = document.createElement("div");
     plane.className = "plane";
     plane.dataset.plane = name;
     ["left", "top", "width", "height"].forEach((side, n) => (plane.style[side] = `${area[n] / density}px`));
+    box.append(plane);
+    if (!isPlaced) continue;
+    const title = document.createElement("b");
     title.textContent = name;
     plane.append(title);
-    (isPlaced ? ["left", "right", "top", "bottom"] : []).forEach((side, n) => {
+    ["left", "right", "top", "bottom"].forEach((side, n) => {
       const letter = document.createElement("i");
       letter.className = side;
       letter.textContent = sides[name][n];
       plane.append(letter);
     });
-    box.append(plane);
   }
 }
