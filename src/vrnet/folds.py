@@ -72,7 +72,10 @@ def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
 def _moving_box(u: Float[Tensor, "b d *s"]) -> tuple[slice, ...] | None:
     """The box outside of which nothing moves, and REST voxels more; None where nothing moves at all."""
     moves = (u != 0).flatten(0, 1).any(0)
-    places = [moves.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0].tolist() for axis in range(moves.dim())]
+    places = [
+        moves.movedim(axis, 0).reshape(moves.shape[axis], -1).any(1).nonzero()[:, 0].tolist()
+        for axis in range(moves.dim())
+    ]
     if not places[0]:
         return None
     return tuple(slice(max(place[0] - REST, 0), place[-1] + 1 + REST) for place in places)

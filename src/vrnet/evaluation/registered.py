@@ -7,7 +7,8 @@ from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 
 from vrnet.attributes import cached_property
-from vrnet.evaluation.evidence import Evidence, Inside, gather, in_shape
+from vrnet.evaluation.blocks import Inside, in_shape
+from vrnet.evaluation.evidence import Evidence, gather
 from vrnet.evaluation.pair import regularity
 from vrnet.images.affine import Affine
 from vrnet.images.grid import Grid
