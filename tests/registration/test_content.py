@@ -159,12 +159,12 @@ def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
     steps = [torch.diff(found * torch.tensor(h).view(3, 1, 1, 1), dim=axis) for axis in (2, 3, 4)]
     lengths = [torch.linalg.vector_norm(step, dim=1).max() / edge for step, edge in zip(steps, h, strict=True)]
     assert max(lengths) <= 3 / 8 + 1e-5
-    bends = [torch.diff(step, dim=axis).abs().max() for axis, step in enumerate(steps, start=2)]
+    bends = [torch.diff(step, dim=axis).abs().max() / h[axis - 2] ** 2 for axis, step in enumerate(steps, start=2)]
     assert max(bends) < 0.1
     assert smallest_determinant(found).min() > 0.5
 
 
-@pytest.mark.parametrize("method", ["Gaussian-LNCC(warps=5,finest_warps=5)", "TV-L1(warps=5)"])
+@pytest.mark.parametrize("method", ["Gaussian-LNCC(warps=5,finest_warps=5)", "Gaussian-L2(warps=5)"])
 @pytest.mark.parametrize("given", ["fixed_mask", "moving_mask"])
 def test_far_from_a_small_mask_nothing_is_computed_and_nothing_moves(method, given):
     """Whatever is there: noise in either image, where it has no mask, too."""
