@@ -96,6 +96,8 @@ def measure_transform(
     shown = placed
     if start is not None and registered.started is not None:
         shown = seen_through(start, placed, registered.started, labels, registered.deformation)
+    if compared is not None and not compared.all():
+        shown = replace(shown, mask=compared)
     return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
 
 
