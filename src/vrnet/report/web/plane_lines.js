@@ -29,7 +29,7 @@ function outlinePlane(plane, voxel, name) {
 function maskPlane(plane, voxel) {
   const axes = [0, 1, 2].filter((axis) => axis !== plane.normal), { cut, m, n } = cutMap(voxels.mask, plane.normal, voxel[plane.normal]);
   const place = planeMatrix(plane, axes).translate(-0.5, -0.5);
-  return [...linkOutlines(cut, m, n)].map(([, next]) => ({ path: tracePath(next, m), place, colour: colours.mask, dash: [2, 3] }));
+  return [...linkOutlines(cut, m, n)].map(([, next]) => ({ path: tracePath(next, m), place, colour: colours.mask, dash: [4, 4] }));
 }
 
 // The displacement within a plane, at p along axis a and q along b.
