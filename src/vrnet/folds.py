@@ -59,13 +59,13 @@ def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     whole = drop_flat_axes(u)
     if whole.shape[1] == 0 or (box := _moving_box(whole)) is None:
         return torch.ones_like(u[:, 0])
-    least, moving = torch.ones_like(whole[:, 0]), whole[(..., *box)]
+    least, moving = torch.ones_like(whole[:, 0]), whole[(slice(None), slice(None), *box)]
     part = torch.full_like(moving[:, 0], torch.inf)
     cells_of_row = moving[0, 0, 0].numel() * len(moving)
     rows = max(CELLS_AT_ONCE // cells_of_row, 1)
     for start in range(0, moving.shape[2] - 1, rows):
         _lower(part[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
-    least[(..., *box)] = part
+    least[(slice(None), *box)] = part
     return least.view(u.shape[0], *u.shape[2:])
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
 import torch
@@ -136,7 +135,7 @@ def gather(
     if compared is not None and max(whole.sides) > 1:
         box = box_about(compared, spacing)
         cut, first = [image[box] for image in images], np.array([part.start for part in box])
-        near = Blocks.of(cut, field[(..., *box)], spacing, lambda index: has(index + first), compared[box])
+        near = Blocks.of(cut, field[(slice(None), *box)], spacing, lambda index: has(index + first), compared[box])
     placed = compare_placements(
         CoarseImage(whole.scaled[0], whole.chosen), CoarseImage(whole.scaled[3], whole.before), whole.u, whole.spacing
     )
@@ -148,6 +147,8 @@ def gather(
         **{f"coarse_{name}": value for name, value in asdict(placed).items()},
         **(before_and_after("dice", dice) | before_and_after("distance", distance)),
         folds_percent=folds_percent,
+        voxels=float(near.chosen.sum()),
+        block_voxels=int(np.prod(near.sides)),
     )
 
 
@@ -201,11 +202,11 @@ class Blocks:
             spacing=tuple(h * side for h, side in zip(spacing, sides, strict=True)),
         )
 
-    def likeness(self) -> dict[str, Any]:
-        """How alike the images are where they are compared, and at how many blocks that is."""
+    def likeness(self) -> dict[str, float]:
+        """How alike the images are where they are compared."""
         seen = self.before & self.chosen, self.after & self.chosen
-        found = likeness(*self.scaled[:3], *seen, window_radius(self.spacing))
-        return {**found, "voxels": float(self.chosen.sum()), "block_voxels": int(np.prod(self.sides))}
+        F, M, W, _ = self.scaled
+        return likeness(F, M, W, *seen, window_radius(self.spacing))
 
     def intensities(self) -> dict[str, float]:
         """How far apart their intensities are there."""
