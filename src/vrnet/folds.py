@@ -20,6 +20,8 @@ from vrnet.fields import determinant
 Corner = tuple[int, ...]
 """The place of a voxel in its cell: 0 or 1 along each axis."""
 Simplex = tuple[Corner, ...]
+REST = 2
+"""Voxels at rest about those that move, all simplices of the outermost being at rest, too."""
 CELLS_AT_ONCE = 2**16
 """Cells whose determinants are computed together: few enough to stay in a processor's cache."""
 
@@ -54,15 +56,29 @@ def volume(simplex: Simplex) -> int:
 def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
     """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
     of the cell that begins at it. Every simplex of the grid is counted, at one voxel; flat axes are left out."""
-    moving = drop_flat_axes(u)
-    if moving.shape[1] == 0:
+    whole = drop_flat_axes(u)
+    if whole.shape[1] == 0 or (box := _moving_box(whole)) is None:
         return torch.ones_like(u[:, 0])
-    least = torch.full_like(moving[:, 0], torch.inf)
+    least, moving = torch.ones_like(whole[:, 0]), whole[(slice(None), slice(None), *box)]
+    part = torch.full_like(moving[:, 0], torch.inf)
     cells_of_row = moving[0, 0, 0].numel() * len(moving)
     rows = max(CELLS_AT_ONCE // cells_of_row, 1)
     for start in range(0, moving.shape[2] - 1, rows):
-        _lower(least[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
+        _lower(part[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
+    least[(slice(None), *box)] = part
     return least.view(u.shape[0], *u.shape[2:])
+
+
+def _moving_box(u: Float[Tensor, "b d *s"]) -> tuple[slice, ...] | None:
+    """The box outside of which nothing moves, and REST voxels more; None where nothing moves at all."""
+    moves = (u != 0).flatten(0, 1).any(0)
+    places = [
+        moves.movedim(axis, 0).reshape(moves.shape[axis], -1).any(1).nonzero()[:, 0].tolist()
+        for axis in range(moves.dim())
+    ]
+    if not places[0]:
+        return None
+    return tuple(slice(max(place[0] - REST, 0), place[-1] + 1 + REST) for place in places)
 
 
 def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:

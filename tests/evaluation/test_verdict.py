@@ -210,11 +210,33 @@ def test_a_mask_of_few_voxels_leaves_too_little_to_judge_by(heart, few):
 
 
 def test_few_blocks_of_a_large_image_are_called_blocks():
+    """Of a mask from corner to corner: about a smaller one, voxels are compared."""
     image, mask = torch.rand(500, 500, generator=torch.Generator().manual_seed(0)).numpy(), np.zeros((500, 500), bool)
-    mask[:40, :40] = True
+    mask[:20, :40] = mask[-20:, -40:] = True
     few = gather(image, image, image, np.zeros((2, 500, 500), np.float32), (1.0, 1.0), 0.0, compared=mask)
     assert (few.voxels, few.block_voxels) == (400, 4)
     assert "at only 400 blocks of 4 voxels: " in judge_evidence(few).reasons[0]
+
+
+def test_inside_a_small_mask_a_large_image_is_judged_as_one_that_was_cut_out_of_it(heart):
+    """By its voxels and not by blocks of them, wherever it lies in the large one."""
+    fixed, moving, field, spacing = heart
+    warped, d = warp(moving[None, None], field[None])[0, 0], fixed.dim()
+    wide, kept = {2: (400, 90), 3: (70, 10)}[d], np.zeros(fixed.shape, bool)
+    kept[(slice(12, -12),) * d] = True
+    arrays = [image.numpy() for image in (fixed, moving, warped)]
+    small = gather(*arrays, field.numpy(), spacing, 0.0, compared=kept)
+    large = gather(
+        *(np.pad(array, wide) for array in arrays),
+        np.pad(field.numpy(), [(0, 0), *[wide] * d]),
+        spacing,
+        0.0,
+        compared=np.pad(kept, wide),
+    )
+    names = "voxels", "block_voxels", "local_before", "local_after", "information_after", "unmatched", "range_ratio"
+    assert large.block_voxels == 1
+    for name in names:
+        assert getattr(large, name) == pytest.approx(getattr(small, name), abs=2e-3), name
 
 
 def test_a_constant_image_has_no_range_that_another_is_a_multiple_of(heart):

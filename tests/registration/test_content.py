@@ -5,9 +5,10 @@ import torch
 import vrnet
 from vrnet import parse
 from vrnet.fields import smooth, warp
+from vrnet.folds import smallest_determinant
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.registration.arrays import solve
-from vrnet.registration.content import MARGIN, carry_on, content_box, cut
+from vrnet.registration.content import MARGIN, carry_on, compared_box, content_box, cut, fade_out
 from vrnet.registration.masks import Inside
 from vrnet.variational.masks import Masks
 from vrnet.variational.solver import fewest_voxels
@@ -91,7 +92,10 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     mask[:, :, 45:] = 0
     inside = Inside(mask > 0, None) if masked else Inside(None, None)
     chosen, shape = parse(method), tuple(I0.shape[2:])
-    box = content_box(I0, I1, fewest_voxels(chosen.build(3)))
+    fewest = fewest_voxels(chosen.build(3))
+    box = content_box(I0, I1, fewest)
+    if masked:
+        box = compared_box(box, Masks(mask[None, None], torch.ones_like(I0)), (1.0, 1.0, 1.5), fewest)
     assert box != whole(*shape)
     found, _ = solve(I0[0, 0], I1[0, 0], inside, chosen, (1.0, 1.0, 1.5), None, None)
     rescale = rescale_each if chosen.scaling == "each" else rescale_jointly
@@ -100,10 +104,77 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     with torch.inference_mode():
         expected = chosen.build(3).descend(*seen, (1.0, 1.0, 1.5), masks).v
     assert expected.abs().max() > 0.1
-    assert torch.equal(found, carry_on(expected, box, shape)[0])
+    end = fade_out(expected, box, shape, (1.0, 1.0, 1.5)) if masked else carry_on(expected, box, shape)
+    assert torch.equal(found, end[0])
 
 
 def test_an_image_in_a_background_does_not_move_to_itself():
     image = np.zeros((40, 40, 40), np.float32)
     image[10:30, 10:30, 10:30] = np.random.default_rng(0).random((20, 20, 20))
     assert not vrnet.register(image, image, "TV-L1", spacing=(1.0, 1.0, 1.0)).field.any()
+
+
+def ball_mask(shape, centre, radius):
+    """1 inside a ball, 0 outside, as a batch of one."""
+    x = torch.stack(torch.meshgrid(*(torch.arange(float(n)) for n in shape), indexing="ij"))
+    return ((x - torch.tensor(centre).view(3, 1, 1, 1)).square().sum(0).sqrt() <= radius).float()[None, None]
+
+
+def test_a_mask_of_everything_leaves_the_box_as_it_is():
+    box, ones = (slice(3, 40), slice(0, 60), slice(11, 55)), torch.ones(1, 1, 60, 60, 60)
+    assert compared_box(box, Masks(ones, ones), (1.0, 1.0, 1.5), 16) == box
+
+
+@pytest.mark.parametrize("is_mirrored", [False, True])
+def test_the_box_holds_what_both_masks_have_and_a_margin_for_the_motion(is_mirrored):
+    """Of the margin there are as many voxels as make its length, whatever their edges."""
+    shape, h = (100, 100, 100), (1.0, 1.0, 2.0)
+    masks = Masks(torch.ones(1, 1, *shape), ball_mask(shape, (40.0, 50.0, 60.0), 4))
+    if is_mirrored:
+        masks = masks.map(lambda w: w.flip(2, 3, 4))
+    first, last = (40 - 4 - 16, 50 - 4 - 16, 60 - 4 - 8), (40 + 4 + 16, 50 + 4 + 16, 60 + 4 + 8)
+    expected = tuple(slice(a, b + 1) for a, b in zip(first, last, strict=True))
+    if is_mirrored:
+        expected = tuple(slice(100 - part.stop, 100 - part.start) for part in expected)
+    assert compared_box(whole(*shape), masks, h, 16) == expected
+    assert compared_box(whole(*shape), Masks(masks.moving, masks.fixed), h, 16) == expected
+    assert all(part.stop - part.start >= 64 for part in compared_box(whole(*shape), masks, h, 64))
+
+
+def test_the_larger_a_mask_the_more_is_kept_about_it():
+    masks = Masks(*[ball_mask((200, 200, 200), (100.0,) * 3, 60)] * 2)
+    assert {100 - 60 - part.start for part in compared_box(whole(200, 200, 200), masks, (1.0,) * 3, 16)} == {31}
+
+
+@pytest.mark.parametrize("length", [0.5, 6.0, 12.0])
+def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
+    """That of the box in it; none far away; and nowhere between a step of more than 3/8 of a voxel."""
+    box, shape, h = (slice(90, 110), slice(80, 100), slice(40, 50)), (200, 180, 80), (1.0, 1.0, 2.0)
+    u = torch.full((1, 3, 20, 20, 10), length / 3)
+    u[:, 2] /= 2
+    found = fade_out(u, box, shape, h)
+    assert torch.equal(cut(found, box), u)
+    assert not found[..., 0, :, :].any()
+    assert not found[..., -1, :, :].any()
+    steps = [torch.diff(found * torch.tensor(h).view(3, 1, 1, 1), dim=axis) for axis in (2, 3, 4)]
+    lengths = [torch.linalg.vector_norm(step, dim=1).max() / edge for step, edge in zip(steps, h, strict=True)]
+    assert max(lengths) <= 3 / 8 + 1e-5
+    bends = [torch.diff(step, dim=axis).abs().max() / h[axis - 2] ** 2 for axis, step in enumerate(steps, start=2)]
+    assert max(bends) < 0.1
+    assert smallest_determinant(found).min() > 0.5
+
+
+@pytest.mark.parametrize("method", ["Gaussian-LNCC(warps=5,finest_warps=5)", "Gaussian-L2(warps=5)"])
+@pytest.mark.parametrize("given", ["fixed_mask", "moving_mask"])
+def test_far_from_a_small_mask_nothing_is_computed_and_nothing_moves(method, given):
+    """Whatever is there: noise in either image, where it has no mask, too."""
+    rng = torch.Generator().manual_seed(0)
+    fixed = smooth(torch.randn(1, 1, 120, 64, 64, generator=rng), 2.0)
+    moving = warp(fixed, torch.full((1, 3, 120, 64, 64), 0.7))[0, 0].numpy()
+    mask = ball_mask((120, 64, 64), (24.0, 32.0, 32.0), 8)[0, 0].numpy()
+    other = moving.copy()
+    other[80:] = torch.randn(40, 64, 64, generator=rng).numpy()
+    found, unlike = (vrnet.register(fixed[0, 0].numpy(), I1, method, **{given: mask}).field for I1 in (moving, other))
+    assert np.array_equal(found, unlike)
+    assert not found[:, 100:].any()
+    assert np.abs(found[:, mask > 0]).max() > 0.3

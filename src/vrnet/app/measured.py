@@ -93,9 +93,9 @@ def measure_transform(
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
-    shown = placed
+    shown = replace(placed, mask=None if compared is None or compared.all() else compared)
     if start is not None and registered.started is not None:
-        shown = seen_through(start, placed, registered.started, labels, registered.deformation)
+        shown = seen_through(start, shown, registered.started, labels, registered.deformation)
     return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
 
 

@@ -1,5 +1,6 @@
 """What a registered pair tells about its registration, in numbers: the grounds of a verdict."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 
@@ -8,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Real, Shaped
 from numpy import ndarray
 from torch import Tensor
-from torch.nn import functional
 
+from vrnet.evaluation.blocks import as_blocks, block_sides, box_about, filled_from, most_of
 from vrnet.evaluation.covering import Inside, covered, in_shape, overlap_of
 from vrnet.evaluation.likeness import (
     MATCHED,
@@ -19,26 +20,21 @@ from vrnet.evaluation.likeness import (
     best_of_shifts,
     intensity_range,
     mutual_information,
+    window_radius,
 )
 from vrnet.evaluation.metrics import normalised_cross_correlation
 from vrnet.evaluation.pair import Fall
 from vrnet.evaluation.placement import CoarseImage, compare_placements, gain
 from vrnet.fields import determinant, jacobian, scale, squared_norm
 from vrnet.images.affine import fit_affine
-from vrnet.images.grid import STACK_SPACING_RATIO, Grid
-from vrnet.images.inpainting import inpaint
+from vrnet.images.grid import Grid
 
-MAX_VOXELS = 150_000
-"""Larger images are averaged over blocks first, so that the evidence on a brain takes a fraction of a second."""
-RADIUS = {1: 4, 2: 4, 3: 2}
-"""Of the windows that are compared, in voxels, by the number of axes that they have."""
 REACH = 3
 """Voxels by which parts of the result are moved, to see whether they would fit better there."""
 REST = 0.9
 """The part of an image that is not its brightest."""
 LEAST_DETERMINANT = 0.05
 """What a fold counts as, in the mean of log det."""
-POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 
 
 @dataclass(frozen=True)
@@ -128,73 +124,95 @@ def gather(
 
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
     show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
-    sides, others = block_sides(fixed.shape, spacing), (moving, warped, moving if started is None else started)
-    whole, seen = (Range.of(images, compared) for images in ((fixed,), others))
-    given = whole.apply(fixed), *map(seen.apply, others)
-    I0, I1, I1w, I1s = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
-    u, step = as_blocks(field, sides), tuple(h * side for h, side in zip(spacing, sides, strict=True))
-    before, after = covered(u, sides, inside or in_shape(fixed.shape))
-    u = scale(u, tuple(1 / side for side in sides))
-    chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
-    ranges = intensity_range(I0[chosen]), range_of_moving(I1[chosen], I1w[chosen])
-    F, M, W, S = ranges[0].scale(I0), *(ranges[1].scale(image) for image in (I1, I1w, I1s))
-    placed = compare_placements(CoarseImage(F, chosen), CoarseImage(S, before), u, step)
-    return Evidence(
-        **likeness(F, M, W, before & chosen, after & chosen, window_radius(step)),
-        **intensities(ranges[0].within(whole), ranges[1].within(seen)),
-        **(overlap_of(before, after) | deformation(u)),
-        **{f"coarse_{name}": value for name, value in asdict(placed).items()},
-        **(before_and_after("dice", dice) | before_and_after("distance", distance)),
-        fall=None,
-        glare=glare(F[chosen], M[chosen]),
-        folds_percent=folds_percent,
-        voxels=float(chosen.sum()),
-        block_voxels=int(np.prod(sides)),
+    has, images = inside or in_shape(fixed.shape), [fixed, moving, warped, moving if started is None else started]
+    whole = Blocks.of(images, field, spacing, has, compared)
+    near = whole
+    if compared is not None and max(whole.sides) > 1:
+        box = box_about(compared, spacing)
+        cut, first = [image[box] for image in images], np.array([part.start for part in box])
+        near = Blocks.of(cut, field[(slice(None), *box)], spacing, lambda index: has(index + first), compared[box])
+    placed = compare_placements(
+        CoarseImage(whole.scaled[0], whole.chosen), CoarseImage(whole.scaled[3], whole.before), whole.u, whole.spacing
     )
+    return Evidence(
+        **near.likeness(),
+        **near.intensities(),
+        **overlap_of(whole.before, whole.after),
+        **deformation(whole.u),
+        **{f"coarse_{name}": value for name, value in asdict(placed).items()},
+        fall=None,
+        **(before_and_after("dice", dice) | before_and_after("distance", distance)),
+        folds_percent=folds_percent,
+        voxels=float(near.chosen.sum()),
+        block_voxels=int(np.prod(near.sides)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A registered pair, or what is compared of it and the box about that, by the means over blocks of voxels."""
+
+    scaled: list[Float[Tensor, "1 1 *t"]]
+    """Fixed, moving, warped, and moving as it started: each from 0 to 1 over its range."""
+    ranges: tuple[Range, Range]
+    """Of fixed and of moving, in their own intensities."""
+    u: Float[Tensor, "1 d *t"]
+    """In blocks."""
+    before: Bool[Tensor, "1 1 *t"]
+    """Where moving has the blocks of fixed, as it lay, and through the field."""
+    after: Bool[Tensor, "1 1 *t"]
+    chosen: Bool[Tensor, "1 1 *t"]
+    """Where images are to be compared."""
+    sides: tuple[int, ...]
+    """Of a block, in voxels."""
+    spacing: tuple[float, ...]
+    """Of the blocks."""
+
+    @classmethod
+    def of(
+        cls,
+        images: Sequence[Real[ndarray, "*s"]],
+        field: Float[ndarray, "d *s"],
+        spacing: tuple[float, ...],
+        inside: Inside,
+        compared: Bool[ndarray, "*s"] | None,
+    ) -> "Blocks":
+        """The blocks of the images in the order of `scaled`, and of a field in voxels."""
+        fixed, *others = images
+        sides = block_sides(fixed.shape, spacing)
+        whole, seen = (Range.of(part, compared) for part in ((fixed,), others))
+        given = whole.apply(fixed), *map(seen.apply, others)
+        I0, *rest = (as_blocks(filled_from(image, compared, spacing)[None], sides) for image in given)
+        u = as_blocks(field, sides)
+        before, after = covered(u, sides, inside)
+        chosen = torch.ones_like(before) if compared is None else most_of(as_blocks(compared[None], sides))
+        ranges = intensity_range(I0[chosen]), range_of_moving(rest[0][chosen], rest[1][chosen])
+        return cls(
+            scaled=[ranges[0].scale(I0), *map(ranges[1].scale, rest)],
+            ranges=(ranges[0].within(whole), ranges[1].within(seen)),
+            u=scale(u, tuple(1 / side for side in sides)),
+            before=before,
+            after=after,
+            chosen=chosen,
+            sides=sides,
+            spacing=tuple(h * side for h, side in zip(spacing, sides, strict=True)),
+        )
+
+    def likeness(self) -> dict[str, float]:
+        """How alike the images are where they are compared."""
+        seen = self.before & self.chosen, self.after & self.chosen
+        F, M, W, _ = self.scaled
+        return likeness(F, M, W, *seen, window_radius(self.spacing))
+
+    def intensities(self) -> dict[str, float]:
+        """How far apart their intensities are there."""
+        F, M, *_ = (image[self.chosen] for image in self.scaled)
+        return {**intensities(*self.ranges), "glare": glare(F, M)}
 
 
 def before_and_after(name: str, values: tuple[float, float] | None) -> dict[str, float]:
     """The two values under their names, if there are any."""
     return {} if values is None else {f"{name}_before": values[0], f"{name}_after": values[1]}
-
-
-def block_sides(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
-    """Sides, in voxels, of the blocks to average so that at most MAX_VOXELS are left, as near to cubes as can be."""
-    shape_, side = np.array(shape), min(spacing)
-    sides = np.ones(len(shape), int)
-    while np.prod(-(-shape_ // sides)) > MAX_VOXELS:
-        side *= 1.1
-        sides = np.clip(np.round(side / np.array(spacing)).astype(int), 1, shape_)
-    return tuple(sides.tolist())
-
-
-def as_blocks(image: Shaped[ndarray, "c *s"], sides: tuple[int, ...]) -> Float[Tensor, "1 c *t"]:
-    """Means over blocks, as a batch of one; the blocks at the end may be smaller."""
-    whole = torch.from_numpy(np.ascontiguousarray(image, dtype=np.float32))[None]
-    if max(sides) == 1:
-        return whole
-    return POOL[len(sides)](whole, sides, ceil_mode=True, count_include_pad=False)
-
-
-def filled_from(
-    image: Float[ndarray, "*s"], compared: Bool[ndarray, "*s"] | None, spacing: tuple[float, ...]
-) -> Float[ndarray, "*s"]:
-    """The image where it is compared; elsewhere it goes on smoothly, so that windows and blocks show nothing else."""
-    if compared is None:
-        return image
-    values, known = (torch.from_numpy(np.ascontiguousarray(part)) for part in (image, compared))
-    return inpaint(values, known, spacing).numpy()
-
-
-def most_of(part: Float[Tensor, "1 1 *t"]) -> Bool[Tensor, "1 1 *t"]:
-    """The blocks of which more than half is compared; where there are none, as in a thin mask, those with any."""
-    return part > 0.5 if (part > 0.5).any() else part > 0
-
-
-def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
-    """The radius of a window along each axis, in voxels: none across slices that are far apart."""
-    inside = [h < STACK_SPACING_RATIO * min(spacing) for h in spacing]
-    return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)
 
 
 def likeness(

@@ -12,10 +12,13 @@ from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.images.grid import STACK_SPACING_RATIO
 from vrnet.images.intensity import PERCENTILES
 from vrnet.variational.histogram import entropy
 
 Image = Float[Tensor, "1 1 *s"]
+RADIUS = {1: 4, 2: 4, 3: 2}
+"""Of the windows that are compared, in voxels, by the number of axes that they have."""
 BINS = 32
 NOISE = 1e-3
 """Variance, of intensities in [0, 1], below which a window shows noise rather than structure."""
@@ -142,3 +145,9 @@ def mutual_information(a: Image, b: Image, where: Bool[Tensor, "1 1 *s"]) -> flo
     bias = (filled[0] - filled[1] - filled[2] + 1) / (2 * float(counts.sum()))
     product_ = h_first * h_second
     return max((h_first + h_second - h_joint - bias) / product_**0.5, 0.0) if product_ > 0 else 0.0
+
+
+def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
+    """The radius of a window along each axis, in voxels: none across slices that are far apart."""
+    inside = [h < STACK_SPACING_RATIO * min(spacing) for h in spacing]
+    return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)

@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.evaluation.evidence import RADIUS, Evidence, as_blocks, block_sides, range_of_moving
-from vrnet.evaluation.likeness import MATCHED, NOISE, LocalCorrelation, intensity_range
+from vrnet.evaluation.blocks import as_blocks, block_sides
+from vrnet.evaluation.evidence import Evidence, range_of_moving
+from vrnet.evaluation.likeness import MATCHED, NOISE, RADIUS, LocalCorrelation, intensity_range
 from vrnet.evaluation.registered import RegisteredPair
 
 

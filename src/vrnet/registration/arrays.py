@@ -12,7 +12,7 @@ from torch import Tensor
 from vrnet.choices import Brightness, Folds
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput
-from vrnet.fields import check_finite, determinant, jacobian, warp, warp_labels
+from vrnet.fields import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
 from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.inversion import describe_residual, invert
@@ -22,7 +22,7 @@ from vrnet.progress import Progress
 from vrnet.registration.arguments import name_unknown
 from vrnet.registration.brightness import Remap, find_remap
 from vrnet.registration.checks import check_axes
-from vrnet.registration.content import carry_on, content_box, cut
+from vrnet.registration.content import carry_on, compared_box, content_box, cut, fade_out
 from vrnet.registration.folds import Repair, repair_folds
 from vrnet.registration.masks import Inside, check_masks
 from vrnet.registration.options import RegistrationOptions
@@ -198,12 +198,16 @@ def solve(
             return unbatch(u, slice_axis), u.new_zeros(0)
         shape = tuple(I0.shape[2:])
         # Slices stay whole: they are quick, and what was published of them is what solvers find of all of each.
-        box = content_box(I0, I1, fewest_voxels(find)) if len(shape) == 3 else tuple(slice(0, n) for n in shape)
+        box, h = tuple(slice(0, n) for n in shape), relative_spacing(spacing, len(shape))
+        if len(shape) == 3:
+            box = content_box(I0, I1, fewest_voxels(find))
+            box = compared_box(box, masks, h, fewest_voxels(find)) if masks else box
         I0, I1, masks = cut(I0, box), cut(I1, box), masks and masks.map(lambda w: cut(w, box))
         with watch(find, tuple(I0.shape[2:]), spacing, progress):
             descent = find.descend(I0, I1, spacing, masks)
         check_finite(descent.v, str(method))
-        return unbatch(carry_on(descent.v, box, shape), slice_axis), descent.energies.mean(1)
+        v = fade_out(descent.v, box, shape, h) if masks else carry_on(descent.v, box, shape)
+        return unbatch(v, slice_axis), descent.energies.mean(1)
 
 
 def as_weights(inside: Inside, like: Tensor, slice_axis: int | None) -> Masks | None:

@@ -12,6 +12,7 @@ JACOBIAN_RANGE = (0.0, 2.0)
 """The determinants at both ends of the colour map."""
 FOLD = "#00d000"  # no mixture of blue, white and red comes near it
 GRID = "#5fb3ff"
+MASK = "#ff7ac6"  # none of the labels that are chosen by hand has it
 LABELS = ("#4cc9f0", "#f9c74f", "#f94144", "#90be6d", "#d65db1", "#f3722c")
 GOLDEN_RATIO = 0.618034
 """Of a turn of the hue: any number of hues, each far from those before it."""

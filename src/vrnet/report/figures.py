@@ -18,6 +18,7 @@ from vrnet.report.colours import (
     GRID,
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
+    MASK,
     motion_colours,
 )
 from vrnet.report.pair import Deformation, Pair, deformation, orient_for_viewing
@@ -49,7 +50,8 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None, is_
     figure = Picture(figsize=(16 if is_labelled else 13, 7.2), layout="constrained")
     start = "; after the affine start" if pair.is_aligned else ""
     shown = f"; shown: slice {k + 1} of {whole.fixed.shape[2]}" if is_volume else ""
-    figure.suptitle(f"{title}{start}{shown}", parse_math=False)  # a file's name may hold dollars
+    masked = "" if flat.mask is None else "; dotted: the mask"
+    figure.suptitle(f"{title}{start}{shown}{masked}", parse_math=False)  # a file's name may hold dollars
     axes = figure.subplots(2, 5 if is_labelled else 4, subplot_kw={"xticks": [], "yticks": []})
     show_images(list(axes[0]), flat, look, names or {})
     (show_checkerboards if is_opposite else show_differences)(list(axes[1]), flat, look)
@@ -65,6 +67,8 @@ def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping
     greys = look.windows
     for ax, name in zip(axes, greys, strict=False):
         show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
+        if pair.mask is not None:
+            draw_contours(ax, pair.mask.astype(np.uint8), {1: MASK}, "dotted")
     if pair.fixed_labels is None:
         return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):

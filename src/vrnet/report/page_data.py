@@ -16,6 +16,7 @@ from vrnet.report.colours import (
     GRID,
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
+    MASK,
     colour_stops,
 )
 from vrnet.report.greys import Window
@@ -81,6 +82,7 @@ def page_colours() -> dict[str, Any]:
         "range": JACOBIAN_RANGE,
         "fold": FOLD,
         "grid": GRID,
+        "mask": MASK,
     }
 
 
@@ -91,6 +93,7 @@ def quantise_slices(
     images = {name: quantise(image, *windows[name]) for name, image in slices.images.items()}
     motion = {f"u{i}": quantise_motion(u, m) for i, (u, m) in enumerate(zip(slices.motion, largest, strict=True))}
     maps = {name: rank_labels(map_, labels) for name, map_ in slices.labels.items()}
+    maps |= {} if slices.mask is None else {"mask": slices.mask.astype(np.uint8)}
     return {**images, **motion, **maps, "det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded}
 
 

@@ -35,6 +35,8 @@ class Pair:
     fixed_labels: Integer[ndarray, "*s"] | None = None
     moving_labels: Integer[ndarray, "*s"] | None = None
     warped_labels: Integer[ndarray, "*s"] | None = None
+    mask: Bool[ndarray, "*s"] | None = None
+    """Where the images were compared, of masks that leave anything out."""
     is_aligned: bool = False
     """Whether moving is seen through an affine start."""
     unit: str = "mm"
@@ -51,11 +53,20 @@ class Pair:
         return replace(flat, field=flat.field[:2])
 
     def main_slice(self) -> int:
-        """The slice of a volume where the labels of both images are largest; without labels, the middle one."""
-        maps = [labels for labels in (self.fixed_labels, self.moving_labels) if labels is not None and labels.any()]
+        """The slice of a volume where the labels of both images are largest inside the mask; without labels, where the
+        mask is; without either, the middle one."""
+        labels = [map_ for map_ in (self.fixed_labels, self.moving_labels) if map_ is not None]
+        maps = [map_ for map_ in (self.inside_mask(map_) for map_ in labels) if map_.any()]
+        maps = maps or ([] if self.mask is None else [self.mask])
         if not maps:
             return self.fixed.shape[2] // 2
         return int(np.argmax(np.min([np.count_nonzero(labels, axis=(0, 1)) for labels in maps], axis=0)))
+
+    def inside_mask(self, labels: Integer[ndarray, "*s"]) -> Integer[ndarray, "*s"]:
+        """A label map without what lies outside the mask; whole, where there is none or it leaves no label."""
+        if self.mask is None or not labels[self.mask].any():
+            return labels
+        return np.where(self.mask, labels, 0)
 
 
 def orient_for_viewing(pair: Pair) -> Pair:

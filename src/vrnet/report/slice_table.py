@@ -1,10 +1,10 @@
 """The slices of a page one by one: overlap of the structures, likeness, folds and motion, and which slice is worst."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Integer, Shaped
 from numpy import ndarray
 
 from vrnet.evaluation.label_names import label_text
@@ -86,22 +86,36 @@ def slice_table(
     if len(slices.numbers) < 2:
         return None
     before, after = (slice_overlap(pair, role, slices.numbers, [*colours]) for role in ("moving", "warped"))
-    images = (take_slices(getattr(pair, name), slices.numbers) for name in ("fixed", "warped"))
-    alike = np.array([normalised_cross_correlation(*pair_of) for pair_of in zip(*map(by_slice, images), strict=True)])
+    if after is not None and pair.mask is not None:
+        after = replace(after, is_ranked=after.is_ranked & take_slices(pair.mask, slices.numbers).any((0, 1)))
+    alike = slice_likeness(pair, slices.numbers)
     lengths = np.reshape(pair.grid.spacing, (3, 1, 1, 1))
     field = np.stack([take_slices(u, slices.numbers) for u in pair.field])
     motion = np.linalg.norm(field * lengths, axis=0).mean((0, 1))
     measures = [] if after is None else dice_measures(before, after, colours, names)
     measures += [
-        Measure("Correlation", cells(alike, 1.0), in_strip=not measures),
+        Measure(
+            "Correlation" if pair.mask is None else "Correlation in mask", cells(alike, 1.0), in_strip=not measures
+        ),
         Measure("Folded, strict (%)", cells(slices.folded_percent, max(slices.folded_percent.max(), 1.0)), FOLD),
         Measure(f"Mean motion ({pair.unit})", cells(motion, motion.max())),
     ]
     has_one_sided = after is not None and bool((after.only_fixed | after.only_moving).any())
-    return SliceTable(measures, *find_worst(after, slices.folded_percent, alike), has_one_sided)
+    unranked = "a tip of the structures" + ("" if pair.mask is None else ", or nothing of the mask,")
+    return SliceTable(measures, *find_worst(after, slices.folded_percent, alike, unranked), has_one_sided)
 
 
-def by_slice(stack: Float[ndarray, "w h n"]) -> Float[ndarray, "n w h"]:
+def slice_likeness(pair: Pair, numbers: list[int]) -> Float[ndarray, " n"]:
+    """The correlation of fixed and warped in each slice, inside the mask; NaN where that is not, or shows nothing."""
+    inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
+    stacks = (by_slice(take_slices(array, numbers)) for array in (pair.fixed, pair.warped, inside))
+    return np.array([
+        normalised_cross_correlation(a[where], b[where]) if where.any() else np.nan
+        for a, b, where in zip(*stacks, strict=True)
+    ])  # fmt: skip
+
+
+def by_slice(stack: Shaped[ndarray, "w h n"]) -> Shaped[ndarray, "n w h"]:
     """One picture after another."""
     return np.moveaxis(stack, -1, 0)
 
@@ -169,15 +183,15 @@ def one_sided(role: str) -> Cell:
 
 
 def find_worst(
-    overlap: Overlap | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"]
+    overlap: Overlap | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"], unranked: str
 ) -> tuple[int | None, str]:
     """Where the structures that both masks show overlap least; without any, where most is folded, or else images are
-    least alike."""
+    least alike. `unranked` says what slices show that are not ranked by their structures."""
     means = np.full(len(folded), np.nan) if overlap is None else overlap.means
     ranked = means if overlap is None else np.where(overlap.is_ranked, means, np.nan)
     if not np.isnan(means).all():
         k = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
-        left_out = "; slices that show a tip of the structures are not ranked" if np.nanmin(means) < means[k] else ""
+        left_out = f"; slices that show {unranked} are not ranked" if np.nanmin(means) < means[k] else ""
         return k, f"lowest mean Dice, {number(means[k])}{left_out}"
     if folded.any():
         return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"

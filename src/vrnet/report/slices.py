@@ -23,6 +23,8 @@ class PageSlices:
 
     images: dict[str, Float[ndarray, "w h n"]]
     labels: dict[str, Integer[ndarray, "w h n"]]
+    mask: Integer[ndarray, "w h n"] | None
+    """1 inside the mask."""
     motion: list[Float[ndarray, "w h n"]]
     """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
     det: Float[ndarray, "w h n"]
@@ -50,6 +52,7 @@ def slice_pair(pair: Pair) -> PageSlices:
     return PageSlices(
         images=images,
         labels={name: sample_blocks(getattr(pair, name), numbers, factors) for name in names},
+        mask=None if pair.mask is None else sample_blocks(pair.mask.astype(np.uint8), numbers, factors),
         motion=[average_blocks(u, numbers, factors) / f for u, f in zip(pair.field, per_axis, strict=True)],
         det=reduce_blocks(np.add, det, factors) / block_sizes(det.shape[:2], factors),
         folded=reduce_blocks(np.maximum, folded.astype(np.uint8), factors),

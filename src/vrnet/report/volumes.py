@@ -110,9 +110,10 @@ def expected_bytes(images: Mapping[str, UInt8[ndarray, "x y z"]], step: int, sam
 
 
 def rank_maps(pair: Pair, look: Appearance) -> dict[str, UInt8[ndarray, "x y z"]]:
-    """The label maps that there are, by the ranks of their labels."""
+    """The label maps that there are, by the ranks of their labels; and the mask."""
     found = {name: getattr(pair, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
-    return {name: rank_labels(map_, [*look.colours]) for name, map_ in found.items() if map_ is not None}
+    ranked = {name: rank_labels(map_, [*look.colours]) for name, map_ in found.items() if map_ is not None}
+    return ranked if pair.mask is None else {**ranked, "mask": pair.mask.astype(np.uint8)}
 
 
 def deform_volume(field: Float[ndarray, "3 x y z"]) -> Deformation:
@@ -176,10 +177,13 @@ def find_peak(pair: Pair, lengths: Float[ndarray, "x y z"], look: Appearance) ->
 
 
 def find_start(pair: Pair) -> tuple[int, ...]:
-    """The voxel in the middle of the structures of fixed; without any, of the volume."""
-    if pair.fixed_labels is None or not pair.fixed_labels.any():
+    """The voxel in the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume."""
+    shown = pair.mask
+    if pair.fixed_labels is not None and pair.fixed_labels.any():
+        shown = pair.inside_mask(pair.fixed_labels) != 0
+    if shown is None:
         return tuple(n // 2 for n in pair.fixed.shape)
-    return tuple(int(np.median(places)) for places in np.nonzero(pair.fixed_labels))
+    return tuple(int(np.median(places)) for places in np.nonzero(shown))
 
 
 def find_box(pair: Pair) -> tuple[list[int], list[int]]:

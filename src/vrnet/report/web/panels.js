@@ -15,6 +15,8 @@ function labelLines(s, name, dash = []) {
   return labelOutlines(s, name).map(([label, path]) => ({ path, colour: report.labels[label - 1].colour, dash }));
 }
 
+const maskLines = (s) => (s.mask ? labelOutlines(s, "mask").map(([, path]) => ({ path, colour: colours.mask, dash: [2, 3] })) : []);
+
 function gridPaths(s) {
   const [all, folded] = gridLines(s);
   return [{ path: all, colour: colours.grid, thin: true }, { path: folded, colour: colours.fold }];
@@ -23,17 +25,19 @@ function gridPaths(s) {
 const PANELS = {
   main: {
     raster: comparisonRaster,
-    lines: (s) =>
-      state.outlines ? [...labelLines(s, "fixed_labels"), ...labelLines(s, `${state.other}_labels`, [5, 4])] : [],
+    lines: (s) => [
+      ...(state.outlines ? [...labelLines(s, "fixed_labels"), ...labelLines(s, `${state.other}_labels`, [5, 4])] : []),
+      ...maskLines(s),
+    ],
   },
-  warped: { raster: (s) => newRaster((i) => grey[s.warped[i]]) },
+  warped: { raster: (s) => newRaster((i) => grey[s.warped[i]]), lines: maskLines },
   "labels-before": { raster: (s) => tint(s.moving, s.moving_labels), lines: (s) => labelLines(s, "fixed_labels") },
   "labels-after": { raster: (s) => tint(s.warped, s.warped_labels), lines: (s) => labelLines(s, "fixed_labels") },
-  motion: { raster: motionRaster },
+  motion: { raster: motionRaster, lines: maskLines },
   grid: { raster: (s) => newRaster((i) => grey[s.moving[i] >> 1]), lines: gridPaths },
   jacobian: { raster: jacobianRaster },
-  "difference-before": { raster: (s) => differenceRaster(s.moving, s.fixed) },
-  "difference-after": { raster: (s) => differenceRaster(s.warped, s.fixed) },
+  "difference-before": { raster: (s) => differenceRaster(s.moving, s.fixed), lines: maskLines },
+  "difference-after": { raster: (s) => differenceRaster(s.warped, s.fixed), lines: maskLines },
 };
 
 const figures = [...document.querySelectorAll("[data-panel]")];

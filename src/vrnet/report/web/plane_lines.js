@@ -26,6 +26,12 @@ function outlinePlane(plane, voxel, name) {
   }));
 }
 
+function maskPlane(plane, voxel) {
+  const axes = [0, 1, 2].filter((axis) => axis !== plane.normal), { cut, m, n } = cutMap(voxels.mask, plane.normal, voxel[plane.normal]);
+  const place = planeMatrix(plane, axes).translate(-0.5, -0.5);
+  return [...linkOutlines(cut, m, n)].map(([, next]) => ({ path: tracePath(next, m), place, colour: colours.mask, dash: [4, 4] }));
+}
+
 // The displacement within a plane, at p along axis a and q along b.
 function motionWithin(plane, voxel, [a, b]) {
   return (p, q) => {
@@ -80,6 +86,7 @@ function planeLinesOf(plane, voxel, density) {
   const isOutlined = state.outlines || hasManyLabels, other = `${state.other}_labels`;
   if (isOutlined && voxels.fixed_labels) lines.push(...outlinePlane(plane, voxel, "fixed_labels"));
   if (isOutlined && voxels[other]) lines.push(...outlinePlane(plane, voxel, other).map((line) => ({ ...line, dash: [5, 4] })));
+  if (voxels.mask) lines.push(...maskPlane(plane, voxel));
   if (element("arrows").checked) lines.push(planeArrows(plane, voxel, density));
   return lines;
 }
