@@ -72,7 +72,7 @@ def convert_link(found, folder, config, files):
         return f"{mark}[{words}]({path.relative_to(DOCS).as_posix()}{anchor or ''})"
     if path in PAGES:
         return f"[{words}]({PAGES[path]}{anchor or ''})"
-    if path.is_relative_to(ROOT / "results") and path.is_file():
+    if path.is_relative_to(ROOT / "results") and path.is_file() and path.suffix != ".md":
         return f"{mark}[{words}]({copy_to_site(path, config, files)})"
     return words
 
