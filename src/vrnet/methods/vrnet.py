@@ -48,6 +48,11 @@ DENOISERS = {
 }
 
 
+def known_data() -> tuple[str, ...]:
+    """What the second word of the shorthand may be."""
+    return (*DATA_TERMS, NO_DATA)
+
+
 @dataclass(frozen=True)
 class VRNet(Learned):
     """Algorithm 1 with learned denoisers and step weights, N_warp x N_iter cascades."""
@@ -142,11 +147,6 @@ PAPER = tuple(
     for denoiser, data, steps in product("RU", ("L2", "L1"), ((1, 1), (2, 1), (2, 2), (3, 2), (6, 1)))
 )
 """The 20 configurations of the paper's table, in its order."""
-
-
-def known_data() -> tuple[str, ...]:
-    """What the second word of the shorthand may be."""
-    return (*DATA_TERMS, NO_DATA)
 
 
 def parse_vrnet(name: str) -> VRNet | None:
