@@ -103,6 +103,10 @@ class VRNet(Learned):
         return self.init == "noise"
 
     @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return (*SHORTHAND, "theta") if self.data == NO_DATA else SHORTHAND
+
+    @property
     def network_count(self) -> int:
         return self.warps * self.iterations if self.parameters == "Θ2" else 1
 
