@@ -75,6 +75,7 @@ def test_the_names_of_the_document_are_names():
         "C-…": "C-L1-3x2",
         "D-…": "D-L1-3x2",
         "…-L2-…": "R-L2-3x2",
+        "…-none-…": "R-none-3x2",
         "-T1": "R-L1-3x2-T1",
         "…-odd": "D-L1-3x2-odd",
     }
