@@ -1,4 +1,4 @@
-from vrnet.wording import counted, did_you_mean, in_runs, numbered
+from vrnet.wording import counted, did_you_mean, in_runs, numbered, type_name
 
 
 def test_neighbouring_numbers_are_named_together():
@@ -24,3 +24,7 @@ def test_names_that_hold_a_word_are_nearer_than_one_that_resembles_it():
 
 def test_dashes_make_no_words_alike():
     assert did_you_mean("--pairs", ("--bids", "--data")) == ""
+
+
+def test_types_have_their_article():
+    assert [type_name(value) for value in ([], 3)] == ["a list", "an int"]

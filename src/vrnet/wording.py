@@ -60,6 +60,12 @@ def nearest(word: str, known: Collection[str]) -> list[str]:
     return [names[name] for name in found]
 
 
+def type_name(value: object) -> str:
+    """The type of a value with its article: a list, an Image."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 def either(words: Sequence[str]) -> str:
     """a, b or c."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

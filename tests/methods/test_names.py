@@ -253,6 +253,6 @@ def test_a_method_without_weights_cannot_register_and_one_with_them_cannot_be_tr
         ready("R-L1-3x2")
     with pytest.raises(BadInput, match="has nothing to learn"):
         parse_trainable("TV-L1")
-    with pytest.raises(BadInput, match="method is a int"):
+    with pytest.raises(BadInput, match="method is an int"):
         ready(3)
     assert ready(parse("TV-L1")) == parse("TV-L1")

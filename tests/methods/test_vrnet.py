@@ -5,7 +5,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.families import parse_learned
-from vrnet.methods.names import parse_trainable
+from vrnet.methods.names import parameters, parse, parse_trainable
 from vrnet.methods.rivals import RCNet
 from vrnet.methods.vrnet import PAPER, VRNet
 from vrnet.networks.adaptors import Noise
@@ -135,6 +135,11 @@ def test_a_frozen_penalty_is_the_only_parameter_without_gradient(letter):
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
     assert frozen == {name for name, _ in model.named_parameters() if name.endswith("log_theta")}
     assert len(frozen) == 2
+
+
+def test_without_data_steps_there_is_no_penalty_to_set():
+    assert [each.name for each in parameters(parse("D-L2-3x1"))] == ["theta"]
+    assert not parameters(parse("D-none-3x1"))
 
 
 def test_image_aware_cascades_without_data_steps_are_recursive_ones_with_one_more(d, smooth_image):

@@ -43,6 +43,8 @@ def test_of_images_too():
         register_images(*IMAGES, fold="keep")
     with pytest.raises(TypeError, match=r"result\.metrics"):
         register_images(*IMAGES, moving_labels=IMAGES[0])
+    with pytest.raises(TypeError, match=r"written afterwards, by result\.report"):
+        register_images(*IMAGES, report=True)
 
 
 def test_files_given_as_arrays_are_answered_with_what_takes_them(as_users_run):

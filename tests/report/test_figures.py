@@ -181,6 +181,14 @@ def test_the_mean_in_a_title_is_that_of_the_picture(ax):
     assert ax.get_title() == "name (mean 2.5)"
 
 
+def test_the_mean_in_a_title_is_that_inside_the_mask(ax):
+    mask = np.array([[True, True], [True, False]])
+    show_difference(ax, np.zeros((2, 2)), np.array([[1.0, -2.0], [3.0, -4.0]]), "name", 1.0, mask)
+    assert ax.get_title() == "name (mean inside 2)"
+    show_difference(ax, np.zeros((2, 2)), np.ones((2, 2)), "name", 1.0, np.zeros((2, 2), bool))
+    assert ax.get_title() == "name (mean 1)"
+
+
 @pytest.mark.parametrize("shape", [(9, 13), (90, 70)])
 def test_grid_lines_pass_through_x_plus_u(ax, random, shape):
     u, step = random(2, *shape).numpy(), grid_step(shape)

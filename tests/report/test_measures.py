@@ -71,6 +71,20 @@ def test_the_names_of_masks_are_no_measures():
         assert summary({"masks": masks, "folding_percent": 0.5}) == summary({"folding_percent": 0.5})
 
 
+@pytest.mark.parametrize(
+    ("masks", "words"),
+    [
+        ({"fixed": "a.nii.gz", "moving": None}, ", inside the mask"),
+        ({"fixed": None, "moving": "b.nii.gz"}, ", inside the mask"),
+        ({"fixed": "a.nii.gz", "moving": "b.nii.gz"}, ", inside the masks"),
+        (None, ""),
+    ],
+)
+def test_one_mask_is_no_plural(masks, words):
+    metrics = {"similarity": {"mae_before": 2.0, "mae_after": 1.0}} | ({"masks": masks} if masks else {})
+    assert [row.name for row in headline(metrics)] == [f"Mean |difference|{words}"]
+
+
 def test_a_structure_that_is_absent_has_dashes():
     (block,) = by_structure(METRICS)
     assert block.name == "Dice"

@@ -16,7 +16,17 @@ from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
 from vrnet.progress import Stage
-from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
+from vrnet.report.measures import (
+    HAUSDORFF_LEGEND,
+    NAMES,
+    WHOLE_VOLUME,
+    Row,
+    by_structure,
+    number,
+    summary,
+    title,
+    where_compared,
+)
 from vrnet.wording import counted, in_runs, numbered
 
 if TYPE_CHECKING:
@@ -192,7 +202,7 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
     title = method_title(metrics["method"], metrics.get("weights"))
     title += ", slice by slice" if metrics["slice_by_slice"] else ""
-    title += ", inside the masks" if metrics.get("masks") else ""
+    title += where_compared(metrics)
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics), *summary(metrics)]:
         table.add_row(Text(MEAN_DICE.get(row.name, row.name)), row.before, row.after)

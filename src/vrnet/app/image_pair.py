@@ -55,7 +55,7 @@ class ImagePair:
         if given is None:
             return self if self.label_names else self.named_by_files()
         if self.fixed_labels is None or self.moving_labels is None:
-            raise BadInput("names are given to labels that are not: give `fixed_labels` and `moving_labels` too")
+            raise BadInput("names of labels are given, but not the labels: give `fixed_labels` and `moving_labels` too")
         check_labels_are_there(given, self.labels_there())
         return self.named(read_label_names(given))
 

@@ -285,7 +285,7 @@ def prepare_tracking(
     if names and heart is not None:
         raise BadInput("labels are explained twice: give `heart` or `label_names`")
     if labels is None and (names or heart is not None):
-        raise BadInput("names are given to labels that are not: give `labels` too")
+        raise BadInput("names of labels are given, but not the labels: give `labels` too")
     said = heart_of(names) if names else heart
     whole = given_cine(cine)
     check_reference(whole, frame)

@@ -44,7 +44,7 @@ def same_patient(run: Run) -> str:
 
 
 def labels(run: Run) -> str:
-    return "check that both label maps use the same numbers"
+    return "check that both label maps use the same numbers, and that each belongs to its own image"
 
 
 def other_contrast(run: Run) -> str:

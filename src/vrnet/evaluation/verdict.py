@@ -27,6 +27,7 @@ from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
 from vrnet.images.same_grid import check_same_grid
 from vrnet.images.transform import Transform
+from vrnet.wording import type_name
 
 MAX_REASONS, MAX_ADVICE = 5, 3
 """Reasons that are given, causes and the worst findings first; things to try, the likeliest to help first."""
@@ -152,7 +153,7 @@ def given_images(name: str, image: object, labels: object, mask: object) -> tupl
 def check_type(name: str, given: object, kind: type, example: str) -> None:
     """BadInput unless what is given is of a kind."""
     if not isinstance(given, kind):
-        raise BadInput(f"{name} is a {type(given).__name__}: give a vrnet {kind.__name__}, {example}")
+        raise BadInput(f"{name} is {type_name(given)}: give a vrnet {kind.__name__}, {example}")
 
 
 def unique(words: Iterable[str]) -> tuple[str, ...]:

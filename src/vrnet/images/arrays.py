@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput
+from vrnet.wording import type_name
 
 MAX_ROUNDING = 1 / 256
 """The part of the range of an image by which it may be rounded: one shade of grey on a screen."""
@@ -40,7 +41,7 @@ def image_tensor(name: str, given: object) -> Tensor:
     Integers become float32, or float64 where that would hide what they show."""
     if not isinstance(given, (np.ndarray, Tensor)):
         files = "vrnet.register_images takes files and images in space"
-        raise BadInput(f"{name} is a {type(given).__name__}: give a NumPy array or a torch tensor; {files}")
+        raise BadInput(f"{name} is {type_name(given)}: give a NumPy array or a torch tensor; {files}")
     if given.ndim not in (2, 3):
         raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
     if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
@@ -90,7 +91,7 @@ def is_length(value: object) -> bool:
 def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:
     """A displacement field in voxels (d, *s) of images of this shape, or BadInput."""
     if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"the field is a {type(given).__name__}: give an array or a tensor, as that of register")
+        raise BadInput(f"the field is {type_name(given)}: give an array or a tensor, as that of register")
     if tuple(given.shape) != (len(shape), *shape):
         expected = (len(shape), *shape)
         raise BadInput(f"the field is {tuple(given.shape)}: give one of shape {expected}, an axis first, in voxels")

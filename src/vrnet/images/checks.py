@@ -62,7 +62,7 @@ def check_regular(path: Path) -> None:
     except OSError as error:
         raise unreadable(path, f"{error.strerror}; check its name and your permission") from error
     if not stat.S_ISREG(mode):
-        raise BadInput(f"{path} is not an ordinary file (a pipe, a device or a folder): give an image file")
+        raise BadInput(f"{path} is not an ordinary file (a pipe, a device or a folder): give a file")
     if not os.access(path, os.R_OK):
         raise unreadable(path, "you may not read it; change its permissions")
 

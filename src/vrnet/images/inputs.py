@@ -13,6 +13,7 @@ from vrnet.images.cine_files import MAX_CYCLE_MS, MIN_CYCLE_MS, frames_of_axes, 
 from vrnet.images.exchange import NibabelImage, SimpleITKImage, frame_ms_of, grid_of_nibabel
 from vrnet.images.image import Image
 from vrnet.images.io import read_image
+from vrnet.wording import type_name
 
 File = str | PathLike[str]
 ImageLike = Image | File | SimpleITKImage | NibabelImage
@@ -33,7 +34,7 @@ def given_image(name: str, given: object) -> Image:
         return Image.from_nibabel(given, name)
     if isinstance(given, (np.ndarray, Tensor)):
         raise BadInput(f"{name} is an array: give an Image or a file, or register arrays by vrnet.register")
-    raise BadInput(f"{name} is a {type(given).__name__}: give an Image (vrnet.read_image) or a file")
+    raise BadInput(f"{name} is {type_name(given)}: give an Image (vrnet.read_image) or a file")
 
 
 def given_cine(given: object) -> Cine:
@@ -47,7 +48,7 @@ def given_cine(given: object) -> Cine:
         return Cine(frames, grid, doubt=doubt)
     if isinstance(given, NibabelImage):
         return cine_of_nibabel(given)
-    raise BadInput(f"the cine is a {type(given).__name__}: give a Cine (vrnet.read_cine), a file or a 4D image")
+    raise BadInput(f"the cine is {type_name(given)}: give a Cine (vrnet.read_cine), a file or a 4D image")
 
 
 def cine_of_nibabel(image: NibabelImage) -> Cine:

@@ -15,7 +15,7 @@ Scaling = Literal["jointly", "each"]
 Images = Literal["pair", "cine"]
 """What is registered: two images, or the frames of a cine."""
 
-MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps"
+MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 """What learned methods make of masks."""
 
 

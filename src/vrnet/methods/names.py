@@ -21,6 +21,7 @@ from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import SUFFIX
+from vrnet.wording import type_name
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
 EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
@@ -137,7 +138,7 @@ def ready(method: object, average: bool = False) -> Method:
     """The method of a name, or the method itself, averaged if asked for; BadInput if it cannot register."""
     found = parse(method) if isinstance(method, str) else method
     if not hasattr(found, "build") or not hasattr(found, "is_trainable"):
-        raise BadInput(f"method is a {type(method).__name__}: give a name such as TV-L1, or vrnet.parse(name)")
+        raise BadInput(f"method is {type_name(method)}: give a name such as TV-L1, or vrnet.parse(name)")
     if found.is_trainable:
         raise BadInput(
             f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "

@@ -34,6 +34,8 @@ def instead(name: str, value: object, known: list[str]) -> str:
         return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
     if "label" in name and "moving" in known:
         return "labels are compared afterwards, by result.metrics(fixed_labels, moving_labels)"
+    if name in ("out", "report") and "affine" in known:
+        return 'results are written afterwards, by result.report("page.html") and result.transform.save(file)'
     near, owner = did_you_mean(name, known), method_with(name)
     if owner and not near:
         return f'it is a parameter of methods: write method="{owner}({name}={value})"'

@@ -21,6 +21,7 @@ from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import coverage, place_labels
 from vrnet.images.same_grid import check_same_grid
 from vrnet.variational.cascade import Spacing
+from vrnet.wording import type_name
 
 Mask = Bool[Tensor, "*s"] | None
 
@@ -68,7 +69,7 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
     if given is None:
         return None
     if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"the mask of {name} is a {type(given).__name__}: give a NumPy array or a torch tensor")
+        raise BadInput(f"the mask of {name} is {type_name(given)}: give a NumPy array or a torch tensor")
     if tuple(given.shape) != tuple(I.shape):
         raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
     values = as_tensor(given).to(I.device)

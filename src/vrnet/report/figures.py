@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer
 from numpy import ndarray
 
 from vrnet.evaluation.label_names import label_text
@@ -67,8 +67,7 @@ def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping
     greys = look.windows
     for ax, name in zip(axes, greys, strict=False):
         show_image(ax, getattr(pair, name), title_of(pair, name), *greys[name])
-        if pair.mask is not None:
-            draw_contours(ax, pair.mask.astype(np.uint8), {1: MASK}, "dotted")
+        draw_mask(ax, pair.mask)
     if pair.fixed_labels is None:
         return show_motion(axes[3], pair.field, pair.grid.spacing, look.rim_mm, pair.unit)
     for ax, name in zip(axes[3:], ("moving", "warped"), strict=True):
@@ -86,8 +85,8 @@ def show_differences(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
     """Differences before and after."""
     low, high = look.windows["fixed"]
     when = "aligned" if pair.is_aligned else "before"
-    show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low)
-    show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low)
+    show_difference(axes[0], pair.fixed, pair.moving, f"|moving − fixed|, {when}", high - low, pair.mask)
+    show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low, pair.mask)
 
 
 def show_checkerboards(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
@@ -153,11 +152,27 @@ def draw_contours(ax: "Axes", labels: Integer[ndarray, "w h"], colours: dict[int
             ax.contour(mask.T, levels=[0.5], colors=[colour], linewidths=1.2, linestyles=style)
 
 
-def show_difference(ax: "Axes", a: Float[ndarray, "w h"], b: Float[ndarray, "w h"], title: str, high: float) -> None:
-    """|b − a|, with its mean in the title; half of `high` and more is brightest."""
+def draw_mask(ax: "Axes", mask: Bool[ndarray, "w h"] | None) -> None:
+    """The outline of a mask, if there is one."""
+    if mask is not None:
+        draw_contours(ax, mask.astype(np.uint8), {1: MASK}, "dotted")
+
+
+def show_difference(
+    ax: "Axes",
+    a: Float[ndarray, "w h"],
+    b: Float[ndarray, "w h"],
+    title: str,
+    high: float,
+    mask: Bool[ndarray, "w h"] | None = None,
+) -> None:
+    """|b − a|, with its mean in the title, inside a mask that shows here; half of `high` and more is brightest."""
     difference = np.abs(b - a)
     ax.imshow(difference.T, cmap=DIFFERENCE_MAP, vmin=0, vmax=high / 2, interpolation="nearest")
-    ax.set_title(f"{title} (mean {difference.mean():.3g})", fontsize=10)
+    draw_mask(ax, mask)
+    inside = None if mask is None or not mask.any() else difference[mask]
+    mean = f"mean {difference.mean():.3g}" if inside is None else f"mean inside {inside.mean():.3g}"
+    ax.set_title(f"{title} ({mean})", fontsize=10)
 
 
 def show_grid(ax: "Axes", u: Float[ndarray, "2 w h"]) -> None:

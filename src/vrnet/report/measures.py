@@ -158,9 +158,15 @@ def structure_rows(
             yield Row(label_text(label, names), number(first), number(last), warn(key, first, last), label)
 
 
+def where_compared(metrics: Mapping[str, Any]) -> str:
+    """ ", inside the mask", or masks, as the end of a title; nothing where all of the images was compared."""
+    count = sum(name is not None for name in (metrics.get("masks") or {}).values())
+    return f", inside the mask{'' if count == 1 else 's'}" if count else ""
+
+
 def headline(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     """The few measures that say how good a registration is, with their units."""
-    where = ", inside the masks" if metrics.get("masks") else ""
+    where = where_compared(metrics)
     whole = title("dice", metrics).removeprefix("Dice")
     group, motion = metrics.get("similarity"), metrics.get("known_motion")
     found: list[tuple[str, str, str, Any, Any]] = [

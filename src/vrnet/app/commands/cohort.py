@@ -167,7 +167,7 @@ class Cohort:
         method, others = self.method_options.choice(self.method, images), (self.report, self.bids)
         names = self.names_of_labels(table)
         if names and not any(column.endswith("labels") for one in table.subjects for column in one.files):
-            raise BadInput(f"names are given to labels that are not: {table.path} names no labels")
+            raise BadInput(f"names of labels are given, but not the labels: {table.path} names no labels")
         if table.kind is not CINES:
             return RegisterSubject(method, self.options, *others, names)
         if names:
