@@ -88,8 +88,16 @@ class VRNet(Learned):
             raise BadInput(
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
+        if self.data == NO_DATA:
+            self._check_without_data()
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
         check_width(self.width)
+
+    def _check_without_data(self) -> None:
+        if self.penalty == "frozen" or self.theta != VRNet.theta:
+            raise BadInput(f"{self} has no data steps, and so no θ: leave out what is said of it")
+        if self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
+            raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
@@ -101,6 +109,10 @@ class VRNet(Learned):
     @property
     def is_random(self) -> bool:
         return self.init == "noise"
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return (*SHORTHAND, "theta") if self.data == NO_DATA else SHORTHAND
 
     @property
     def network_count(self) -> int:
