@@ -20,8 +20,11 @@ from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step
 from vrnet.variational.data_terms import DATA_TERMS, L2
 
 NO_DATA = "none"
-DATA = (*DATA_TERMS, NO_DATA)
-"""What the second word of the shorthand may be."""
+
+
+def data_words() -> tuple[str, ...]:
+    """What the second word of the shorthand may be: also a data term that was added a moment ago."""
+    return *DATA_TERMS, NO_DATA
 
 
 class Denoiser(NamedTuple):
@@ -80,8 +83,8 @@ class VRNet(Learned):
     """θ at the start, for images in [0, 1]."""
 
     def __post_init__(self) -> None:
-        if self.data not in DATA:
-            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(DATA)}')
+        if self.data not in data_words():
+            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
         if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
@@ -161,9 +164,9 @@ PAPER = tuple(
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
     options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|w\d{1,99}))*)"
-    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, DATA))})-{COUNT}x{COUNT}{options_form}"
+    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
-    terms = {term.casefold(): term for term in DATA}
+    terms = {term.casefold(): term for term in data_words()}
     if not found:
         return None
     words = [parse_option(word) for word in found[5].split("-") if word]
