@@ -20,6 +20,7 @@ def test_names_that_hold_a_word_are_nearer_than_one_that_resembles_it():
     assert did_you_mean("--label", known) == "did you mean --fixed-labels, --moving-labels or --label-names?"
     assert did_you_mean("-o", known) == "did you mean --out?"
     assert did_you_mean("--lable-names", known) == "did you mean --label-names?"
+    assert did_you_mean("--OUT", known) == "did you mean --out?"
 
 
 def test_dashes_make_no_words_alike():

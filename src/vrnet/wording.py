@@ -51,8 +51,8 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
 def nearest(word: str, known: Collection[str]) -> list[str]:
     """The known names that hold a word, or begin with it if it is short, where those are few; or else the one most like
-    it, if any is. The dashes of options do not count."""
-    part, names = word.strip("-"), {name.strip("-"): name for name in known}
+    it, if any is. Capitals and the dashes of options do not count."""
+    part, names = word.strip("-").casefold(), {name.strip("-").casefold(): name for name in known}
     is_short = len(part) < MIN_PART
     found = [name for name in names if (name.startswith(part) if is_short else part in name)]
     if not 0 < len(found) <= MAX_NAMES:

@@ -287,6 +287,8 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
         (("register", "a", "b", "--frme=c"), "register has no option --frme: `vrnet register --help` lists all"),
         (("track", "a", "--label_name=c"), "track has no option --label-name: did you mean --label-names?"),
         (("register", "a", "b", "-o", "x"), "register has no option -o: did you mean --out?"),
+        (("register", "a", "b", "-out", "x"), "register has no option -out: did you mean --out?"),
+        (("REGISTER",), "there is no command REGISTER: did you mean register?"),
         (("register", "--fixed", "a"), "register has no option --fixed: give FIXED without it"),
         (("points", "--in", "a"), "points has no option --in: give IN.csv without it"),
         (("train", "--augment"), "train has no option --augment: did you mean --no-augment?"),
@@ -302,6 +304,10 @@ def test_the_options_that_are_known_are_those_of_the_help(vrnet, command):
     _, shown, _ = vrnet(command, "--help")
     listed = set(re.findall(r"^\W*(--[a-z][a-z-]*)", shown, flags=re.M)) - {"--help"}
     assert {option for option, _ in options_of(COMMANDS[command])} == listed
+
+
+def test_files_whose_names_begin_with_a_dash_follow_two(vrnet):
+    assert "there is no -a.nii" in vrnet("register", "--out", "x", "--", "-a.nii", "b.nii")[2]
 
 
 def test_help_is_shown_whatever_follows_it(vrnet):

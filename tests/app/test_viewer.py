@@ -163,7 +163,7 @@ def test_labels_are_on_the_grid_of_their_image(pair, result):
     for given in (pair.fixed_labels, "labels.nii.gz", pair.fixed_labels.array.tolist()):
         with pytest.raises(BadInput, match=r"fixed_labels are a .*: give an array or a tensor"):
             on_arrays.metrics(given, pair.moving_labels.array)
-    with pytest.raises(BadInput, match="not on the grid"):
+    with pytest.raises(BadInput, match=r"^fixed_labels is not on the grid of"):
         result.metrics(Image(np.ones((3, 3), int), Grid.plain((3, 3), (1.0, 1.0))), pair.moving_labels)
 
 

@@ -45,6 +45,7 @@ def test_the_largest_fall_is_that_of_a_structure_by_its_name_and_never_of_the_me
     assert largest_fall(measures) == ("label 2", 0.5, 0.3)
     assert largest_fall(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
     assert largest_fall({}) is None
+    assert largest_fall({"dice": {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}}) is None
     assert structure_evidence({}) == (None, None, None)
 
 

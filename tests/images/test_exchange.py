@@ -87,6 +87,12 @@ def test_a_file_is_the_same_whoever_reads_it(d, tmp_path):
         assert other.array.dtype == ours.array.dtype
 
 
+def test_an_image_without_a_name_is_called_as_its_argument(d):
+    image = oblique(d)
+    assert given_image("fixed_labels", Image(image.array, image.grid)).name == "fixed_labels"
+    assert given_image("fixed", image).name == "scan"
+
+
 def test_numpy_sees_the_array(d):
     image = oblique(d)
     assert np.asarray(image) is image.array

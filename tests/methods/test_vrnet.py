@@ -1,3 +1,4 @@
+import re
 from itertools import product
 
 import pytest
@@ -140,6 +141,24 @@ def test_a_frozen_penalty_is_the_only_parameter_without_gradient(letter):
 def test_without_data_steps_there_is_no_penalty_to_set():
     assert [each.name for each in parameters(parse("D-L2-3x1"))] == ["theta"]
     assert not parameters(parse("D-none-3x1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("D-none-2x1-frozen", "D-none-2x1-frozen has no data steps, and so no θ"),
+        ("C-none-2x1(theta=1.0)", "theta of C-none-2x1 is said by its name"),
+        ("R-none-1x1-zeros", "no part of R-none-1x1-zeros sees the images: choose C or D, or leave out zeros"),
+        ("U-none-1x1-noise", "no part of U-none-1x1-noise sees the images: choose C or D, or leave out noise"),
+    ],
+)
+def test_without_data_steps_what_is_said_of_them_and_what_sees_no_image_is_refused(name, words):
+    with pytest.raises(BadInput, match=re.escape(words)):
+        parse_learned(name)
+    for kept in ("R-none-1x1", "C-none-2x1-zeros", "D-none-2x1-noise"):
+        assert str(parse_learned(kept)) == kept
+    with pytest.raises(BadInput, match="no θ"):
+        VRNet("C", "none", theta=1.0)
 
 
 def test_image_aware_cascades_without_data_steps_are_recursive_ones_with_one_more(d, smooth_image):

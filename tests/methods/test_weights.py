@@ -65,6 +65,19 @@ def test_counts_keep_their_type(tmp_path):
     load_weights(tmp_path / "s.safetensors")
 
 
+def test_weights_of_siamese_from_before_tanh_are_refused(tmp_path):
+    """Their last layer, head.2, found voxels: it would move everything many times as far."""
+
+    def former(name):
+        return name.replace("head", "head.2").replace("mix", "head")
+
+    model, path = parse_trainable("Siamese-w4").build(2), tmp_path / "s.safetensors"
+    old = {former(name): tensor for name, tensor in model.state_dict().items()}
+    write_tensors(old, path, {"vrnet": json.dumps(asdict(replace(CARD, method="Siamese-w4")))})
+    with pytest.raises(BadInput, match=r"do not fit Siamese-w4: .*another version"):
+        load_weights(path)
+
+
 def test_the_card_is_plain_text_in_the_header(saved):
     raw = saved[0].read_bytes()
     assert b"C-L2-2x1-w4" in raw[:2000]

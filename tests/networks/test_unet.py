@@ -71,6 +71,6 @@ def test_the_siamese_encoders_share_their_weights():
 
 def test_siamese_moves_nothing_further_than_half_of_the_image_along_each_axis():
     net, x = Siamese(2, 4).eval(), torch.rand(1, 2, 64, 32)
-    torch.nn.init.constant_(net.head[-1].bias, 1e4)
+    torch.nn.init.constant_(net.head.bias, 1e4)
     u = FIELD_SCALE * net(x)
     torch.testing.assert_close(u[0].amax(dim=(1, 2)), torch.tensor([32.0, 16.0]))

@@ -67,13 +67,14 @@ def refuse_unknown_command(word: str, commands: Collection[str]) -> None:
 
 
 def refuse_unknown_options(command: Callable[..., Command], words: Sequence[str]) -> None:
-    """BadInput for an option that a command has not, as in `register --fixed-lables`; not after --help."""
+    """BadInput for an option that a command has not, as in `register --fixed-lables`; not after --help, nor after --,
+    which files follow."""
     known = [option for option, _ in options_of(command)]
     for word in words:
-        if word in HELP:
+        if word in (*HELP, "--"):
             return
         option = as_typed(word.partition("=")[0])
-        if re.match("--.|-[a-z]$", option) and option not in known and not option.startswith(OF_TYRO):
+        if re.match("--.|-[a-zA-Z]", option) and option not in known and not option.startswith(OF_TYRO):
             meant = by_position(command, option) or did_you_mean(option, known)
             help_lists = f"`vrnet {words[0]} --help` lists all"
             raise BadInput(f"{words[0]} has no option {shorten(option)}: {meant or help_lists}")

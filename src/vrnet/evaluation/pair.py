@@ -150,11 +150,11 @@ class Fall(NamedTuple):
 
 def largest_fall(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Fall | None:
     """The structure whose Dice fell most, or rose least, given what `overlap` measured and {"1": "RV"}; None where it
-    was not measured."""
+    was not measured, or of one structure alone, whose Dice is the mean."""
     found = measures.get("dice", {"before": {}, "after": {}})
     after = {label: value for label, value in found["after"].items() if label != "mean" and not np.isnan(value)}
     falls = [Fall(label_text(label, names or {}), found["before"][label], value) for label, value in after.items()]
-    return max(falls, key=lambda fall: fall.before - fall.after, default=None)
+    return max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
 
 
 def mean_before_and_after(measures: Mapping[str, Any], name: str) -> tuple[float, float] | None:

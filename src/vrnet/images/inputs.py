@@ -1,5 +1,6 @@
 """Images as a caller gives them: our own, a file, or an image of SimpleITK or nibabel."""
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -25,7 +26,7 @@ CineLike = Cine | File | SimpleITKImage | NibabelImage
 def given_image(name: str, given: object) -> Image:
     """The image that was given, under its own name if it has one; `name` is that of the argument."""
     if isinstance(given, Image):
-        return given
+        return replace(given, name=name) if given.name == Image.name else given
     if isinstance(given, (str, PathLike)):
         return read_image(given)
     if isinstance(given, SimpleITKImage):

@@ -21,7 +21,7 @@ class Family(NamedTuple):
 FAMILIES = {
     "R|U|C|D-L1|L2-NxM": Family(
         "learned: VR-Net, as R-L1-3x2: residual (R), plain (U), image-aware (C) or diffeomorphic (D) denoisers, "
-        "L1, L2 or another data term in its data steps, N warps of M iterations",
+        "L1, L2, another data term or none in its data steps, N warps of M iterations",
         parse_vrnet,
     ),
     "VoxelMorph": Family(VoxelMorph().summary, partial(parse_single, VoxelMorph)),

@@ -22,6 +22,11 @@ from vrnet.variational.data_terms import DATA_TERMS, L2
 NO_DATA = "none"
 
 
+def data_words() -> tuple[str, ...]:
+    """What the second word of the shorthand may be: also a data term that was added a moment ago."""
+    return *DATA_TERMS, NO_DATA
+
+
 class Denoiser(NamedTuple):
     """What the first letter of the shorthand stands for."""
 
@@ -46,11 +51,6 @@ DENOISERS = {
     "C": Denoiser("image-aware", Recurse, sees_images=True),
     "D": Denoiser("image-aware diffeomorphic", FlowRecurse, sees_images=True, is_diffeomorphic=True),
 }
-
-
-def known_data() -> tuple[str, ...]:
-    """What the second word of the shorthand may be."""
-    return (*DATA_TERMS, NO_DATA)
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,24 @@ class VRNet(Learned):
     """θ at the start, for images in [0, 1]."""
 
     def __post_init__(self) -> None:
-        if self.data not in known_data():
-            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(known_data())}')
+        if self.data not in data_words():
+            raise BadInput(f'there is no data term "{self.data}": choose one of {", ".join(data_words())}')
         if self.warps < 1 or self.iterations < 1 or self.theta <= 0:
             raise BadInput(f"{self} has no steps, or no θ above zero: give at least 1x1")
         if self.exchange == "odd" and not DENOISERS[self.denoiser].sees_images:
             raise BadInput(
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
+        if self.data == NO_DATA:
+            self._check_without_data()
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
         check_width(self.width)
+
+    def _check_without_data(self) -> None:
+        if self.penalty == "frozen" or self.theta != VRNet.theta:
+            raise BadInput(f"{self} has no data steps, and so no θ: leave out what is said of it")
+        if self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
+            raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
@@ -104,6 +112,10 @@ class VRNet(Learned):
     @property
     def is_random(self) -> bool:
         return self.init == "noise"
+
+    @property
+    def fixed_parameters(self) -> tuple[str, ...]:
+        return (*SHORTHAND, "theta") if self.data == NO_DATA else SHORTHAND
 
     @property
     def network_count(self) -> int:
@@ -152,9 +164,9 @@ PAPER = tuple(
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
     options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|w\d{1,99}))*)"
-    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, known_data()))})-{COUNT}x{COUNT}{options_form}"
+    form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
-    terms = {term.casefold(): term for term in known_data()}
+    terms = {term.casefold(): term for term in data_words()}
     if not found:
         return None
     words = [parse_option(word) for word in found[5].split("-") if word]

@@ -113,7 +113,8 @@ def build_fitting(method: Learned, card: Card, file: TensorFile) -> nn.Module:
             model = method.build(card.dimension, torch.device("meta"))
         if found == {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}:
             return model
-    raise BadInput(f"the weights in {file.path} do not fit {card.method}: they are of another model")
+    told = f"the weights in {file.path} do not fit {card.method}"
+    raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
 
 
 class SkipInitialisation(TorchFunctionMode):

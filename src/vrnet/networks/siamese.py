@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.fields import LINEAR_MODE
+from vrnet.fields import LINEAR_MODE, scale
 from vrnet.networks.adaptors import FIELD_SCALE
 from vrnet.networks.convolution import Conv3d
 from vrnet.networks.unet import near_zero
@@ -21,7 +21,7 @@ NORMS = {2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 class Siamese(nn.Module):
     """Each image goes through the encoder; at each scale both features are joined to `width` and enlarged.
 
-    No displacement is longer than half of the image along its axis: the last layer is followed by tanh."""
+    The last layer finds displacements as shares of half the image along each axis, which tanh keeps below 1."""
 
     multiple = 16
 
@@ -32,15 +32,15 @@ class Siamese(nn.Module):
         self.encoder = nn.ModuleList(encoding(d, a, b, n, 1 + (a > 1)) for a, b, n in levels)
         self.join = nn.ModuleList(block(d, 2 * b, width) for b in channels[1:])
         last = CONVOLUTIONS[d](width, d, 1)
-        self.head = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1), near_zero(last))
+        self.mix = nn.Sequential(block(d, 5 * width, width, 1), block(d, width, width, 1))
+        self.head = near_zero(last)
 
     def forward(self, x: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
         size, mode = x.shape[2:], LINEAR_MODE[x.dim() - 2]
         features = zip(*(self.encode(image) for image in (x[:, :1], x[:, 1:])), strict=True)
         joined = [join(torch.cat(pair, dim=1)) for join, pair in zip(self.join, features, strict=True)]
-        found = self.head(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1)).tanh()
-        reach = [length / (2 * FIELD_SCALE) for length in size]
-        return torch.stack([most * part for most, part in zip(reach, found.unbind(dim=1), strict=True)], dim=1)
+        found = self.mix(torch.cat([functional.interpolate(f, size, mode=mode) for f in joined], dim=1))
+        return scale(self.head(found).tanh(), tuple(length / (2 * FIELD_SCALE) for length in size))
 
     def encode(self, image: Float[Tensor, "b 1 *s"]) -> Sequence[Tensor]:
         """The features of one image at every scale, finest first."""
