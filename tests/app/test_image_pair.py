@@ -37,6 +37,16 @@ def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):
     assert np.array_equal(read.fixed_labels.array, pair.fixed_labels.array)
 
 
+def test_one_image_given_twice_is_told_of(pair, tmp_path):
+    write_pair(pair, tmp_path)
+    write_image(replace(pair.fixed, name="copy.nii.gz"), tmp_path / "copy.nii.gz")
+    with pytest.warns(InputWarning, match=r"fixed\.nii\.gz and copy\.nii\.gz have the same voxels: is one image given"):
+        read_pair(tmp_path / "fixed.nii.gz", tmp_path / "copy.nii.gz")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_pair(tmp_path / "fixed.nii.gz", tmp_path / "moving.nii.gz")
+
+
 def test_masks_are_read_beside_labels(pair, tmp_path):
     write_pair(pair, tmp_path)
     files = [tmp_path / f"{part}.nii.gz" for part in ("fixed", "moving")]

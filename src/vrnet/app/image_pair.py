@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.app.heart_labels import warn_of_exchanged_ventricles
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
@@ -98,7 +98,10 @@ def read_pair(
     fixed_mask: Path | None = None,
     moving_mask: Path | None = None,
 ) -> ImagePair:
-    """Read two images, and the label maps and masks that are given."""
+    """Read two images, and the label maps and masks that are given; a warning where the two have the same voxels."""
     labels = [None if path is None else as_labels(read_image(path)) for path in (fixed_labels, moving_labels)]
     masks = [None if path is None else read_image(path) for path in (fixed_mask, moving_mask)]
-    return ImagePair(read_image(fixed), read_image(moving), *labels, *masks)
+    pair = ImagePair(read_image(fixed), read_image(moving), *labels, *masks)
+    if np.array_equal(pair.fixed.array, pair.moving.array):
+        warn_of_input(f"{pair.fixed.name} and {pair.moving.name} have the same voxels: is one image given twice?")
+    return pair
