@@ -163,7 +163,7 @@ def test_a_wall_that_does_not_close_is_named(beat):
     with pytest.warns(InputWarning) as said:
         prepare_tracking(Cine(beat.frames.numpy(), GRID), "TV-L1", Image(wall, GRID), 0, "auto", None, "cpu")
     assert [str(each.message) for each in said if "does not close" in str(each.message)] == [
-        "the image: in slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there; "
+        "labels: in slice 2 the wall does not close: volumes and the ejection fraction lack the cavity there; "
         "to count it, label the cavity too"
     ]
 

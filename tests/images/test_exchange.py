@@ -133,7 +133,7 @@ BAD = {
     "the cine: its header's axes are sheared": lambda: given_cine(SHEARED_CINE),
     "NaN": lambda: Image.from_nibabel(nibabel.Nifti1Image(np.full((2, 2), np.nan, np.float32), np.eye(4))),
     "fixed is an array": lambda: given_image("fixed", np.eye(3)),
-    "fixed is a int": lambda: given_image("fixed", 3),
+    "fixed is an int": lambda: given_image("fixed", 3),
 }  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     assert shown == [f"{kind}, published" for kind in ("Dice Avg", "HD Avg", "J<0 %", "|∇J|")]
     assert sum("published" in name for name in table.header) == 10
     assert "Wilcoxon" in table.notes[-1]
-    assert "α 0.0001, 0.05" in table.notes[1]
+    assert "α 0.02, 0.05" in table.notes[1]
     changed = "FFD(spacing=40.0,levels=1,iterations=5), Demons(iterations=(5,)), SyN(iterations=(5,))"
     assert table.notes[2] == f"Parameters other than the tuned ones: {changed}."
 
