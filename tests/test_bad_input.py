@@ -40,6 +40,11 @@ def image(array, grid=GRID):
     return lambda folder: sitk.WriteImage(to_sitk(array, grid), str(folder / "moving.nii.gz"))
 
 
+def two_pictures(folder):
+    for seed, name in enumerate(("fixed", "moving")):
+        write_image(Image(noise((20, 18), seed), FLAT), folder / f"{name}.nii.gz")
+
+
 def cut(name, part):
     def spoil(folder):
         path = folder / name
@@ -199,8 +204,7 @@ BAD = {
     "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean "TV-L1"'),
     "absent extra": (nothing, register("moving.nii.gz", "--method", "SyN"), "pip install"),
     "no CUDA": (nothing, register("moving.nii.gz", "--device", "cuda"), "no CUDA"),
-    "slices of a picture": (image(noise((20, 18)), FLAT),
-                            register("moving.nii.gz", "--slices", "each", fixed="moving.nii.gz"), "no slices"),
+    "slices of a picture": (two_pictures, register("moving.nii.gz", "--slices", "each"), "no slices"),
     "a folder without DICOM": (folder_named("empty"), register("empty"), "no DICOM series"),
     "image for transform": (nothing, apply("moving.nii.gz", "transform.nii.gz"), "not a transform|give a grey image"),
     "transform for moving": (nothing, register("transform.nii.gz"), "grey image"),

@@ -40,7 +40,7 @@ def test_a_pair_is_read_with_labels_in_any_number_type(pair, tmp_path):
 def test_one_image_given_twice_is_told_of(pair, tmp_path):
     write_pair(pair, tmp_path)
     write_image(replace(pair.fixed, name="copy.nii.gz"), tmp_path / "copy.nii.gz")
-    with pytest.warns(InputWarning, match=r"fixed\.nii\.gz and \S*copy\.nii\.gz have the same voxels: is one"):
+    with pytest.warns(InputWarning, match=r"fixed\.nii\.gz and \S*copy\.nii\.gz are the same image"):
         read_pair(tmp_path / "fixed.nii.gz", tmp_path / "copy.nii.gz")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

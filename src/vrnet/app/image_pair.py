@@ -98,10 +98,10 @@ def read_pair(
     fixed_mask: Path | None = None,
     moving_mask: Path | None = None,
 ) -> ImagePair:
-    """Read two images, and the label maps and masks that are given; a warning where the two have the same voxels."""
+    """Read two images, and the label maps and masks that are given; a warning where the two are the same."""
     labels = [None if path is None else as_labels(read_image(path)) for path in (fixed_labels, moving_labels)]
     masks = [None if path is None else read_image(path) for path in (fixed_mask, moving_mask)]
     pair = ImagePair(read_image(fixed), read_image(moving), *labels, *masks)
-    if np.array_equal(pair.fixed.array, pair.moving.array):
-        warn_of_input(f"{pair.fixed.name} and {pair.moving.name} have the same voxels: is one image given twice?")
+    if pair.fixed.grid.matches(pair.moving.grid) and np.array_equal(pair.fixed.array, pair.moving.array):
+        warn_of_input(f"{pair.fixed.name} and {pair.moving.name} are the same image: nothing is to be found")
     return pair
