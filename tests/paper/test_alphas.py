@@ -54,6 +54,10 @@ def test_methods_that_learn_nothing_or_have_an_alpha_of_their_own_are_left_alone
     assert choose_alphas(scored, ["identity", "TV-L1", "Siamese"], TRIED) == {}
 
 
+def test_an_averaged_network_has_the_alpha_of_the_plain_one(scored):
+    assert choose_alphas(scored, ["R-L2-6x1+average"], TRIED) == {"R-L2-6x1+average": BEST["R-L2-6x1"]}
+
+
 def test_a_table_is_made_of_the_chosen_and_says_which(scored):
     for name, alpha in BEST.items():
         write_result(scored.results, scored.results.entry(name, alpha=alpha), [(0.7, 9.0), (0.8, 8.0)])

@@ -32,6 +32,17 @@ def test_what_was_trained_with_labels_has_a_folder_of_its_own():
     assert Entry(method, labelled).folder_name == "VoxelMorph-w2_alpha0.1_seed0_labels"
 
 
+def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain_one(study):
+    made = study()
+    plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))
+    assert made.results.run_folder(averaged) == made.results.run_folder(plain)
+    made.complete([averaged, plain])
+    assert made.results.config(averaged)["method"] == f"{plain.method}+average"
+    assert made.results.config(averaged)["weights_sha256"] == made.results.config(plain)["weights_sha256"]
+    assert made.results.rows(averaged) != made.results.rows(plain)
+    assert [str(method) for method in made.methods([plain, averaged])] == [plain.name, averaged.name]
+
+
 def test_the_quick_budgets_methods_say_their_parameters_in_folder_and_config(study):
     made = study()
     entry = made.results.entry("Demons")

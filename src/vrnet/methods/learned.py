@@ -14,7 +14,7 @@ COUNT = r"(\d{1,99})"
 """A number in a name: Python refuses to read one of thousands of digits."""
 SHORTHAND = (
     "denoiser", "data", "warps", "iterations", "cascades",
-    "init", "parameters", "order", "penalty", "exchange", "resolution", "width",
+    "init", "parameters", "order", "penalty", "exchange", "resolution", "start_weights", "width",
 )  # fmt: skip
 """The fields that the shorthand of a network says."""
 

@@ -20,6 +20,8 @@ from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step
 from vrnet.variational.data_terms import DATA_TERMS, L2
 
 NO_DATA = "none"
+WORDS = ("init", "parameters", "order", "penalty", "exchange", "resolution", "start_weights")
+"""The fields that words after the shorthand say, where they are not the default."""
 
 
 def data_words() -> tuple[str, ...]:
@@ -77,6 +79,9 @@ class VRNet(Learned):
     resolution: Literal["full", "half"] = "full"
     """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one. They take as long as others of half the width,
     and what they find is smoother."""
+    start_weights: Literal["own", "he"] = "own"
+    """he: the networks of the denoisers are drawn by He's rule before training, as those of U always are, to compare
+    with U. own: by PyTorch's, and their last layer starts near zero, so that an untrained one changes nothing."""
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
     theta: float = 0.1
@@ -91,6 +96,8 @@ class VRNet(Learned):
             raise BadInput(
                 f"{self}: the networks of {self.denoiser} see fields, which cannot change places: choose C or D"
             )
+        if self.start_weights == "he" and self.denoiser == "U":
+            raise BadInput(f"{self}: weights of U are drawn by He's rule anyway: leave out he")
         if self.data == NO_DATA:
             self._check_without_data()
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
@@ -104,8 +111,7 @@ class VRNet(Learned):
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
-        words = [getattr(self, name) for name in ("init", "parameters", "order", "penalty", "exchange", "resolution")
-                 if getattr(self, name) != default[name]]  # fmt: skip
+        words = [getattr(self, name) for name in WORDS if getattr(self, name) != default[name]]
         parts = [self.denoiser, self.data, f"{self.warps}x{self.iterations}", *words]
         return "-".join(parts) + suffix(self.width) + changes(self, VRNet(), SHORTHAND)
 
@@ -140,7 +146,8 @@ class VRNet(Learned):
 
     def _step(self, d: int) -> Step:
         kind = DENOISERS[self.denoiser]
-        denoise = kind.make(self._net(d, 2 if kind.sees_images else d))
+        net = self._net(d, 2 if kind.sees_images else d)
+        denoise = kind.make(he_initialised(net) if self.start_weights == "he" else net)
         data = Keep() if self.data == NO_DATA else self._data_step(kind.is_diffeomorphic)
         return Step(data, denoise) if self.order == "paper" else Step(denoise, data)
 
@@ -163,7 +170,7 @@ PAPER = tuple(
 
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|w\d{1,99}))*)"
+    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|he|w\d{1,99}))*)"
     form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
     terms = {term.casefold(): term for term in data_words()}
@@ -183,6 +190,6 @@ def parse_option(word: str) -> tuple[str, str | int]:
         return "width", int(word[1:])
     fields_of = {
         "init": ("zeros", "noise"), "order": ("released",), "penalty": ("frozen",), "exchange": ("odd",),
-        "resolution": ("half",),
+        "resolution": ("half",), "start_weights": ("he",),
     }  # fmt: skip
     return next(((field, word) for field, words in fields_of.items() if word in words), ("parameters", "Θ1"))

@@ -9,6 +9,7 @@ from typing import cast
 from vrnet.errors import BadInput
 from vrnet.files import exists, read_rows, write_rows
 from vrnet.methods.method import Trainable
+from vrnet.methods.names import without_average
 from vrnet.paper.results import Entry, Results
 from vrnet.paper.study import Study
 from vrnet.training.run import best_row
@@ -19,7 +20,7 @@ FORM = "columns entry, method, alpha and val_dice"
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
     """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
     tried = {
-        name: [study.results.entry(name, alpha=alpha) for alpha in alphas]
+        name: [study.results.entry(without_average(name), alpha=alpha) for alpha in alphas]
         for name in names
         if has_choice(study.results.entry(name))
     }

@@ -8,7 +8,7 @@ and config.json (what the numbers depend on); the training itself is in the fold
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import count, takewhile
 from math import isfinite
 from pathlib import Path
@@ -18,7 +18,9 @@ import numpy as np
 
 from vrnet.errors import BadInput
 from vrnet.files import Row, exists, json_ready, read_json, read_rows
+from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
+from vrnet.methods.names import without_average
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget
 from vrnet.schema import convert, convert_record
@@ -37,19 +39,26 @@ class Entry:
     training: Training | None = None
     subjects: int | None = None
     """How many of the subjects of the split it is trained on; all, if not given."""
+    is_averaged: bool = False
+    """Whether it is averaged over flips and quarter turns in use; its training is that of the entry which is not."""
+
+    @property
+    def name(self) -> str:
+        """The full name of the method."""
+        return f"{self.method}{AVERAGED if self.is_averaged else ''}"
 
     @property
     def folder_name(self) -> str:
         """The full name of the method; of a learned one also α, seed, and whether it was trained with labels, or on
         fewer subjects than there are."""
         if self.training is None:
-            return file_name(self.method)
+            return file_name(self.name)
         labels = "_labels" if self.training.labels_weight else ""
         fewer = "" if self.subjects is None else f"_{self.subjects}subjects"
-        return f"{file_name(self.method)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}{fewer}"
+        return f"{file_name(self.name)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}{fewer}"
 
 
-def file_name(method: Method) -> str:
+def file_name(method: object) -> str:
     """The name of a method as files and folders have it: ASCII, without what some file system forbids."""
     return re.sub(r'[<>:"/\\|?*]', "-", str(method).replace("Θ", "T"))
 
@@ -91,10 +100,12 @@ class Results:
 
     def entry(self, name: str, alpha: float | None = None, seed: int = 0, subjects: int | None = None) -> Entry:
         """The method of a name, trained as this budget says but for α and seed, on all subjects or on so many."""
-        method = self.budget.method(name, self.d)
+        alone = without_average(name)
+        method = self.budget.method(alone, self.d)
         if not method.is_trainable:
-            return Entry(method)
-        return Entry(method, self.budget.settings(cast(Trainable, method), self.data, alpha, seed), subjects)
+            return Entry(method, is_averaged=alone != name)
+        training = self.budget.settings(cast(Trainable, method), self.data, alpha, seed)
+        return Entry(method, training, subjects, alone != name)
 
     def seeds(
         self, name: str, alpha: float | None = None, at_least: int = 1, subjects: int | None = None
@@ -114,7 +125,7 @@ class Results:
 
     def run_folder(self, entry: Entry) -> Path:
         """Where the training of an entry is."""
-        return self.folder(entry) / RUN
+        return self.folder(replace(entry, is_averaged=False)) / RUN
 
     def has(self, entry: Entry) -> bool:
         """Whether the entry is measured."""
@@ -177,8 +188,8 @@ class Results:
 
     def check_settings(self, entry: Entry) -> None:
         """BadInput where what is on disk, measured or only trained, was made with other settings than the entry's."""
-        if self.has(entry) and not is_of(self.config(entry), entry.method, self.d):
-            raise BadInput(f"{self.folder(entry)} is of another {entry.method}: remove it, or choose another `out`")
+        if self.has(entry) and not is_of(self.config(entry), entry, self.d):
+            raise BadInput(f"{self.folder(entry)} is of another {entry.name}: remove it, or choose another `out`")
         if entry.training is None:
             return
         asked = json_ready(asdict(entry.training))
@@ -210,12 +221,12 @@ def number_or_nan(cell: str) -> float:
     return float(cell or "nan")
 
 
-def is_of(config: Mapping[str, Any], method: Method, d: int) -> bool:
+def is_of(config: Mapping[str, Any], entry: Entry, d: int) -> bool:
     """Whether results are of a method as it is set: its name says some of its parameters, the settings the others."""
-    asked, kept = method_settings(method, d), config.get("settings")
-    if config.get("method") != str(method) or not isinstance(kept, dict):
+    asked, kept = method_settings(entry.method, d), config.get("settings")
+    if config.get("method") != entry.name or not isinstance(kept, dict):
         return False
-    others = (asked.keys() | kept.keys()) - set(method.fixed_parameters)
+    others = (asked.keys() | kept.keys()) - set(entry.method.fixed_parameters)
     return all(name in kept and name in asked and kept[name] == asked[name] for name in others)
 
 

@@ -1,7 +1,7 @@
 """A study of many methods on one data set: those that have no results yet are trained and measured."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from vrnet.attributes import cached_property
@@ -16,7 +16,6 @@ from vrnet.files import write_json
 from vrnet.methods.choice import MethodChoice, choose_method
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing_package, parse
-from vrnet.methods.trained import load_method
 from vrnet.paper.results import Entry, Results, method_settings
 from vrnet.progress import Stage
 from vrnet.provenance import versions
@@ -83,7 +82,7 @@ class Study:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
         for _ in self.train(entries):
             pass
-        return [entry.method if entry.training is None else self._load(entry) for entry in entries]
+        return [self._choose(entry).load() for entry in entries]
 
     def train(self, entries: Sequence[Entry]) -> Iterator[list[Entry]]:
         """Train those of the entries that have no weights; give each group of them as soon as it is trained."""
@@ -131,9 +130,10 @@ class Study:
         """Train those of the entries that have no weights, all at the same time and on the same subjects."""
         from vrnet.training.concurrent import TrainingJob, fit_concurrently
 
+        trained = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries)
         jobs = [
             TrainingJob(cast(Trainable, entry.method), entry.training, self.results.run_folder(entry))
-            for entry in entries
+            for entry in trained
             if entry.training is not None and not self.results.is_trained(entry)
         ]
         if not jobs:
@@ -147,10 +147,6 @@ class Study:
         for job in jobs:
             (job.folder / CHECKPOINT).unlink()
 
-    def _load(self, entry: Entry) -> Method:
-        """The method with the weights of its training."""
-        return load_method(self.results.run_folder(entry) / WEIGHTS)
-
     def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
 
@@ -160,7 +156,7 @@ class Study:
         summary = evaluate_split(self.stage, choice, self.test, folder, device, jobs=self.jobs, say=self.say)
         if "failed" in summary:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in summary["failed"].items())
-            raise BadInput(f"{entry.method} cannot do some subjects ({reasons}): mend that, then start again")
+            raise BadInput(f"{entry.name} cannot do some subjects ({reasons}): mend that, then start again")
         write_json(self._config(entry, choice, device), folder / CONFIG)
         CohortFolder(folder).remove()
         means = summary["metrics"]
@@ -170,13 +166,13 @@ class Study:
     def _choose(self, entry: Entry) -> MethodChoice:
         """The method by its name, or by the weights of its training."""
         if entry.training is None:
-            return choose_method(str(entry.method))
-        return choose_method("default", self.results.run_folder(entry) / WEIGHTS)
+            return choose_method(str(entry.method), average=entry.is_averaged)
+        return choose_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged)
 
     def _config(self, entry: Entry, choice: MethodChoice, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
         method = choice.load()
-        config: dict[str, Any] = {"method": str(entry.method), "data": self.data, "split": self.test.split}
+        config: dict[str, Any] = {"method": entry.name, "data": self.data, "split": self.test.split}
         config["subjects"] = self.test.names
         config["settings"] = method_settings(entry.method, self.d)
         if entry.training is not None and method.model is not None:
