@@ -14,6 +14,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 TABLES = sorted((RESULTS / "tables").glob("*.csv"))
 NAMES = [table.stem for table in TABLES]
 ASKED = {
+    "acdc": ("acdc", {"seeds": 3, "alphas": (0.05, 0.1)}),
+    "parts": ("parts", {"measured_only": True}),
     "matched_consistent": ("matched", {"budget": "consistent", "seeds": 3, "alphas": (0.05, 0.2)}),
     "matched_half_consistent": ("matched_half", {"budget": "consistent", "seeds": 3, "alphas": (0.02, 0.05)}),
     "hippocampus_half_consistent": ("hippocampus_half", {"budget": "consistent"}),

@@ -52,6 +52,7 @@ def test_the_paper_s_table_has_20_rows():
         "U-L1-2x1-released-half",
         "D-none-3x1-w16",
         "C-L2-3x1-released-frozen",
+        "R-L2-2x2-half-he-w16",
     ],
 )
 def test_names_say_what_differs_from_the_paper(name):
@@ -136,6 +137,17 @@ def test_a_frozen_penalty_is_the_only_parameter_without_gradient(letter):
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
     assert frozen == {name for name, _ in model.named_parameters() if name.endswith("log_theta")}
     assert len(frozen) == 2
+
+
+def test_start_weights_by_hes_rule_are_those_of_a_plain_denoiser():
+    torch.manual_seed(0)
+    plain = VRNet("U", "L2", 1, 1, init="zeros", width=4).build(2).state_dict()
+    torch.manual_seed(0)
+    residual = VRNet("R", "L2", 1, 1, init="zeros", start_weights="he", width=4).build(2).state_dict()
+    assert plain.keys() == residual.keys()
+    assert all(torch.equal(plain[name], residual[name]) for name in plain)
+    with pytest.raises(BadInput, match="He's rule anyway"):
+        VRNet("U", start_weights="he")
 
 
 def test_without_data_steps_there_is_no_penalty_to_set():

@@ -5,7 +5,8 @@ from vrnet import BadInput
 from vrnet.data.source import Source
 from vrnet.files import read_rows
 from vrnet.paper import alphas
-from vrnet.paper.alphas import choose_alphas, file_of
+from vrnet.paper.alphas import best_alphas, choose_alphas, file_of
+from vrnet.paper.figures import measure_methods
 from vrnet.paper.request import PaperRequest, make_figure, make_table
 from vrnet.paper.tables import build_table
 
@@ -48,6 +49,20 @@ def test_scores_are_kept_and_what_is_kept_is_not_trained_again(scored, monkeypat
     assert {row["alpha"] for row in rows} == {"0.02", "0.1", "0.4"}
     monkeypatch.setattr("vrnet.paper.study.Study._train", None)
     assert choose_alphas(scored, list(DICE), TRIED) == BEST
+
+
+def test_what_is_kept_tells_the_best_alpha_of_each(scored):
+    assert best_alphas(scored.results) == {}
+    choose_alphas(scored, list(DICE), TRIED)
+    assert best_alphas(scored.results) == {str(scored.results.entry(name).method): best for name, best in BEST.items()}
+
+
+def test_a_figure_is_drawn_with_the_chosen_alpha(scored):
+    choose_alphas(scored, list(DICE), TRIED)
+    for name, alpha in BEST.items():
+        write_result(scored.results, scored.results.entry(name, alpha=alpha), [(0.7, 9.0), (alpha, 8.0)])
+    found = measure_methods(scored, {name: name for name in BEST})
+    assert {name: rows[1]["dice_mean"] for name, rows in found.items()} == BEST
 
 
 def test_methods_that_learn_nothing_or_have_an_alpha_of_their_own_are_left_alone(scored):

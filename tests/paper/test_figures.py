@@ -62,10 +62,11 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     steps = {"1x1": 1, "2x1": 2, "2x2": 4, "3x2": 6}
     rc = {"VoxelMorph": 1} | {f"{n}xRC-Net": n for n in range(2, 8)}
     counts = rc | {f"{kind}-{name}": n for kind in ("R-L1", "R-L2") for name, n in steps.items()}
+    counts |= {"C-L2-3x1": 3, "C-L2-6x1": 6}
     losses = {name: 0.001 * k for k, name in enumerate(counts)}
     figure, numbers = draw_cascades(known(losses))
     lines = figure.axes[0].get_lines()
-    assert len(lines) == 6
+    assert len(lines) == 7
     ours, theirs = lines[0], lines[1]
     assert list(ours.get_xdata()) == [1, 2, 3, 4, 5, 6, 7]
     np.testing.assert_allclose(ours.get_ydata(), [MEAN - losses[name] for name in rc])
@@ -75,6 +76,8 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     for row in numbers:
         assert row["dice_mean"] == pytest.approx(MEAN - losses[row["method"]])
         assert row["cascades"] == counts[row["method"]]
+    np.testing.assert_allclose(lines[6].get_ydata(), [MEAN - losses[name] for name in ("C-L2-3x1", "C-L2-6x1")])
+    assert numbers[-1]["published"] is None
     assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
 
 
@@ -89,7 +92,7 @@ def test_efficiency_draws_dice_against_the_number_of_training_subjects(study):
         np.testing.assert_allclose(line.get_ydata(), [MEAN - 0.01 * k - 0.05, MEAN - 0.01 * k])
     found = {(row["method"], row["subjects"]): row["dice_mean"] for row in numbers}
     assert found["R-L1-3x2", 1] == pytest.approx(MEAN - 0.07)
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == list(EFFICIENT_METHODS[2])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(EFFICIENT_METHODS[2])
 
 
 def test_parameterisations_draws_one_box_per_structure_for_shared_and_for_own_weights(known):

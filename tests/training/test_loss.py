@@ -56,7 +56,7 @@ def test_half_precision_fields_are_measured_in_single(random):
     torch.testing.assert_close(loss, Loss(0.1)(I0, I1, (30 * u).bfloat16().float()))
 
 
-@pytest.mark.parametrize("smoothness", ["TV", "Diffusion", "Bending", "Huber", "Folding"])
+@pytest.mark.parametrize("smoothness", ["TV", "Diffusion", "Bending", "CentralDiffusion", "Huber", "Folding"])
 def test_every_penalty_has_a_gradient_where_nothing_moves(d, random, smoothness):
     """And smooths: a step against its gradient lowers it."""
     loss = make_loss(parse_trainable("VoxelMorph").loss, 1.0, smoothness=smoothness).smoothness.loss

@@ -13,6 +13,7 @@ from vrnet.variational.regularizers import (
     REGULARIZERS,
     TV,
     Bending,
+    CentralDiffusion,
     Diffusion,
     Folding,
     Gaussian,
@@ -155,6 +156,20 @@ def test_training_weighs_the_mean_squared_forward_difference(d, random):
     assert Diffusion().loss(u).item() == pytest.approx(expected)
     board = torch.stack(torch.meshgrid(*(torch.arange(6) for _ in range(d)), indexing="ij")).sum(0) % 2
     assert Diffusion().loss((2.0 * board - 1).expand(1, d, *board.shape)).item() == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_central_differences_are_those_of_numpy_inside_and_do_not_see_a_checkerboard(d, random):
+    u, inside = random(2, d, *SHAPES[d]), (slice(None), slice(None), *[slice(1, -1)] * d)
+    gradients = np.stack([np.gradient(u.numpy(), axis=axis) for axis in range(2, 2 + d)])
+    expected = np.square(gradients).sum((0, 2)) / 2
+    found = CentralDiffusion().value(u, (1.0,) * d).numpy()
+    np.testing.assert_allclose(found[inside[1:]], expected[inside[1:]], rtol=1e-4)
+    board = torch.stack(torch.meshgrid(*(torch.arange(6) for _ in range(d)), indexing="ij")).sum(0) % 2
+    checkered = (2.0 * board - 1).expand(1, d, *board.shape)
+    assert CentralDiffusion().value(checkered, (1.0,) * d).numpy()[inside[1:]].max() == 0
+    slope = torch.arange(6.0).view(1, 1, -1, *[1] * (d - 1)).expand(1, d, *[6] * d)
+    assert CentralDiffusion().loss(slope).item() == pytest.approx((4 + 2 / 4) / 6 / d)
 
 
 def test_huber_is_a_tenth_where_nothing_changes_and_the_slope_where_much_does():

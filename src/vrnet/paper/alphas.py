@@ -65,6 +65,12 @@ def read_scores(results: Results) -> dict[str, dict[str, str]]:
     return {row["entry"]: row for row in read_rows(path, FORM)} if exists(path) else {}
 
 
+def best_alphas(results: Results) -> dict[str, float]:
+    """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
+    ascending = sorted(read_scores(results).values(), key=lambda row: float(row["val_dice"]))
+    return {row["method"]: float(row["alpha"]) for row in ascending}
+
+
 def write_scores(results: Results, found: dict[str, dict[str, str]]) -> None:
     """Keep the rows, in the order of their names."""
     write_rows([found[name] for name in sorted(found)], file_of(results))

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vrnet.files import Row
+from vrnet.paper.alphas import best_alphas
 from vrnet.paper.columns import measure_title
 from vrnet.paper.pictures import COMPARED_METHODS, draw_comparison, draw_denoising
 from vrnet.paper.results import Entry, Results
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALPHAS = {2: (0.0, 0.005, 0.05, 0.1, 0.5), 3: (0.0, 0.005, 0.02, 0.1, 0.4)}
-ALPHA_METHODS = {2: ("R-L1-3x2", "C-L2-3x1"), 3: ("C-L1-2x1",)}
+ALPHA_METHODS = {2: ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1"), 3: ("C-L1-2x1",)}
 BOX_METHODS = {
     2: ("identity", "FFD", "TV-L1", "Demons", "SyN", "Siamese", "VoxelMorph", "2xRC-Net", "R-L1-3x2", "C-L2-3x1"),
     3: ("identity", *COMPARED_METHODS[3]),
@@ -36,6 +37,7 @@ STEPS = {"1x1": 1, "2x1": 2, "2x2": 4, "3x2": 6}
 CASCADE_LINES = {
     "RC-Net": {1: "VoxelMorph"} | {int(name[0]): name for name in RC_NETS},
     **{kind: {n: f"{kind}-{steps}" for steps, n in STEPS.items()} for kind in ("R-L1", "R-L2")},
+    "C-L2": {3: "C-L2-3x1", 6: "C-L2-6x1"},
 }
 """{label of a line: {number of cascades: method}}"""
 
@@ -99,19 +101,20 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice against the number of cascades: VR-Net and RC-Net, ours and as published on ACDC."""
     groups = measure_methods(study, {name: name for line in CASCADE_LINES.values() for name in line.values()})
     published = published_values("acdc") | published_values("ablation_acdc")
-    figure, axes = new_figure(1)
+    figure, axes = new_figure(1, width=9.0)
     numbers: list[Row] = []
     for colour, (label, line) in enumerate(CASCADE_LINES.items()):
         ours = [mean_over_subjects(groups[name], "dice_mean") for name in line.values()]
-        theirs = [published[name]["dice_mean"].mean for name in line.values()]
+        theirs = [published[name]["dice_mean"].mean for name in line.values() if name in published]
         axes[0].plot(list(line), ours, "o-", color=f"C{colour}", label=f"{label}, {study.data}")
-        axes[0].plot(list(line), theirs, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
+        if theirs:
+            axes[0].plot(list(line), theirs, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
         numbers += [
             {"method": name, "cascades": n, "dice_mean": a, "published": b}
-            for (n, name), a, b in zip(line.items(), ours, theirs, strict=True)
+            for (n, name), a, b in zip_longest(line.items(), ours, theirs)
         ]
     axes[0].set(xlabel="cascades", ylabel="Dice")
-    axes[0].legend(fontsize=8)
+    figure.legend(loc="outside right upper")
     return figure, numbers
 
 
@@ -130,14 +133,14 @@ def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
         dice = [row["dice_mean"] for row in study.results.mean_rows(group)]
         found = {"dice_mean": float(np.mean(dice)), "dice_std": float(np.std(dice)), "seeds": len(group)}
         numbers.append({"method": name, "subjects": n, **found})
-    figure, axes = new_figure(1)
+    figure, axes = new_figure(1, width=9.0)
     for name in EFFICIENT_METHODS[study.d]:
         line = [row for row in numbers if row["method"] == name]
         axes[0].plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
     axes[0].set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
     axes[0].set_xticks(list(counts), [str(n) for n in counts])
     axes[0].minorticks_off()
-    axes[0].legend()
+    figure.legend(loc="outside right upper")
     return figure, numbers
 
 
@@ -154,8 +157,14 @@ FIGURES = {
 
 
 def measure_methods(study: Study, methods: dict[str, str]) -> dict[str, list[Row]]:
-    """{label: one row per subject} of {label: method}, the mean over the seeds that are there."""
-    entries = {label: study.results.seeds(name) for label, name in methods.items()}
+    """{label: one row per subject} of {label: method}, the mean over the seeds that are there.
+
+    Where several α were tried of a method, it has the one that validation subjects chose."""
+    alphas = best_alphas(study.results)
+    entries = {
+        label: study.results.seeds(name, alphas.get(str(study.results.entry(name).method)))
+        for label, name in methods.items()
+    }
     study.complete(list(chain.from_iterable(entries.values())))
     return {label: study.results.mean_rows(group) for label, group in entries.items()}
 

@@ -59,7 +59,7 @@ TABLES = {
     "matched_half": TableSpec(
         "Networks of 7.7 million parameters at half resolution on ACDC, trained alike",
         "acdc",
-        ("identity", *ITERATIVE, "4xRC-Net-half-w32", "D-L2-3x1-half-w32"),
+        ("identity", *ITERATIVE, "4xRC-Net-half-w32", "D-L2-3x1-half-w32", "D-L2-3x1-half-w32+average"),
     ),
     "ukbb": TableSpec(
         "Methods on UK Biobank",
