@@ -1,4 +1,4 @@
-from vrnet.wording import counted, did_you_mean, in_runs, numbered, type_name
+from vrnet.wording import counted, did_you_mean, in_runs, most_like, numbered, type_name
 
 
 def test_neighbouring_numbers_are_named_together():
@@ -29,3 +29,9 @@ def test_dashes_make_no_words_alike():
 
 def test_types_have_their_article():
     assert [type_name(value) for value in ([], 3)] == ["a list", "an int"]
+
+
+def test_a_name_is_most_like_a_word_whatever_its_capitals_if_it_is_similar_enough():
+    assert most_like("Split", ("name", "split"), 0.8) == "split"
+    assert most_like("site", ("name", "split"), 0.8) is None
+    assert most_like("site", ("name", "split")) == "split"

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +14,9 @@ from unicodedata import normalize
 
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
-from vrnet.schema import MAX_SHOWN_CHARACTERS, shown
+from vrnet.schema import MAX_SHOWN_CHARACTERS, refuse_misspelt, shown
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
-MIN_SIMILARITY = 0.8
-"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 MAX_NAME_BYTES = 200
 """Of a subject's name, which becomes that of a folder, a lock and two files."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
@@ -169,10 +166,7 @@ def find_kind(found: Sequence[str], path: Path) -> ListKind:
             f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}, which "
             "would have no effect: leave it out, or call it otherwise"
         )
-    for name in found:
-        close = get_close_matches(name.casefold(), set(kind.columns) - set(found), n=1, cutoff=MIN_SIMILARITY)
-        if close and name not in kind.columns:
-            raise BadInput(f'{path} has a column "{shown(name)}": did you mean "{close[0]}"?')
+    refuse_misspelt(found, kind.columns, path)
     return kind
 
 
