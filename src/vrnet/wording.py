@@ -61,7 +61,7 @@ def nearest(word: str, known: Collection[str]) -> list[str]:
 
 
 def most_like(word: str, known: Collection[str], min_similarity: float = MIN_SIMILARITY) -> str | None:
-    """The known name most like a word, if one is at least so similar: 1 is the word itself, 0 shares no letter with it."""
+    """The known name most like a word, if one is so similar: from 0, no letter in common, to 1, the word itself."""
     names = {bare(name): name for name in known}
     return next((names[name] for name in get_close_matches(bare(word), names, n=1, cutoff=min_similarity)), None)
 
