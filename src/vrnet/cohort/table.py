@@ -15,6 +15,7 @@ from unicodedata import normalize
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
 from vrnet.schema import MAX_SHOWN_CHARACTERS, refuse_misspelt, shown
+from vrnet.wording import counted
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
 MAX_NAME_BYTES = 200
@@ -118,7 +119,7 @@ def check_files(path: Path, subjects: Sequence[Subject], found: Sequence[Missing
         return
     state = "cannot be read" if all(one.why for one in found) else "are not there"
     lines = [one.line() for one in found]
-    fault = f"{path} names files that {state}, for {count(lines)} ({some(lines)})"
+    fault = f"{path} names files that {state}, for {counted(len(lines), 'subject')} ({some(lines)})"
     if not skip_broken:
         raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
     if len(found) == len(subjects) >= MIN_ALL_MISSING:
@@ -225,7 +226,7 @@ def refuse(
     """BadInput that names the rows, counted below the header, of the subjects that are wrong."""
     wrong = [f'{row} "{shown(one.name)}"' for row, one in enumerate(subjects, start=1) if is_wrong(one)]
     if wrong:
-        raise BadInput(f"{path} has {count(wrong, 'row')} {fault} (row {some(wrong)}): {advice}")
+        raise BadInput(f"{path} has {counted(len(wrong), 'row')} {fault} (row {some(wrong)}): {advice}")
 
 
 def is_folder_name(name: str) -> bool:
@@ -233,11 +234,6 @@ def is_folder_name(name: str) -> bool:
     if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return False
     return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
-
-
-def count(items: Sequence[object], noun: str = "subject") -> str:
-    """3 rows."""
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def shown_path(path: str) -> str:
