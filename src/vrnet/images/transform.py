@@ -148,7 +148,8 @@ class Transform:
         return None if is_small else affine
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one.
+        """The transform from moving to fixed, and its residual: it takes points of moving to fixed, and brings fixed to
+        the grid of moving. It is on the grid given, such as that of moving, or on this one.
 
         Outside its grid the transform is taken to go on: its affine part as such, where that is large, and the rest of
         the motion as at the border."""
