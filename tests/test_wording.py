@@ -23,6 +23,12 @@ def test_names_that_hold_a_word_are_nearer_than_one_that_resembles_it():
     assert did_you_mean("--OUT", known) == "did you mean --out?"
 
 
+def test_all_of_a_family_are_named_and_one_of_a_crowd():
+    family = [f"Gaussian-{data}" for data in ("L1", "L2", "LNCC", "MIND", "NMI", "Remap")]
+    assert did_you_mean("gaussian", family) == f"did you mean {', '.join(family[:-1])} or Gaussian-Remap?"
+    assert did_you_mean("gaussian", [*family, "Gaussian"]) == "did you mean Gaussian?"
+
+
 def test_dashes_make_no_words_alike():
     assert did_you_mean("--pairs", ("--bids", "--data")) == ""
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
-MIN_PART, MAX_NAMES = 4, 3
+MIN_PART, MAX_NAMES = 4, 6
 """Letters of a word that names are searched for, and how many names that hold it are worth telling."""
 MIN_SIMILARITY = 0.6
 """Of a word and the name that may have been meant, from 0 to 1."""

@@ -144,8 +144,10 @@ def test_without_a_column_of_splits_all_is_trained_on_and_nothing_else(tmp_path)
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     data = Manifest.read(write_listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
     assert data.subjects("train") == ["pair001"]
-    with pytest.raises(BadInput, match='no column split, so all is in "train"'):
+    with pytest.raises(BadInput, match=r'no column split, so all is in "train": add one to have a "val" too$'):
         data.subjects("val")
+    with pytest.raises(BadInput, match=r'a "test" too, or give `split="train"`$'):
+        data.subjects("test")
 
 
 def test_pairs_that_do_not_fit_the_first_are_refused_by_name(tmp_path):

@@ -89,7 +89,8 @@ class Manifest:
     def subjects(self, split: str) -> list[str]:
         """The names of the pairs of a split."""
         if split not in self.splits and not self.has_splits:
-            raise BadInput(f'{self.root} has no column split, so all is in "train": add one to have a "{split}" too')
+            advice = f'add one to have a "{split}" too' + ("" if split == "val" else ', or give `split="train"`')
+            raise BadInput(f'{self.root} has no column split, so all is in "train": {advice}')
         return choose_split(self.splits, split, self.root)
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
