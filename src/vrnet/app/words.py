@@ -51,8 +51,8 @@ class Argument:
         """BadInput for a value that it cannot have."""
         told = f"{command} has no" if self.is_positional else f"{self.name} is"
         if self.choices and word not in self.choices:
-            meant = did_you_mean(word, self.choices) or f"give {either(self.choices)}."
-            raise BadInput(f"{told} '{shorten(word)}': {meant} `vrnet {command} --help` says what each means")
+            says = f"`vrnet {command} --help` says what each means"
+            raise BadInput(f"{told} '{shorten(word)}': give {either(self.choices)}. {says}")
         if self.number and not is_number(word, self.number):
             raise BadInput(f"{told} '{shorten(word)}': give {NUMBERS[self.number]}")
 
