@@ -201,7 +201,7 @@ BAD = {
     "mask of one voxel": (mask("m.nii.gz", 3, 3, 3), with_masks("m.nii.gz"), "constant .* inside .*m.nii.gz"),
     "out is a file": (text("out"), register(), "cannot write to"),
     "no write permission": (nothing, lambda folder: [*register()(folder)[:3], "--out", "/proc/out"], "cannot write to"),
-    "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean "TV-L1"'),
+    "unknown method": (nothing, register("moving.nii.gz", "--method", "TVL1"), 'did you mean TV-L1'),
     "absent extra": (nothing, register("moving.nii.gz", "--method", "SyN"), "pip install"),
     "no CUDA": (nothing, register("moving.nii.gz", "--device", "cuda"), "no CUDA"),
     "slices of a picture": (two_pictures, register("moving.nii.gz", "--slices", "each"), "no slices"),

@@ -1,4 +1,4 @@
-from vrnet.wording import counted, did_you_mean, in_runs, numbered, type_name
+from vrnet.wording import counted, did_you_mean, in_runs, most_like, numbered, type_name
 
 
 def test_neighbouring_numbers_are_named_together():
@@ -23,9 +23,21 @@ def test_names_that_hold_a_word_are_nearer_than_one_that_resembles_it():
     assert did_you_mean("--OUT", known) == "did you mean --out?"
 
 
+def test_all_of_a_family_are_named_and_one_of_a_crowd():
+    family = [f"Gaussian-{data}" for data in ("L1", "L2", "LNCC", "MIND", "NMI", "Remap")]
+    assert did_you_mean("gaussian", family) == f"did you mean {', '.join(family[:-1])} or Gaussian-Remap?"
+    assert did_you_mean("gaussian", [*family, "Gaussian"]) == "did you mean Gaussian?"
+
+
 def test_dashes_make_no_words_alike():
     assert did_you_mean("--pairs", ("--bids", "--data")) == ""
 
 
 def test_types_have_their_article():
     assert [type_name(value) for value in ([], 3)] == ["a list", "an int"]
+
+
+def test_a_name_is_most_like_a_word_whatever_its_capitals_if_it_is_similar_enough():
+    assert most_like("Split", ("name", "split"), 0.8) == "split"
+    assert most_like("site", ("name", "split"), 0.8) is None
+    assert most_like("site", ("name", "split")) == "split"

@@ -3,6 +3,7 @@ a type cannot say, such as a range, the dataclass checks itself, in `__post_init
 
 The card of a model, the state of a run, the index of a pack and the parameters of a method are all checked here."""
 
+from collections.abc import Collection
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -12,12 +13,15 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vrnet.errors import BadInput
+from vrnet.wording import most_like
 
 T = TypeVar("T")
 MAX_TEXT_CHARACTERS = 1_000
 """More than any name or description of ours has."""
 MAX_SHOWN_CHARACTERS = 80
 """Of a text from outside, in a message."""
+MIN_COLUMN_SIMILARITY = 0.8
+"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 
 
 @cache
@@ -30,6 +34,14 @@ def shown(text: str) -> str:
     """A text from outside as one line of a message can hold it."""
     line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: MAX_SHOWN_CHARACTERS + 1])
     return line if len(text) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."
+
+
+def refuse_misspelt(columns: Collection[str], known: Collection[str], path: Path) -> None:
+    """BadInput for a column of a file that is nearly one of the known ones; any other may be the owner's own."""
+    for name in columns:
+        meant = most_like(name, {*known} - {*columns}, MIN_COLUMN_SIMILARITY)
+        if meant and name not in known:
+            raise BadInput(f'{path} has a column "{shown(name)}": did you mean {meant}?')
 
 
 class WrongKey(ValueError):

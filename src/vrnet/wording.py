@@ -3,8 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
-MIN_PART, MAX_NAMES = 4, 3
+MIN_PART, MAX_NAMES = 4, 6
 """Letters of a word that names are searched for, and how many names that hold it are worth telling."""
+MIN_SIMILARITY = 0.6
+"""Of a word and the name that may have been meant, from 0 to 1."""
 
 
 def in_runs(numbers: Sequence[int]) -> str:
@@ -52,12 +54,21 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 def nearest(word: str, known: Collection[str]) -> list[str]:
     """The known names that hold a word, or begin with it if it is short, where those are few; or else the one most like
     it, if any is. Capitals and the dashes of options do not count."""
-    part, names = word.strip("-").casefold(), {name.strip("-").casefold(): name for name in known}
+    part, names = bare(word), {bare(name): name for name in known}
     is_short = len(part) < MIN_PART
-    found = [name for name in names if (name.startswith(part) if is_short else part in name)]
-    if not 0 < len(found) <= MAX_NAMES:
-        found = get_close_matches(part, names, n=1)
-    return [names[name] for name in found]
+    found = [names[name] for name in names if (name.startswith(part) if is_short else part in name)]
+    return found if 0 < len(found) <= MAX_NAMES else [*filter(None, [most_like(word, known)])]
+
+
+def most_like(word: str, known: Collection[str], min_similarity: float = MIN_SIMILARITY) -> str | None:
+    """The known name most like a word, if one is so similar: from 0, no letter in common, to 1, the word itself."""
+    names = {bare(name): name for name in known}
+    return next((names[name] for name in get_close_matches(bare(word), names, n=1, cutoff=min_similarity)), None)
+
+
+def bare(name: str) -> str:
+    """A name without capitals, and without the dashes of an option."""
+    return name.strip("-").casefold()
 
 
 def type_name(value: object) -> str:

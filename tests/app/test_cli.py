@@ -14,7 +14,7 @@ import torch
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
 from vrnet.app.endings import as_options, end_if_failed
-from vrnet.app.parser import options_of
+from vrnet.app.words import arguments_of
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
 from vrnet.training.settings import PRESETS
@@ -293,17 +293,48 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
         (("points", "--in", "a"), "points has no option --in: give IN.csv without it"),
         (("train", "--augment"), "train has no option --augment: did you mean --no-augment?"),
         (("track", "--nonsense"), "track has no option --nonsense: `vrnet track --help` lists all"),
+        (("register", "a", "b", "--folds", "kep"),
+         "--folds is 'kep': give repair or keep. `vrnet register --help` says what each means"),
+        (("points", "a", "--space=MNI"),
+         "--space is 'MNI': give LPS or RAS. `vrnet points --help` says what each means"),
+        (("paper", "tabel", "acdc"),
+         "paper has no 'tabel': give table or figure. `vrnet paper --help` says what each means"),
+        (("cohort", "a", "--jobs", "two"), "--jobs is 'two': give a whole number"),
+        (("paper", "table", "acdc", "--alphas", "0.1", "x"), "--alphas is 'x': give a number"),
     ],
 )  # fmt: skip
 def test_a_misspelt_word_is_answered_in_one_line_with_what_was_meant(vrnet, words, told):
     assert vrnet(*words) == (2, "", f"vrnet: {told}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "lacking", "usage"),
+    [
+        ("register a", "MOVING and --out", "register FIXED MOVING --out DIR"),
+        ("register --out x -- -a.nii", "MOVING", "register FIXED MOVING --out DIR"),
+        ("apply a --labels", "MOVING, --reference and --out", "apply TRANSFORM MOVING --reference FILE --out FILE"),
+        ("cohort --dry-run", "--out", "cohort LIST.csv --out DIR"),
+        ("paper --seeds 2", "table or figure and NAME", "paper table|figure NAME"),
+    ],
+)  # fmt: skip
+def test_what_a_command_lacks_is_named_in_one_line_with_how_it_is_written(vrnet, words, lacking, usage):
+    command = words.split()[0]
+    told = f"{command} lacks {lacking}: write `vrnet {usage}`. `vrnet {command} --help` says more"
+    assert vrnet(*words.split()) == (2, "", f"vrnet: {told}\n")
+
+
+@pytest.mark.parametrize("words", ["register a b c --out x", "doctor c", "register a b --report c", "methods a c"])
+def test_a_word_too_many_is_named_in_one_line(vrnet, words):
+    status, out, err = vrnet(*words.split())
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("vrnet: 'c' is one word too many: ")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_options_that_are_known_are_those_of_the_help(vrnet, command):
     _, shown, _ = vrnet(command, "--help")
     listed = set(re.findall(r"^\W*(--[a-z][a-z-]*)", shown, flags=re.M)) - {"--help"}
-    assert {option for option, _ in options_of(COMMANDS[command])} == listed
+    assert {each.name for each in arguments_of(COMMANDS[command]) if not each.is_positional} == listed
 
 
 def test_files_whose_names_begin_with_a_dash_follow_two(vrnet):

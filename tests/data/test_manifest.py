@@ -144,8 +144,10 @@ def test_without_a_column_of_splits_all_is_trained_on_and_nothing_else(tmp_path)
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     data = Manifest.read(write_listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
     assert data.subjects("train") == ["pair001"]
-    with pytest.raises(BadInput, match='no column split, so all is in "train"'):
+    with pytest.raises(BadInput, match=r'no column split, so all is in "train": add one to have a "val" too$'):
         data.subjects("val")
+    with pytest.raises(BadInput, match=r'a "test" too, or give `split="train"`$'):
+        data.subjects("test")
 
 
 def test_pairs_that_do_not_fit_the_first_are_refused_by_name(tmp_path):
@@ -185,7 +187,7 @@ def test_columns_separated_otherwise_are_named(tmp_path, mark, called):
 
 @pytest.mark.parametrize(("name", "meant"), [("fixed_label", "fixed_labels"), ("Split", "split"), ("names", "name")])
 def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path, name, meant):
-    with pytest.raises(BadInput, match=f'has a column "{name}": did you mean "{meant}"'):
+    with pytest.raises(BadInput, match=f'has a column "{name}": did you mean {meant}'):
         Manifest.read(write_listing(tmp_path, f"fixed,moving,{name}", "a,b,c"))
 
 

@@ -163,7 +163,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(hearts, tmp_path, monkeypatc
     rest = count_calls(monkeypatch)
     evaluate_split(lambda name: ticks.append, QUICK, hearts, tmp_path / "out", say=said.append)
     assert rest == hearts.names[2:]
-    assert (said, ticks[:2]) == (["2 subjects are measured already, 2 are to do."], [0.5, 0.75])
+    assert (said, ticks[:2]) == (["2 subjects measured already, 2 to do."], [0.5, 0.75])
     assert without_seconds(tmp_path / "out") == without_seconds(tmp_path / "whole")
 
 
@@ -171,10 +171,10 @@ def test_another_parameter_image_or_kind_of_folds_is_measured_again_and_nothing_
     evaluate_split(silent, QUICK, hearts, tmp_path)
     measured, said = count_calls(monkeypatch), []
     evaluate_split(silent, QUICK, hearts, tmp_path, say=said.append)
-    assert (measured, said) == ([], ["4 subjects are measured already, 0 are to do."])
+    assert (measured, said) == ([], ["4 subjects measured already, 0 to do."])
     brighter = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
     evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], brighter)), tmp_path, say=said.append)
-    assert (measured, "1 subjects are measured again: newer or other inputs." in said) == ([brighter.name], True)
+    assert (measured, "1 subject to measure again: newer or other inputs." in said) == ([brighter.name], True)
     evaluate_split(silent, replace(QUICK, settings=("levels=1", "warps=3")), hearts, tmp_path, say=said.append)
     assert (len(measured), "warps=2" in said[-1], "warps=3" in said[-1]) == (5, True, True)
     evaluate_split(silent, QUICK, hearts, tmp_path, folds="repair", say=said.append)
@@ -216,7 +216,7 @@ def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, mo
         raise MemoryError
 
     monkeypatch.setattr(module, "measure_subject", fail)
-    with pytest.raises(BadInput, match=r"none of 4 subjects could be measured, such as .* too little memory"):
+    with pytest.raises(BadInput, match=r"no subject of 4 could be measured, such as .* too little memory"):
         evaluate_split(silent, QUICK, hearts, tmp_path)
     assert not (tmp_path / "metrics.csv").exists()
 
@@ -239,4 +239,4 @@ def test_two_processes_measure_a_pack_by_a_learned_method_as_one_does(tmp_path):
     (tmp_path / "pack.npz").rename(tmp_path / "moved.npz")
     moved, said = load_pack(tmp_path / "moved.npz")["test", "evaluation"], []
     evaluate_split(silent, method, moved, tmp_path / "one", say=said.append)
-    assert said == ["4 subjects are measured already, 0 are to do."]
+    assert said == ["4 subjects measured already, 0 to do."]

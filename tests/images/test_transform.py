@@ -338,9 +338,9 @@ def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix
 @pytest.mark.parametrize(
     ("shape", "why"),
     [
-        ((6, 5, 4), r"1 value\(s\) per voxel in 3 dimensions"),
-        ((6, 5, 4, 3), r"1 value\(s\) per voxel in 4 dimensions"),
-        ((6, 5, 4, 1, 3), r"1 value\(s\) per voxel in 5 dimensions"),
+        ((6, 5, 4), r"1 value per voxel in 3 dimensions"),
+        ((6, 5, 4, 3), r"1 value per voxel in 4 dimensions"),
+        ((6, 5, 4, 1, 3), r"1 value per voxel in 5 dimensions"),
     ],
     ids=str,
 )
@@ -353,7 +353,7 @@ def test_an_array_that_does_not_say_it_is_a_transform_is_refused(tmp_path, shape
 def test_vectors_of_another_length_than_the_space_are_refused(tmp_path):
     image = to_sitk(np.zeros((2, 6, 5, 4)), Grid.plain((6, 5, 4), (1.0,) * 3), is_vector=True)
     sitk.WriteImage(image, str(tmp_path / "x.mha"))
-    with pytest.raises(BadInput, match=r"2 value\(s\) per voxel in 3 dimensions"):
+    with pytest.raises(BadInput, match=r"2 values per voxel in 3 dimensions"):
         Transform.load(tmp_path / "x.mha")
 
 

@@ -43,7 +43,7 @@ def test_without_weights_a_name_is_a_name():
 
 
 def test_a_parameter_that_no_method_has_is_told_before_that_a_method_is_to_be_named():
-    with pytest.raises(BadInput, match=r'^no method has a parameter "lamda": did you mean "lam"'):
+    with pytest.raises(BadInput, match=r'^no method has a parameter "lamda": did you mean lam'):
         choose("default", settings=["warps=3", "lamda=3"])
     with pytest.raises(BadInput, match=r'^no method has a parameter "colour": vrnet methods NAME lists'):
         choose("default", settings=["colour=3"])

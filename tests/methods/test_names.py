@@ -131,7 +131,7 @@ SLIPS = [
 
 @pytest.mark.parametrize(("wrong", "meant"), SLIPS)
 def test_a_slip_of_the_pen_is_answered_with_the_name_meant(wrong, meant):
-    with pytest.raises(BadInput, match=rf'^no method is called "{wrong}": did you mean "{meant}"\?$'):
+    with pytest.raises(BadInput, match=rf'^no method is called "{wrong}": did you mean {meant}\?$'):
         parse(wrong)
 
 
@@ -186,7 +186,7 @@ def test_every_parameter_can_be_set_by_its_name(method):
 
 
 WRONG = [
-    ("TV-L1(lm=0.1)", r'TV-L1 has no parameter "lm": did you mean "lam"\? It has finest_warps, fluid, iterations'),
+    ("TV-L1(lm=0.1)", r'TV-L1 has no parameter "lm": did you mean lam\? It has finest_warps, fluid, iterations'),
     ("TV-L1(lam=much)", r"lam of TV-L1 cannot be much: give a number"),
     ("TV-L1(warps=2.5)", r"warps of TV-L1 cannot be 2.5: give a whole number"),
     ("TV-L1(warps=True)", r"give a whole number"),
@@ -194,7 +194,7 @@ WRONG = [
     ("TV-L1(theta=(0.1,0.2,0.3))", r"give \(a number, a number\)"),
     ("TV-L1(data=L2)", r"data of TV-L1 is said by its name"),
     ("R-L1-3x2(warps=2)", r"warps of R-L1-3x2 is said by its name"),
-    ("TV-L1(lambda=0.1)", r'TV-L1 has no parameter "lambda": did you mean "lam"\? It has finest_warps, fluid'),
+    ("TV-L1(lambda=0.1)", r'TV-L1 has no parameter "lambda": did you mean lam\? It has finest_warps, fluid'),
     ("TV-L1(lam=-1)", r"lam is -1.0: it must be above zero"),
     ("TV-L1(lam=0.1", r"lacks a closing bracket"),
     ("TV-L1(0.1)", r"sets no parameter: write NAME=VALUE"),

@@ -290,16 +290,18 @@ def notes_of(function):
     return [str(one.message) for one in caught if issubclass(one.category, InputWarning)]
 
 
-def test_an_image_given_as_a_mask_is_told_of(d):
-    """Of the many values of an image, whole as those of MR are, and of a map of labels in patches, which is a mask."""
+def test_an_image_given_as_a_mask_is_refused(d):
+    """Of the many values of an image, whole as those of MR are; a map of labels in patches is a mask."""
     fixed, mask, moving, _ = in_the_world(d)
     grey = fixed.with_array((900 * (fixed.array - fixed.array.min()) / np.ptp(fixed.array)).astype(np.int16))
-    (said,) = notes_of(lambda: register_images(fixed, moving, "identity", fixed_mask=grey))
-    assert "as many values as an image does" in said
-    (said,) = notes_of(lambda: register(fixed.array, fixed.array + 1.0, "identity", moving_mask=grey.array))
-    assert said.startswith("the mask of moving holds")
+    with pytest.raises(BadInput, match="it is an image, not a mask"):
+        register_images(fixed, moving, "identity", fixed_mask=grey)
+    for array in (grey.array, fixed.array):
+        with pytest.raises(BadInput, match=r"^the mask of moving holds .* it is an image, not a mask"):
+            register(fixed.array, fixed.array + 1.0, "identity", moving_mask=array)
     patches = mask.with_array(mask.array.astype(np.int16) * (1 + np.indices(fixed.array.shape)[0] // 4))
-    for good in (mask, patches):
+    of_bytes = mask.with_array(mask.array.astype(np.uint8) * 255)
+    for good in (mask, of_bytes, patches):
         assert not notes_of(lambda good=good: register_images(fixed, moving, "identity", fixed_mask=good))
 
 

@@ -66,6 +66,15 @@ def test_every_measure_has_a_row_and_nothing_else_has():
     assert next(iter(rows)) == "Dice"
 
 
+def test_rows_that_compare_images_say_where_and_keep_their_place():
+    """Structures and folds are those of the whole images."""
+    metrics = {"folding_percent": 0.0, "similarity": {"mae_after": 4.0, "ncc_after": 0.9}, "dice": METRICS["dice"]}
+    names = [row.name for row in summary(metrics | {"masks": {"fixed": "a.nii.gz", "moving": None}})]
+    compared = ["Mean absolute difference, inside the mask", "Normalised cross-correlation, inside the mask"]
+    assert names == ["Dice", *compared, "Folded, central differences (%)"]
+    assert not any("mask" in row.name for row in summary(metrics))
+
+
 def test_the_names_of_masks_are_no_measures():
     for masks in ({"fixed": "a.nii.gz", "moving": None}, {"fixed": None, "moving": "b.nii.gz"}):
         assert summary({"masks": masks, "folding_percent": 0.5}) == summary({"folding_percent": 0.5})

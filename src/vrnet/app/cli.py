@@ -23,8 +23,9 @@ from vrnet.app.console import notes
 from vrnet.app.endings import UNREAD_STATUS, as_options, close_streams, describe, is_unread, prepare_terminal, show
 from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.loading import load_libraries
-from vrnet.app.parser import Command, read_command, refuse_bare_options, refuse_unknown_command, refuse_unknown_options
+from vrnet.app.parser import Command, read_command
 from vrnet.app.start import start_text
+from vrnet.app.words import check_arguments, refuse_unknown_command
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
 
@@ -78,8 +79,7 @@ def run(words: list[str]) -> int:
     refuse_unknown_command(words[0], COMMANDS)
     refuse_more_files(words)
     if words[0] in COMMANDS:
-        refuse_unknown_options(COMMANDS[words[0]], words)
-        refuse_bare_options(COMMANDS[words[0]], words)
+        check_arguments(COMMANDS[words[0]], words)
     command = read_command({words[0]: COMMANDS[words[0]]} if words[0] in COMMANDS else COMMANDS)
     if not isinstance(command, Doctor):  # who says what is wrong with them
         load_libraries()

@@ -6,11 +6,12 @@ from typing import Any
 
 from vrnet.app.endings import this_command
 from vrnet.cohort.plan import Plan
-from vrnet.cohort.table import Missing, count, some
+from vrnet.cohort.table import Missing, some
 from vrnet.cohort.tally import Tally
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
 from vrnet.report.headings import heading
+from vrnet.wording import counted
 
 MAX_SHOWN = 10
 """Lines about missing files, about changes, and about reasons of failures."""
@@ -25,11 +26,11 @@ def plan_lines(plan: Plan, retry: bool) -> Iterator[str]:
     parts = ", ".join(f"{len(some_of):,} {word}" for word, some_of in to_do.items() if some_of)
     left_alone = f", {len(plan.failed):,} failed" if plan.failed and not retry else ""
     planned = f"{len(plan.to_do(retry)):,} to do{f' ({parts})' if parts else ''}"
-    yield f"{count(plan.subjects)}: {len(plan.done):,} done already{left_alone}, {planned}."
+    yield f"{counted(len(plan.subjects), 'subject')}: {len(plan.done):,} done already{left_alone}, {planned}."
     for why, number in plan.changes.most_common(MAX_SHOWN):
         yield f"Again, {number:,}: {why}."
     if len(plan.changes) > MAX_SHOWN:
-        yield f"Again, for {len(plan.changes) - MAX_SHOWN:,} more reasons."
+        yield f"Again, for {counted(len(plan.changes) - MAX_SHOWN, 'more reason')}."
     if plan.again:
         yield "Earlier results of these are replaced, unless inputs are newer and of the same content."
     if deadly := [one.name for one in plan.to_do(retry) if one.name in plan.unended]:
@@ -49,7 +50,7 @@ def missing_lines(missing: Sequence[Missing]) -> Iterator[str]:
     for one in missing[:MAX_SHOWN]:
         yield f"{'Cannot be read' if one.why else 'Missing'}, of {one.line()}"
     if len(missing) > MAX_SHOWN:
-        yield f"{len(missing) - MAX_SHOWN:,} more subjects lack files."
+        yield f"Files of {counted(len(missing) - MAX_SHOWN, 'more subject')} are missing."
 
 
 def jobs_line(subjects: int) -> Iterator[str]:

@@ -25,7 +25,6 @@ from vrnet.report.measures import (
     number,
     summary,
     title,
-    where_compared,
 )
 from vrnet.wording import counted, in_runs, numbered
 
@@ -202,7 +201,6 @@ def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
     title = method_title(metrics["method"], metrics.get("weights"))
     title += ", slice by slice" if metrics["slice_by_slice"] else ""
-    title += where_compared(metrics)
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics), *summary(metrics)]:
         table.add_row(Text(MEAN_DICE.get(row.name, row.name)), row.before, row.after)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from vrnet.cohort.records import CohortFolder, Recipe, has_content
 from vrnet.cohort.stamps import digests
 from vrnet.cohort.state import Survey, is_made_by, judge
-from vrnet.cohort.table import Subject, count
+from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
+from vrnet.wording import counted
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def check_kept(plan: Plan, folder: CohortFolder, recipe: Recipe) -> None:
     if replaced := [one for one in plan.again if not is_kept(folder, one, recipe)]:
         reasons = "; ".join(f"{why} ({number:,})" for why, number in plan.changes.items())
         raise BadInput(
-            f"{count(replaced, 'result')} in {folder.path} would be replaced, since they are not as asked for: "
+            f"{counted(len(replaced), 'result')} in {folder.path} would be replaced, since they are not as asked for: "
             f"{reasons}: leave out `keep`, or choose another folder"
         )
 

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import chain, repeat
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +14,10 @@ from unicodedata import normalize
 
 from vrnet.errors import BadInput
 from vrnet.files import iterate_rows
-from vrnet.schema import MAX_SHOWN_CHARACTERS, shown
+from vrnet.schema import MAX_SHOWN_CHARACTERS, refuse_misspelt, shown
+from vrnet.wording import counted
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
-MIN_SIMILARITY = 0.8
-"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
 MAX_NAME_BYTES = 200
 """Of a subject's name, which becomes that of a folder, a lock and two files."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|~')
@@ -121,7 +119,7 @@ def check_files(path: Path, subjects: Sequence[Subject], found: Sequence[Missing
         return
     state = "cannot be read" if all(one.why for one in found) else "are not there"
     lines = [one.line() for one in found]
-    fault = f"{path} names files that {state}, for {count(lines)} ({some(lines)})"
+    fault = f"{path} names files that {state}, for {counted(len(lines), 'subject')} ({some(lines)})"
     if not skip_broken:
         raise BadInput(f"{fault}: correct the list, or give `skip_broken`, which makes failures of them")
     if len(found) == len(subjects) >= MIN_ALL_MISSING:
@@ -169,10 +167,7 @@ def find_kind(found: Sequence[str], path: Path) -> ListKind:
             f"{path} lists {kind.noun}, and has the column {' and '.join(misplaced)} of a list of {other.noun}, which "
             "would have no effect: leave it out, or call it otherwise"
         )
-    for name in found:
-        close = get_close_matches(name.casefold(), set(kind.columns) - set(found), n=1, cutoff=MIN_SIMILARITY)
-        if close and name not in kind.columns:
-            raise BadInput(f'{path} has a column "{shown(name)}": did you mean "{close[0]}"?')
+    refuse_misspelt(found, kind.columns, path)
     return kind
 
 
@@ -231,7 +226,7 @@ def refuse(
     """BadInput that names the rows, counted below the header, of the subjects that are wrong."""
     wrong = [f'{row} "{shown(one.name)}"' for row, one in enumerate(subjects, start=1) if is_wrong(one)]
     if wrong:
-        raise BadInput(f"{path} has {count(wrong, 'row')} {fault} (row {some(wrong)}): {advice}")
+        raise BadInput(f"{path} has {counted(len(wrong), 'row')} {fault} (row {some(wrong)}): {advice}")
 
 
 def is_folder_name(name: str) -> bool:
@@ -239,11 +234,6 @@ def is_folder_name(name: str) -> bool:
     if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return False
     return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
-
-
-def count(items: Sequence[object], noun: str = "subject") -> str:
-    """3 rows."""
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def shown_path(path: str) -> str:

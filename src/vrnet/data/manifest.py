@@ -10,7 +10,6 @@ Opening the file reads no image: what is wrong with columns and splits is told a
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain
 from math import ceil
 from pathlib import Path
@@ -30,13 +29,11 @@ from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.io import read_grid
 from vrnet.images.resample import place_labels, resample_image
-from vrnet.schema import shown
+from vrnet.schema import refuse_misspelt, shown
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
-MIN_SIMILARITY = 0.8
-"""From 0 to 1: a column whose name is so similar to one of COLUMNS is taken for a misspelling."""
 PATH_SEPARATOR = "\0"
 """A character that no path can have."""
 MAX_HEADERS = 1000
@@ -92,7 +89,8 @@ class Manifest:
     def subjects(self, split: str) -> list[str]:
         """The names of the pairs of a split."""
         if split not in self.splits and not self.has_splits:
-            raise BadInput(f'{self.root} has no column split, so all is in "train": add one to have a "{split}" too')
+            advice = f'add one to have a "{split}" too' + ("" if split == "val" else ', or give `split="train"`')
+            raise BadInput(f'{self.root} has no column split, so all is in "train": {advice}')
         return choose_split(self.splits, split, self.root)
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
@@ -198,7 +196,4 @@ def check_columns(found: list[str], path: Path) -> None:
     if not set(IMAGES) <= set(found):
         names = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
         raise BadInput(f"{path} has the columns {shown(', '.join(found))}: they should be {names}")
-    for name in found:
-        close = get_close_matches(name.casefold(), set(COLUMNS) - set(found), n=1, cutoff=MIN_SIMILARITY)
-        if close and name not in COLUMNS:
-            raise BadInput(f'{path} has a column "{shown(name)}": did you mean "{close[0]}"?')
+    refuse_misspelt(found, COLUMNS, path)

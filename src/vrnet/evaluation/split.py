@@ -146,9 +146,9 @@ def sample_name(subject: Subject) -> str:
 def tell(plan: Plan, say: Callable[[str], None]) -> None:
     """Say what an earlier run has done, and what of it does not count."""
     if plan.done:
-        say(f"{len(plan.done):,} subjects are measured already, {len(plan.to_do(retry=True)):,} are to do.")
+        say(f"{counted(len(plan.done), 'subject')} measured already, {len(plan.to_do(retry=True)):,} to do.")
     for change, number in plan.changes.items():
-        say(f"{number:,} subjects are measured again: {change}.")
+        say(f"{counted(number, 'subject')} to measure again: {change}.")
 
 
 def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -> None:
@@ -169,10 +169,12 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     done = [state.record["row"] for _, state in found if state.kind == "done"]
     failed = {sample_name(one): state.why for one, state in found if state.kind == "failed"}
     if left := len(subjects) - len(done) - len(failed):
-        raise BadInput(f"another run is at {left} subjects of {task.folder.path}: start again when it has ended")
+        raise BadInput(
+            f"another run is at {counted(left, 'subject')} of {task.folder.path}: start again when it has ended"
+        )
     if not done:
         name, reason = next(iter(failed.items()))
-        raise BadInput(f"none of {len(failed)} subjects could be measured, such as {name}: {reason}")
+        raise BadInput(f"no subject of {len(failed):,} could be measured, such as {name}: {reason}")
     after, before = ([restore(row[part]) for row in done] for part in ("after", "before"))
     return after, before, failed
 

@@ -1,6 +1,5 @@
 """An image: an array, and where its voxels are."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,13 +9,12 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput
 from vrnet.images.checks import check_grid
 from vrnet.images.exchange import NibabelImage, SimpleITKImage, grid_of, grid_of_nibabel, to_nibabel, to_sitk
 from vrnet.images.grid import Grid
 from vrnet.images.nifti import NOT_FINITE
 from vrnet.views import viewer
-from vrnet.wording import percent
 
 if TYPE_CHECKING:
     import nibabel
@@ -25,13 +23,11 @@ if TYPE_CHECKING:
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
-MAX_SCATTERED_LABELS, MAX_SCATTERED_IN_MASK = 64, 1000
+MAX_SCATTERED_LABELS, MAX_SCATTERED_IN_MASK = 64, 20
 """More different numbers that change from voxel to voxel are intensities. Those of FreeSurfer are more, but come in
-patches; images have about a hundred or more. A mask may be an image whose background is 0, and is told of."""
+patches; images have about a hundred or more. A mask has two values, or those of a label map."""
 SAMPLED_VOXELS = 100_000
 """So many are looked at first, since to sort all voxels of a large image takes long."""
-MAX_MASK_VALUES = 20
-"""A mask of more values, that are not in patches as those of a label map are, is evidently an image."""
 MAX_WHOLE_FLOAT = 2.0**53
 """Below this, every whole number is a float64 of its own."""
 
@@ -163,9 +159,8 @@ def scatter(array: Shaped[ndarray, "*s"]) -> float:
     return differ / max(sum(int(shown.sum()) for shown in both), 1)
 
 
-def as_labels(image: Image, max_scattered: int = MAX_SCATTERED_LABELS) -> Image:
-    """The image as a label map: whole numbers, in an integer type; or BadInput, too where more than `max_scattered`
-    different numbers change from voxel to voxel."""
+def as_labels(image: Image) -> Image:
+    """The image as a label map: whole numbers, in an integer type; or BadInput."""
     array: ndarray[Any, Any] = image.array
     if array.dtype.kind not in "iu":
         wide = array.astype(np.float64)
@@ -174,18 +169,26 @@ def as_labels(image: Image, max_scattered: int = MAX_SCATTERED_LABELS) -> Image:
             raise BadInput(f"{image.name} holds values that are not whole numbers: it is an image, not a label map; "
                            "give labels, and resample these to the nearest voxel only")  # fmt: skip
         image = image.with_array(array.astype(np.int64))
-    if (count := scattered_count(image.array, max_scattered)) > max_scattered:
-        raise BadInput(f"{image.name} holds {count:,} different numbers that change from voxel to voxel: it is an "
-                       "image, not a label map; give the labels that were drawn on it")  # fmt: skip
+    instead = "not a label map; give the labels that were drawn on it"
+    refuse_intensities(image.name, image.array, MAX_SCATTERED_LABELS, instead)
     return image
 
 
-def scattered_count(labels: Shaped[ndarray, "*s"], least: int) -> int:
-    """How many different numbers a map of integers holds; 0 where they are evidently fewer than `least`, or in patches:
-    all voxels of a large map are sorted only where it must be."""
-    if labels.size == 0 or int(labels.max()) - int(labels.min()) < least or scatter(labels) < MAX_EDGE_SHARE:
+def refuse_intensities(name: str, array: Shaped[ndarray, "*s"], most: int, instead: str) -> None:
+    """BadInput where more than `most` different numbers change from voxel to voxel: it is an image, not what it was
+    given for."""
+    if (count := scattered_count(array, most)) > most:
+        raise BadInput(f"{name} holds {count:,} different numbers that change from voxel to voxel: it is an image, "
+                       f"{instead}")  # fmt: skip
+
+
+def scattered_count(array: Shaped[ndarray, "*s"], least: int) -> int:
+    """How many different numbers a map holds; 0 where they are evidently fewer than `least`, or in patches: all voxels
+    of a large map are sorted only where it must be."""
+    is_whole = array.dtype.kind in "iub"
+    if array.size == 0 or (is_whole and int(array.max()) - int(array.min()) < least) or scatter(array) < MAX_EDGE_SHARE:
         return 0
-    return len(np.unique(labels))
+    return len(np.unique(array))
 
 
 def as_mask(image: Image) -> Image:
@@ -195,13 +198,11 @@ def as_mask(image: Image) -> Image:
     if image.array.dtype.kind == "f" and not (image.array == np.round(image.array)).all():
         raise BadInput(f"{image.name} holds values that are not whole numbers: a mask is 0 outside and 1 inside; of a "
                        "soft one, give the part above a threshold")  # fmt: skip
-    return image.with_array(as_labels(image, MAX_SCATTERED_IN_MASK).array != 0)
+    refuse_image_as_mask(image.name, image.array)
+    return image.with_array(image.array != 0)
 
 
-def warn_of_image(name: str, mask: Shaped[ndarray, "*s"]) -> None:
-    """An InputWarning where what is given as a mask has the many values, from voxel to voxel, of an image."""
-    sample: ndarray[Any, Any] = mask.flat[:: 1 + mask.size // SAMPLED_VOXELS]
-    if len(np.unique(sample)) > MAX_MASK_VALUES and edge_share(mask) >= MAX_EDGE_SHARE:
-        inside = percent(float((mask != 0).mean()))
-        said = f"{name} holds as many values as an image does, and a mask is 0 outside and 1 inside"
-        warnings.warn(f"{said}. All that is not 0 is taken as inside: {inside} of it", InputWarning, stacklevel=2)
+def refuse_image_as_mask(name: str, array: Shaped[ndarray, "*s"]) -> None:
+    """BadInput where what is given as a mask has the many values, from voxel to voxel, of an image."""
+    instead = "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
+    refuse_intensities(name, array, MAX_SCATTERED_IN_MASK, instead)

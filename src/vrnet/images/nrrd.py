@@ -11,6 +11,7 @@ import numpy as np
 from vrnet.images.checks import MAX_SPACING_MM, SHEARED, Voxels, beside, check_grid, unreadable
 from vrnet.images.grid import Grid
 from vrnet.images.voxel_bytes import MAX_HEADER_BYTES, MAX_LINE_BYTES, numbers, read_voxels, whole_numbers
+from vrnet.wording import counted
 
 NUMBER_TYPES = {
     code: names.split(", ")
@@ -120,7 +121,7 @@ def nrrd_grid(fields: dict[str, str], path: Path) -> tuple[int, Grid]:
     is_vector = has_vectors(fields, dimension, path)
     channels, shape = (sizes[0], sizes[1:]) if is_vector else (1, sizes)
     if len(shape) < 2:
-        raise unreadable(path, f"it has {len(shape)} dimension(s); give an image of 2 or 3")
+        raise unreadable(path, f"it has {counted(len(shape), 'dimension')}; give an image of 2 or 3")
     directions, origin = place(fields, len(shape), is_vector, path)
     signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * len(shape)))
     if signs.shape != (len(shape),):

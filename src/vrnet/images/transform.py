@@ -31,6 +31,7 @@ from vrnet.images.meeting import field_grid, warn_if_apart
 from vrnet.images.resample import resample, resample_labels
 from vrnet.inversion import describe_residual, invert_at
 from vrnet.views import viewer
+from vrnet.wording import counted
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -148,7 +149,8 @@ class Transform:
         return None if is_small else affine
 
     def inverse(self, grid: Grid | None = None) -> "Inverse":
-        """The transform from moving to fixed, on the grid given, such as that of moving, or on this one.
+        """The transform from moving to fixed, and its residual: it takes points of moving to fixed, and brings fixed to
+        the grid of moving. It is on the grid given, such as that of moving, or on this one.
 
         Outside its grid the transform is taken to go on: its affine part as such, where that is large, and the rest of
         the motion as at the border."""
@@ -237,8 +239,8 @@ def load_field(path: Path) -> Transform:
     components, d = image.GetNumberOfComponentsPerPixel(), image.GetDimension()
     if components != d:
         raise BadInput(
-            f"{path} is not a transform: it has {components} value(s) per voxel in {d} dimensions; give a displacement "
-            "field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
+            f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; give a "
+            "displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
         )
     return from_vector_image(image)
 

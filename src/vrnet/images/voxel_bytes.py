@@ -9,6 +9,7 @@ import numpy as np
 from vrnet.images.checks import DAMAGED, Voxels, check_memory, unreadable
 from vrnet.images.compressed import bytes_left, inflate
 from vrnet.images.grid import Grid
+from vrnet.wording import counted
 
 MAX_LINE_BYTES = 4096
 MAX_HEADER_BYTES = 1 << 20
@@ -20,7 +21,9 @@ def whole_numbers(text: str, count: int, path: Path) -> tuple[int, ...]:
     """That many positive whole numbers; or BadInput."""
     words = text.split()
     if len(words) != count or not all(map(WHOLE_NUMBER.fullmatch, words)):
-        raise unreadable(path, f"its header should have {count} positive whole number(s) where it has {text[:40]!a}")
+        raise unreadable(
+            path, f"its header should have {counted(count, 'positive whole number')} where it has {text[:40]!a}"
+        )
     return tuple(map(int, words))
 
 
@@ -32,7 +35,7 @@ def numbers(text: str, count: int, path: Path) -> tuple[float, ...]:
         or not all(map(DECIMAL_NUMBER.fullmatch, words))
         or not np.isfinite(list(map(float, words))).all()
     ):
-        raise unreadable(path, f"its header should have {count} finite number(s) where it has {text[:40]!a}")
+        raise unreadable(path, f"its header should have {counted(count, 'finite number')} where it has {text[:40]!a}")
     return tuple(map(float, words))
 
 

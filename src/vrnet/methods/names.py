@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +20,7 @@ from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import SUFFIX
-from vrnet.wording import type_name
+from vrnet.wording import did_you_mean, type_name
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
 EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
@@ -78,10 +77,8 @@ def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
         return "give a file of weights to vrnet.load_method, or on the command line by --weights"
-    every = {name.casefold(): name for name in (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)}
-    close = get_close_matches(name.casefold(), every, n=1)
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
-    return f'did you mean "{every[close[0]]}"?' if close else f"choose one of {others}"
+    return did_you_mean(name, (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)) or f"choose one of {others}"
 
 
 def parameters(method: Method) -> list[Parameter]:
@@ -124,8 +121,7 @@ def check_parameter_names(given: Iterable[str]) -> None:
     known = sorted({each.name for method in (*all_methods(), *EXAMPLES) for each in parameters(method)})
     for name in given:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            meant = f'did you mean "{close[0]}"?' if close else "vrnet methods NAME lists those of a method"
+            meant = did_you_mean(name, known) or "vrnet methods NAME lists those of a method"
             raise BadInput(f'no method has a parameter "{name}": {meant}')
 
 

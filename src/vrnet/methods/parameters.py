@@ -7,13 +7,13 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any, Generic, TypeVar, get_origin, get_type_hints
 
 from vrnet.docstrings import field_docstrings
 from vrnet.errors import BadInput
 from vrnet.schema import convert, describe_type
+from vrnet.wording import did_you_mean
 
 T = TypeVar("T")
 
@@ -130,9 +130,8 @@ def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] 
 
 def suggest(name: str, known: list[str]) -> str:
     """What may have been meant by a parameter that is none."""
-    close = get_close_matches(name.casefold(), known, n=1)
-    has = f"has {', '.join(known) or 'none'}"
-    return f'did you mean "{close[0]}"? It {has}' if close else f"it {has}"
+    meant, has = did_you_mean(name, known), f"has {', '.join(known) or 'none'}"
+    return f"{meant} It {has}" if meant else f"it {has}"
 
 
 def as_several(value: Any, hint: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 from vrnet.files import Row
 from vrnet.paper.strain import METHODS, strain_rows
 from vrnet.paper.study import Study
+from vrnet.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +48,7 @@ def draw_strain(study: Study) -> "tuple[Figure, list[Row]]":
         draw_panel(ax, groups, panel)
     draw_agreement(last, groups)
     count = len(next(iter(groups.values())))
-    figure.suptitle(f"{study.data}, {count} subjects: end-diastole to end-systole, as a cine of two frames")
+    figure.suptitle(f"{study.data}, {counted(count, 'subject')}: end-diastole to end-systole, as a cine of two frames")
     return figure, [row for rows in groups.values() for row in rows]
 
 

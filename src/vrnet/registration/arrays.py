@@ -102,7 +102,8 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         return self._on_batch(lambda _, u: determinant(jacobian(u))[:, None], self.warped)
 
     def inverse(self) -> InverseField[Array]:
-        """(field, residual): the way back from moving to fixed, and how far each voxel ends from where it began."""
+        """(field, residual): the field from moving to fixed, which takes points of moving to fixed, and brings fixed to
+        the grid of moving; and how far, in voxels, each voxel ends from where it began."""
         with torch.inference_mode():
             found = invert(as_tensor(self.field)[None])
         parts: list[Any] = [part[0].clone() for part in found]

@@ -80,8 +80,9 @@ class ImageRegistration(RegistrationResult[ImageLike]):
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
 
     def inverse(self, grid: Grid | None = None) -> Inverse:
-        """(transform, residual): the way back from moving to fixed, and how far, in mm, each voxel ends from where it
-        began; on the grid given, or on that of moving."""
+        """(transform, residual): the transform from moving to fixed, which takes points of moving to fixed, and brings
+        fixed to the grid of moving; and how far, in mm, each voxel ends from where it began. On the grid given, or on
+        that of moving."""
         return self.transform.inverse(grid or self.moving.grid)
 
 

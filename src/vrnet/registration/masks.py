@@ -15,7 +15,7 @@ from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
 from vrnet.images.arrays import as_tensor
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_mask, warn_of_image
+from vrnet.images.image import Image, as_mask, refuse_image_as_mask
 from vrnet.images.inpainting import inpaint
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import coverage, place_labels
@@ -78,7 +78,7 @@ def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
     inside = values != 0
     if not inside.any():
         raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
-    warn_of_image(f"the mask of {name}", values.cpu().numpy())
+    refuse_image_as_mask(f"the mask of {name}", values.cpu().numpy())
     return None if inside.all() else inside
 
 
@@ -124,12 +124,10 @@ def read_mask(name: str, given: ImageLike | None, image: Image) -> Image | None:
     """The mask of an image, True inside, or BadInput."""
     if given is None:
         return None
-    found = given_image(name, given)
-    mask = as_mask(found)
+    mask = as_mask(given_image(name, given))
     check_same_grid(mask.name, mask.grid, image.name, image.grid)
     if not mask.array.any():
         raise BadInput(f"{mask.name} is empty: give a mask that is not 0 inside")
-    warn_of_image(found.name, found.array)
     return mask
 
 

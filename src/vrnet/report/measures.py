@@ -42,6 +42,8 @@ BETTER = {
 NO_VALUE = "–"
 FOLDED = ("folding_strict_percent", "folding_percent")
 """The measures that count folds."""
+OF_IMAGES = ("mae", "ncc")
+"""The measures that compare images, inside the masks if there are any."""
 WHOLE_VOLUME = "Dice, whole volume"
 """What "dice" is called beside the mean over slices."""
 OPPOSITE_CORRELATION = -0.2
@@ -88,8 +90,9 @@ def title(key: str, metrics: Mapping[str, Any] | None = None, unit: str = "mm") 
     """The name of a measure, told from others of the same metrics; where NAMES lacks it, its key in words."""
     if key == "dice" and metrics and "dice_mean_over_slices" in metrics:
         return WHOLE_VOLUME
+    where = where_compared(metrics) if key in OF_IMAGES and metrics else ""
     words = key.replace("_mm", " (mm)").replace("_percent", " (%)").replace("_", " ")
-    return NAMES.get(key, words[:1].upper() + words[1:]).replace("(mm)", f"({unit})")
+    return NAMES.get(key, words[:1].upper() + words[1:]).replace("(mm)", f"({unit})") + where
 
 
 def is_number(value: Any) -> bool:
@@ -106,7 +109,7 @@ def summary(metrics: Mapping[str, Any], unit: str = "mm") -> list[Row]:
     The unit is that of lengths: of arrays without a spacing they are in voxels."""
     measured = {key: value for key, value in metrics.items() if key not in NO_MEASURES}
     rows = [row for key, value in measured.items() for row in rows_of(key, value, metrics, unit)]
-    order = [WHOLE_VOLUME, *(title(key, unit=unit) for key in NAMES)]
+    order = [title(key, metrics, unit) for key in NAMES]
     return sorted(rows, key=lambda row: order.index(row.name) if row.name in order else len(order))
 
 
@@ -123,7 +126,7 @@ def rows_of(key: str, value: Any, metrics: Mapping[str, Any], unit: str) -> Iter
             has_after = name.endswith("_before") and f"{name.removesuffix('_before')}_after" in value
             if not has_after and not isinstance(value[name], str):
                 before, after = value.get(f"{stem}_before"), value[name]
-                yield Row(title(stem, unit=unit), number(before), number(after), warn(stem, before, after))
+                yield Row(title(stem, metrics, unit), number(before), number(after), warn(stem, before, after))
 
 
 def before_after(value: Any) -> tuple[Any, Any]:

@@ -381,3 +381,8 @@ def test_the_memory_of_a_worker_does_not_grow(small_hearts):
 def test_neither_a_list_nor_a_folder_is_told(vrnet, tmp_path):
     status, _, err = vrnet("cohort", "--out", tmp_path)
     assert (status, "there is no list of subjects" in err) == (2, True)
+
+
+def test_a_folder_given_as_the_list_is_answered_by_scan(vrnet, tmp_path):
+    status, _, err = vrnet("cohort", tmp_path, "--out", tmp_path / "out")
+    assert (status, err) == (2, f"vrnet: {tmp_path} is a folder: --scan {tmp_path} writes the list of its subjects\n")

@@ -125,7 +125,7 @@ def test_an_evaluation_that_is_interrupted_says_how_to_go_on_and_goes_on(vrnet, 
     status, said, _ = vrnet(*three_hearts)
     assert (status, "the same command goes on from there" in said) == (130, True)
     status, said, err = vrnet(*three_hearts)
-    assert (status, "2 subjects are measured already, 1 are to do" in said) == (0, True), err
+    assert (status, "2 subjects measured already, 1 to do" in said) == (0, True), err
     assert len(found) == 4
 
 

@@ -36,7 +36,7 @@ def test_the_values_are_those_that_the_name_gives(vrnet):
 def test_a_method_that_is_none_is_refused(vrnet):
     status, out, err = vrnet("methods", "TVL1")
     assert (status, out) == (2, "")
-    assert 'did you mean "TV-L1"?' in err
+    assert "did you mean TV-L1?" in err
 
 
 def test_the_default_says_what_it_comes_to_and_nothing_that_depends_on_that(vrnet):

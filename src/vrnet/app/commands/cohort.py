@@ -98,11 +98,15 @@ class Cohort:
     method_options: Group[MethodOptions]
 
     def run(self) -> None:
+        from vrnet.files import is_folder
+
         if self.scan is not None:
             self.write_list(self.scan)
             return
         if self.list_file is None:
             raise BadInput("there is no list of subjects: give LIST.csv, or --scan FOLDER to have one written")
+        if is_folder(self.list_file):
+            raise BadInput(f"{self.list_file} is a folder: --scan {self.list_file} writes the list of its subjects")
         if self.cines:
             raise BadInput("`cines` is for a folder that is scanned: whether a list is of cines, its columns say")
         self.run_list(self.list_file)

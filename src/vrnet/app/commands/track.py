@@ -15,6 +15,7 @@ from vrnet.app.commands.options import (
 from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
 from vrnet.app.endings import end_if_failed
 from vrnet.choices import Slices
+from vrnet.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,5 +72,5 @@ class Track:
         print_verdict(verdict)
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
-        print_line(f"Wrote {transforms} transforms, {others} in {self.out}.")
+        print_line(f"Wrote {counted(transforms, 'transform')}, {others} in {self.out}.")
         end_if_failed(verdict)

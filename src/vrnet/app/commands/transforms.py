@@ -81,7 +81,8 @@ class Apply:
 
 @dataclass(frozen=True, kw_only=True)
 class Invert:
-    """Write the transform from MOVING to FIXED, and say how exact it is.
+    """Write the transform from MOVING to FIXED, and say how exact it is: it takes points of MOVING to FIXED, and brings
+    FIXED to the grid of MOVING.
 
     The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5.
 
@@ -111,7 +112,7 @@ class Invert:
             if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
                 raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
             told = self.invert_affine(itk, moving) if itk and itk.IsLinear() else self.invert_field(itk, moving)
-        print_line(f"Wrote {self.out}.")
+        print_line(f"Wrote {self.out}, from MOVING to FIXED.")
         for line in told:
             print_line(line)
 

@@ -1,0 +1,215 @@
+"""What is wrong with the words of a command line, told in one line as all bad input is, before tyro reads them: a
+command, an option or a choice that there is not, a number that makes none, what is missing, and what is too much.
+
+What a command takes is read from the types of its fields, as tyro does.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from itertools import takewhile, zip_longest
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
+
+from vrnet.errors import BadInput
+from vrnet.wording import did_you_mean, either
+
+NUMBERS = {int: "a whole number", float: "a number"}
+HELP = "--help", "-h"
+OF_TYRO = "--tyro-"
+"""How options begin that write the completion of a shell."""
+MAX_SHOWN = 40
+"""Letters of a word that is told to be wrong."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What a command takes: an option, or a word by its position."""
+
+    field: str
+    name: str
+    """--out, as typed; of one by its position, what help calls it: FIXED."""
+    placeholder: str
+    """What stands for its value: DIR."""
+    is_positional: bool
+    is_required: bool
+    is_flag: bool
+    is_list: bool
+    """Whether any number of values may follow it."""
+    choices: tuple[str, ...]
+    """The words it may be; none where any will do."""
+    number: type[int] | type[float] | None
+    """Of which kind a value is, if it is a number."""
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        return self.placeholder if self.is_positional else f"{self.name} {self.placeholder}"
+
+    def check(self, word: str, command: str) -> None:
+        """BadInput for a value that it cannot have."""
+        told = f"{command} has no" if self.is_positional else f"{self.name} is"
+        if self.choices and word not in self.choices:
+            says = f"`vrnet {command} --help` says what each means"
+            raise BadInput(f"{told} '{shorten(word)}': give {either(self.choices)}. {says}")
+        if self.number and not is_number(word, self.number):
+            raise BadInput(f"{told} '{shorten(word)}': give {NUMBERS[self.number]}")
+
+
+def arguments_of(kind: Any) -> Iterator[Argument]:
+    """What a command, or a group of options, takes."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint = bare_type(hints[field.name])
+        if is_dataclass(hint):
+            yield from arguments_of(hint)
+        else:
+            yield as_argument(field, hint, get_args(hints[field.name])[1:])
+
+
+def as_argument(field: Field[Any], hint: Any, marks: Sequence[Any]) -> Argument:
+    """A field as what is typed for it."""
+    is_positional = tyro.conf.Positional in marks
+    name, metavar = (next((found for mark in marks if (found := getattr(mark, key, None))), None)
+                     for key in ("name", "metavar"))  # fmt: skip
+    option = as_typed(f"--{'no-' if field.default is True else ''}{name or field.name}")
+    choices = choices_of(hint)
+    placeholder = metavar or "|".join(choices) or field.name.upper()
+    return Argument(
+        field=field.name,
+        name=(metavar or either(choices) or placeholder) if is_positional else option,
+        placeholder=placeholder,
+        is_positional=is_positional,
+        is_required=field.default is MISSING,
+        is_flag=hint is bool,
+        is_list=get_origin(hint) is tuple and tyro.conf.UseAppendAction not in marks,
+        choices=choices,
+        number=number_type(hint),
+    )
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """The words that a type is of; none of other types."""
+    literals = (part for part in (hint, *get_args(hint)) if get_origin(part) is Literal)
+    return tuple(word for literal in literals for word in get_args(literal))
+
+
+def number_type(hint: Any) -> type[int] | type[float] | None:
+    """int or float where a type is of such numbers; None of others."""
+    found = {hint, *get_args(hint)}
+    return int if int in found else float if float in found else None
+
+
+def is_number(word: str, kind: type[int] | type[float]) -> bool:
+    """Whether a word reads as a number of this kind."""
+    try:
+        kind(word.replace("_", "?"))  # Python reads 1_0 as 10
+    except ValueError:
+        return False
+    return True
+
+
+def bare_type(hint: Any) -> Any:
+    """A type without its marks."""
+    return get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+
+
+def as_typed(option: str) -> str:
+    """An option as help shows it: tyro also takes _ for -."""
+    return option.replace("_", "-")
+
+
+def shorten(word: str) -> str:
+    """A word that is told to be wrong, or its beginning."""
+    return word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
+
+
+def refuse_unknown_command(word: str, commands: Collection[str]) -> None:
+    """BadInput for a first word that is no command, as in `vrnet regsiter`."""
+    if word in HELP or word in commands or word.startswith(OF_TYRO):
+        return
+    meant = did_you_mean(word, (*commands, "--help", "--version"))
+    raise BadInput(f"there is no command {shorten(word)}: {meant or '`vrnet --help` lists all'}")
+
+
+def check_arguments(kind: Any, words: Sequence[str]) -> None:
+    """BadInput for words that make no command of this kind; those after --help do not count."""
+    arguments = list(arguments_of(kind))
+    command, *given = takewhile(lambda word: word not in HELP, words)
+    refuse_unknown_options(arguments, command, given)
+    refuse_bare_options(arguments, command, given)
+    filled = refuse_wrong_values(arguments, command, given)
+    if len(given) + 1 == len(words) and not any(word.startswith(OF_TYRO) for word in given):
+        refuse_missing(arguments, command, filled)
+
+
+def refuse_unknown_options(arguments: Sequence[Argument], command: str, words: Sequence[str]) -> None:
+    """BadInput for an option that a command has not, as in `register --fixed-lables`; not after --, which files
+    follow."""
+    known = [each.name for each in arguments if not each.is_positional]
+    for word in takewhile(lambda word: word != "--", words):
+        option = as_typed(word.partition("=")[0])
+        if re.match("--.|-[a-zA-Z]", option) and option not in known and not option.startswith(OF_TYRO):
+            meant = by_position(arguments, option) or did_you_mean(option, known)
+            help_lists = f"`vrnet {command} --help` lists all"
+            raise BadInput(f"{command} has no option {shorten(option)}: {meant or help_lists}")
+
+
+def by_position(arguments: Sequence[Argument], option: str) -> str:
+    """What is said of --fixed, where FIXED is given without a name; nothing of other options."""
+    for each in arguments:
+        if each.is_positional and option.strip("-") in (as_typed(each.field), each.name.partition(".")[0].lower()):
+            return f"give {each.name} without it"
+    return ""
+
+
+def refuse_bare_options(arguments: Sequence[Argument], command: str, words: Sequence[str]) -> None:
+    """BadInput for an option without its value, as in `track cine.nii.gz --method`; lists may be empty."""
+    need_value = [each.name for each in arguments if not (each.is_positional or each.is_flag or each.is_list)]
+    for word, value in zip_longest(words, words[1:]):
+        if as_typed(word) in need_value and (value is None or value.startswith("--")):
+            raise BadInput(f"{word} has no value: `vrnet {command} --help` says what it takes")
+
+
+def refuse_wrong_values(arguments: Sequence[Argument], command: str, words: Sequence[str]) -> list[Argument]:
+    """BadInput for a value that its argument cannot have, and for one too many; returns the arguments that have one."""
+    filled = []
+    for argument, word in match_values(arguments, words):
+        if argument is None:
+            takes = f"`vrnet {command} --help` says what it takes"
+            raise BadInput(f"'{shorten(word)}' is one word too many: {takes}. Quote a name that holds a space")
+        argument.check(word, command)
+        filled.append(argument)
+    return filled
+
+
+def match_values(arguments: Sequence[Argument], words: Sequence[str]) -> Iterator[tuple[Argument | None, str]]:
+    """Each value among the words with the argument that it is for; with None if there is none left."""
+    options = {each.name: each for each in arguments if not each.is_positional}
+    by_place = (each for each in arguments if each.is_positional)
+    open_option, rest = None, iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        option = options.get(as_typed(name))
+        if word == "--" or word.startswith(OF_TYRO):
+            break
+        if option and equals:
+            yield option, value
+        elif option:
+            open_option = None if option.is_flag else option
+        elif open_option:
+            yield open_option, word
+            open_option = open_option if open_option.is_list else None
+        else:
+            yield next(by_place, None), word
+    yield from ((next(by_place, None), word) for word in rest)
+
+
+def refuse_missing(arguments: Sequence[Argument], command: str, filled: Collection[Argument]) -> None:
+    """BadInput for what a command cannot do without, as in `register FIXED`."""
+    needed = [each for each in arguments if each.is_required]
+    if missing := [each.name for each in needed if each not in filled]:
+        usage = " ".join(each.usage for each in arguments if each.is_positional or each in needed)
+        lacks = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        raise BadInput(f"{command} lacks {lacks}: write `vrnet {command} {usage}`. `vrnet {command} --help` says more")
