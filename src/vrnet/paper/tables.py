@@ -85,7 +85,8 @@ def build_columns(name: str, results: Results, entries: Entries) -> list[Column]
             size_column({method: results.config(group[0]).get("parameters", 0) for method, group in entries.items()})
         )
     if spec.has_times:
-        columns += time_columns(results, {method: group[0].method for method, group in entries.items()})
+        once = {method: group[0].method for method, group in entries.items() if not group[0].is_averaged}
+        columns += time_columns(results, once)
     published = {
         data: published_values(data if name == spec.data else f"{name}_{data}")
         for data in (spec.data, spec.also_published)
