@@ -18,8 +18,8 @@ from vrnet.phantom import phantom
 from vrnet.registration.plan import choose_slice_axis
 
 tv_l1 = partial(register_images, method="TV-L1")
-SIZES = {2: (96, 96), 3: (42, 36, 32)}
-SPACING = {2: (2.0, 2.0), 3: (4.0, 4.0, 4.0)}
+SIZES = {2: (80, 80), 3: (42, 36, 32)}
+SPACING = {2: (2.4, 2.4), 3: (4.0, 4.0, 4.0)}
 
 
 def oblique(d):
