@@ -13,7 +13,7 @@ from vrnet.variational.solver import Energy, watch
 
 SOLVERS = [str(solver) for solver in PRESETS]
 SMALL = {2: (32, 32), 3: (18, 17, 16)}
-MAX_WARPS = 10
+MAX_WARPS = 16
 """Of each level, of solvers that take more, in many short steps."""
 
 
