@@ -1,6 +1,7 @@
 """The verdict on a stack, each slice of which was tracked by itself: whose fault it is, and where to look."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 
 
+@cache
 def beat_of(frames):
     return cycle(2, (48, 48, 5), (3.6, 3.6, 10.0), frames=frames)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def short_beat():
     """Of a few frames, where how far the heart moves from one to the next does not matter."""
     return beat_of(10)
