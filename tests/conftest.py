@@ -27,15 +27,36 @@ set_threads(1)  # for the libraries below PyTorch
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_outside.py")
 """Files whose tests share what takes long to make: networks trained for several tables, and elastix, once loaded."""
+EACH_ONE_WORKER = tuple(
+    f"tests/{name}.py"
+    for name in (
+        "app/commands/test_cohort_of_cines",
+        "app/commands/test_demo",
+        "app/commands/test_train",
+        "evaluation/test_cine_verdict",
+        "report/test_cine_controls",
+        "report/test_cine_first_view",
+        "report/test_cine_page",
+        "report/test_planes",
+        "test_accuracy",
+        "test_cine_benchmark",
+        "training/test_loop",
+    )
+)
+"""Files with a fixture that takes seconds to make: two workers would make it twice."""
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """The files of ONE_WORKER go to one worker, before all else; any other test goes wherever there is room."""
+    """The files of ONE_WORKER go to one worker, before all else, and each file of EACH_ONE_WORKER to one.
+
+    Any other test goes wherever there is room."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ShareWork(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return "one worker" if nodeid.startswith(ONE_WORKER) else nodeid
+            if nodeid.startswith(ONE_WORKER):
+                return "one worker"
+            return nodeid.split("::")[0] if nodeid.startswith(EACH_ONE_WORKER) else nodeid
 
     return ShareWork(config, log)
 

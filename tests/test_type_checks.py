@@ -33,3 +33,19 @@ def test_later_calls_are_not_checked_and_do_the_same():
         with pytest.raises(TypeCheckError):
             double(torch.ones(2, 3))
     assert torch.equal(double(torch.ones(2, 3)), torch.full((2, 3), 2.0))
+
+
+def test_a_function_that_is_made_again_and_again_is_one_function():
+    """As one within another, which is made at each call of that: to build its check takes longer than most calls."""
+
+    def make():
+        @check_first_calls(typechecker=beartype)
+        def double(x: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+            return 2 * x
+
+        return double
+
+    for _ in range(CHECKED_CALLS):
+        with pytest.raises(TypeCheckError):
+            make()(torch.ones(2, 3))
+    assert torch.equal(make()(torch.ones(2, 3)), torch.full((2, 3), 2.0))

@@ -22,7 +22,7 @@ from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
-GRIDS = {2: ((96, 96), 3.0), 3: ((48, 48, 32), 4.0)}
+GRIDS = {2: ((96, 96), 3.0), 3: ((40, 40, 26), 4.8)}
 
 
 @pytest.fixture(scope="module")
@@ -150,19 +150,19 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("factor", [1.0, -3.0])
-def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, unit, factor):
+def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, factor):
     """Of a good field and of a bad one, for arrays and for images; single precision holds no offset of 1e9."""
     fixed, moving, field, spacing = heart
     grid, field = Grid.plain(tuple(fixed.shape), spacing), factor * field
     transform = Transform.from_voxels(field.numpy(), grid)
     expected = judge(fixed, moving, field, spacing=spacing)
     assert (expected.level == "good") == (factor == 1)
-    other = [UNITS[unit](image) for image in (fixed, moving)]
-    found = judge(*other, field, spacing=spacing), judge_images(*(Image(I.numpy(), grid) for I in other), transform)
-    assert found[0] == expected
-    assert (found[1].level, len(found[1].reasons)) == (expected.level, len(expected.reasons))
+    for unit, change in UNITS.items():
+        other = [change(image) for image in (fixed, moving)]
+        found = judge(*other, field, spacing=spacing), judge_images(*(Image(I.numpy(), grid) for I in other), transform)
+        assert found[0] == expected, unit
+        assert (found[1].level, len(found[1].reasons)) == (expected.level, len(expected.reasons)), unit
 
 
 def test_ranges_are_compared_in_the_units_of_the_files(heart):

@@ -12,7 +12,7 @@ from vrnet.methods.averaged import Averaged, AverageOverTurns
 from vrnet.methods.names import choose, parse, parse_trainable
 from vrnet.variational.masks import Masks
 
-SIZE = {2: (20, 27), 3: (18, 13, 16)}
+SIZE = {2: (20, 27), 3: (10, 7, 9)}
 SQUARE = {2: (1.8, 1.8), 3: (1.8, 1.8, 4.0)}
 
 

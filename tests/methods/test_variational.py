@@ -14,7 +14,7 @@ from vrnet.variational.data_terms import DATA_TERMS, LNCC
 from vrnet.variational.solver import Solver
 
 SOLVERS = [str(solver) for solver in PRESETS]
-SIZES = {2: (48, 48), 3: (28, 28, 28)}
+SIZES = {2: (44, 44), 3: (28, 28, 28)}
 
 
 @cache

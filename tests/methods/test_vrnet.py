@@ -17,7 +17,7 @@ from vrnet.variational.linearize import linearize
 from vrnet.variational.regularizers import TV
 
 NARROW_WIDTH = {2: 2, 3: 2}
-SIZE = {2: (20, 18), 3: (18, 16, 17)}
+SIZE = {2: (20, 18), 3: (10, 9, 11)}
 
 
 def pair(d, smooth_image):

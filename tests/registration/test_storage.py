@@ -1,5 +1,6 @@
 """The answer depends on anatomy, not on storage: any order of the axes, and any way they run, give one transform."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 
@@ -23,6 +24,8 @@ BRIEF = {
 """Outside tools with less to do: what is asked is whether they see the same, not how well they do. And a solver that
 finds a motion in so small a volume."""
 METHODS = [BRIEF.get(name, name) for name in vrnet.names() if name not in ("default", "identity", "hippocampus")]
+MAX_WARPS = 8
+"""Of solvers, at each level: enough to move far; more of them show no more of how images are stored."""
 QUICK = [name for name in METHODS if not name.startswith(("FFD", "SyN"))]
 """All but elastix and ANTs, which take long to be loaded."""
 TRIED_IN_ALL_WAYS = ["TV-L1", BRIEF["Demons"]]
@@ -81,7 +84,10 @@ def test_all_8_ways_to_store_a_picture_give_one_transform(method):
 @pytest.mark.parametrize("method", [name for name in QUICK if name not in TRIED_IN_ALL_WAYS])
 def test_either_order_to_store_a_picture_gives_one_transform(method):
     """Each with two ways for the axes to run."""
-    assert farthest_apart(pair(2), method, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
+    chosen = vrnet.parse(method)
+    if isinstance(chosen, vrnet.Variational):
+        chosen = replace(chosen, warps=min(chosen.warps, MAX_WARPS))
+    assert farthest_apart(pair(2), chosen, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
 
 
 @pytest.mark.usefixtures("as_users_run")
