@@ -77,6 +77,12 @@ def type_name(value: object) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
+def first_of(names: Sequence[str], count: int) -> str:
+    """a, b and 3 more: the first few of many names."""
+    listed, more = ", ".join(names[:count]), len(names) - count
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
 def either(words: Sequence[str]) -> str:
     """a, b or c."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -9,7 +9,7 @@ import vrnet
 from tests.models import saved, trained
 from vrnet.errors import BadInput
 from vrnet.methods.averaged import Averaged, AverageOverTurns
-from vrnet.methods.names import choose, parse, parse_trainable
+from vrnet.methods.names import choose, parameters, parse, parse_trainable, with_parameters
 from vrnet.variational.masks import Masks
 
 SIZE = {2: (20, 27), 3: (10, 7, 9)}
@@ -162,3 +162,9 @@ def test_slices_are_turned_within_themselves(smooth_image):
         total = total + np.stack([back(np.moveaxis(u[:2], 0, -1)) for u in np.moveaxis(field, -1, 0)]) / 8
     np.testing.assert_allclose(np.moveaxis(find[:2], (0, -1), (-1, 0)), total, rtol=0, atol=1e-5)
     assert not find[2].any()
+
+
+def test_what_can_be_set_of_an_averaged_method_is_what_can_be_set_of_it_alone():
+    method = parse("TV-L1(lam=0.2)+average")
+    assert parameters(method) == parameters(parse("TV-L1(lam=0.2)"))
+    assert str(with_parameters(method, {"lam": 0.4})) == "TV-L1(lam=0.4)+average"

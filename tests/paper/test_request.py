@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputation import compare_table, compare_times, read_csv
+from vrnet.app.commands.paper import Paper
 from vrnet.data.source import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
@@ -129,6 +130,26 @@ def test_an_unknown_name_is_refused_with_the_known_ones(kind, quick, reader):
     make = {"table": make_table, "figure": make_figure}[kind]
     with pytest.raises(BadInput, match=f'there is no {kind} "tables": choose one of {", ".join(known_names(kind))}'):
         make("tables", quick, reader.stage, reader.say)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "hint"),
+    [
+        (make_figure, "boxplot", 'there is no figure "boxplot": did you mean boxplots?'),
+        (make_table, "boxplots", "boxplots is a figure: ask for `vrnet paper figure boxplots`"),
+        (make_figure, "acdc", "acdc is a table: ask for `vrnet paper table acdc`"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_refused_with_what_was_meant(make, name, hint, quick, reader):
+    with pytest.raises(BadInput, match=f"^{re.escape(hint)}$"):
+        make(name, quick, reader.stage, reader.say)
+
+
+@pytest.mark.parametrize("kind", ["table", "figure"])
+def test_the_help_names_every_table_and_figure(kind):
+    tables, figures = " ".join(str(Paper.__doc__).split()).split("Tables: ")[1].split(". ")[:2]
+    said = {"table": tables, "figure": figures.removeprefix("Figures: ").partition(" (")[0]}[kind]
+    assert tuple(said.split(", ")) == known_names(kind)
 
 
 @pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])

@@ -178,12 +178,24 @@ def test_methods_are_ready_to_register_and_trained_once(study, no_training):
 def test_a_reader_hears_what_is_there_and_what_came_out(study, reader):
     made = study()
     made.complete([made.results.entry("identity")])
-    made.complete([made.results.entry(name) for name in ("identity", "VoxelMorph")])
+    identity, network = (made.results.entry(name) for name in ("identity", "VoxelMorph"))
+    made.complete([identity, network])
     row = np.mean([row["dice_mean"] for row in made.results.rows(made.results.entry("identity"))])
-    assert reader.lines[0] == "0 of 1 on phantom are measured already; now the others."
+    assert reader.lines[0] == "0 of 1 on phantom are measured already; not yet: identity."
     assert reader.lines[1].startswith(f"identity: Dice {row:.3f}")
-    assert reader.lines[2] == "1 of 2 on phantom are measured already; now the others."
+    assert reader.lines[2] == f"1 of 2 on phantom are measured already; not yet: {network.folder_name}."
     assert "training on phantom (0 of 1 done): VoxelMorph-w2" in reader.stages
+
+
+def test_a_reader_without_images_hears_what_is_missing(study, reader):
+    def refuse(split, purpose):
+        raise BadInput("there are no images")
+
+    made = replace(study(), split=refuse)
+    with pytest.raises(BadInput, match="no images"):
+        made.complete([made.results.entry("VoxelMorph", seed=seed) for seed in range(9)])
+    folders = [made.results.entry("VoxelMorph", seed=seed).folder_name for seed in range(4)]
+    assert reader.lines == [f"0 of 9 on phantom are measured already; not yet: {', '.join(folders)} and 5 more."]
 
 
 def test_what_was_measured_on_others_or_otherwise_is_refused(study):

@@ -138,7 +138,8 @@ FINDINGS = (
         inf,
         lambda e: (
             "The result is hardly more alike than the images were, though moving its parts by a few voxels "
-            f"would help: local correlation (squared) {e.local_after:.2f}, then {e.local_after + e.shift_gain:.2f}."
+            f"would help: local correlation (squared) is {e.local_after:.2f}, and would be "
+            f"{e.local_after + e.shift_gain:.2f}."
         ),
         (advice.freer,),
         compares_images=True,

@@ -7,7 +7,7 @@ from typing import cast
 
 from vrnet.errors import BadInput
 from vrnet.methods import parameters as by_name
-from vrnet.methods.averaged import AVERAGED, averaged
+from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.boxed import BOXED, boxed, is_boxed
 from vrnet.methods.default import SOLVER, Default
 from vrnet.methods.families import FAMILIES, parse_learned
@@ -82,12 +82,16 @@ def hint(name: str) -> str:
 
 
 def parameters(method: Method) -> list[Parameter]:
-    """What can be set of a method, with its value and what it means."""
+    """What can be set of a method, with its value and what it means; averaging sets nothing more."""
+    if isinstance(method, Averaged):
+        return parameters(method.method)
     return by_name.parameters(method, method.fixed_parameters)
 
 
 def with_parameters(method: Method, given: dict[str, object]) -> Method:
     """The method with other values of its parameters; BadInput if there is no such parameter, or no such value."""
+    if isinstance(method, Averaged):
+        return averaged(with_parameters(method.method, given))
     return by_name.with_parameters(method, given, method.fixed_parameters)
 
 

@@ -20,6 +20,7 @@ from vrnet.paper.tables import build_runtime_table, build_table
 from vrnet.progress import Stage
 from vrnet.report.figures import save
 from vrnet.training.settings import check_weights
+from vrnet.wording import did_you_mean
 
 RUNTIME = "runtime"
 MAX_RUNS = 1000
@@ -53,7 +54,8 @@ class PaperRequest:
             raise BadInput(f"`seeds` and `at_once` are 1 at least, and {MAX_RUNS} at most")
         if self.alphas and self.measured_only:
             raise BadInput("α is chosen by training: leave out `alphas` or `measured_only`")
-        check_weights({f"alphas[{k}]": alpha for k, alpha in enumerate(self.alphas)})
+        for alpha in self.alphas:
+            check_weights({"one of `alphas`": alpha})
 
 
 def make_table(name: str, request: PaperRequest, stage: Stage, say: Say) -> tuple[Table, list[Path]]:
@@ -131,7 +133,11 @@ def known_names(kind: str) -> tuple[str, ...]:
 def check_name(name: str, kind: str) -> None:
     """BadInput if there is no such table or figure."""
     if name not in known_names(kind):
-        raise BadInput(f'there is no {kind} "{name}": choose one of {", ".join(known_names(kind))}')
+        other = "figure" if kind == "table" else "table"
+        if name in known_names(other):
+            raise BadInput(f"{name} is a {other}: ask for `vrnet paper {other} {name}`")
+        meant = did_you_mean(name, known_names(kind)) or f"choose one of {', '.join(known_names(kind))}"
+        raise BadInput(f'there is no {kind} "{name}": {meant}')
 
 
 def check_plain(request: PaperRequest, what: str) -> None:

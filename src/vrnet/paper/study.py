@@ -20,9 +20,12 @@ from vrnet.paper.results import Entry, Results, method_settings
 from vrnet.progress import Stage
 from vrnet.provenance import versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
+from vrnet.wording import first_of
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""
+NAMED_AT_MOST = 4
+"""How many results that are missing a reader is told by name."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,11 @@ class Study:
         wanted = [entry for entry in entries if not self.results.has(entry)]
         if not wanted:
             return
+        others = first_of([entry.folder_name for entry in wanted], NAMED_AT_MOST)
+        self.say(
+            f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; not yet: {others}."
+        )
         self._check_before_work(entries, wanted)
-        self.say(f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; now the others.")
         for entry in wanted:
             if entry.training is None:
                 self._measure(entry)

@@ -33,6 +33,12 @@ def test_the_values_are_those_that_the_name_gives(vrnet):
     assert "lam 0.15 " in " ".join(out.split())
 
 
+def test_an_averaged_method_says_a_name_that_can_be_given(vrnet):
+    _, out, _ = vrnet("methods", "TV-L1(lam=0.15)+average")
+    assert "lam 0.15 " in " ".join(out.split())
+    assert '"TV-L1(lam=VALUE)+average"' in out
+
+
 def test_a_method_that_is_none_is_refused(vrnet):
     status, out, err = vrnet("methods", "TVL1")
     assert (status, out) == (2, "")

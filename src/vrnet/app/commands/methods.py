@@ -60,7 +60,7 @@ def describe_method(name: str) -> None:
     """Print what a method says of itself, and one line per parameter."""
     from vrnet.methods.families import FAMILIES
     from vrnet.methods.method import Images
-    from vrnet.methods.names import parameters, parse
+    from vrnet.methods.names import parameters, parse, without_average
 
     if name in FAMILIES and FAMILIES[name].parse(name) is None:
         print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
@@ -81,9 +81,9 @@ def describe_method(name: str) -> None:
         table.add_row(parameter.name, Text(str(parameter.value)), Text(parameter.meaning))
     screen.print(table)
     where = "For vrnet train: set one" if method.is_trainable else "Set one"
-    base = str(method).partition("(")[0]
-    first = settable[0].name
-    print_line(f'{where} with --set {first}=VALUE, or in the name: "{base}({first}=VALUE)".')
+    alone, first = without_average(str(method)), settable[0].name
+    example = f"{alone.partition('(')[0]}({first}=VALUE){str(method).removeprefix(alone)}"
+    print_line(f'{where} with --set {first}=VALUE, or in the name: "{example}".')
 
 
 def properties_table(method: "Method") -> Table:
