@@ -51,6 +51,15 @@ def test_scores_are_kept_and_what_is_kept_is_not_trained_again(scored, monkeypat
     assert choose_alphas(scored, list(DICE), TRIED) == BEST
 
 
+def test_a_reader_hears_which_networks_the_choice_waits_for(scored, reader):
+    choose_alphas(scored, ["R-L2-6x1", "R-L2-6x1-zeros"], TRIED)
+    assert len(reader.lines) == 1
+    assert scored.results.entry("R-L2-6x1", alpha=0.02).folder_name in reader.lines[0]
+    assert reader.lines[0].endswith(" and 2 more.")
+    choose_alphas(scored, ["R-L2-6x1"], TRIED)
+    assert len(reader.lines) == 1
+
+
 def test_what_is_kept_tells_the_best_alpha_of_each(scored):
     assert best_alphas(scored.results) == {}
     choose_alphas(scored, list(DICE), TRIED)

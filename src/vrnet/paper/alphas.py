@@ -11,8 +11,9 @@ from vrnet.files import exists, read_rows, write_rows
 from vrnet.methods.method import Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper.results import Entry, Results
-from vrnet.paper.study import Study
+from vrnet.paper.study import NAMED_AT_MOST, Study
 from vrnet.training.run import best_row
+from vrnet.wording import first_of
 
 FORM = "columns entry, method, alpha and val_dice"
 
@@ -26,6 +27,9 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
     }
     found = read_scores(study.results)
     missing = [entry for group in tried.values() for entry in group if entry.folder_name not in found]
+    if missing:
+        others = first_of([entry.folder_name for entry in missing], NAMED_AT_MOST)
+        study.say(f"α is chosen by training on {study.data}; not trained yet: {others}.")
     for group in study.train(missing):
         found |= {entry.folder_name: score(study.results, entry) for entry in group}
         write_scores(study.results, found)
