@@ -6,7 +6,16 @@ from typing import Annotated
 
 import tyro
 
-from vrnet.app.commands.options import File, LabelNamesText, NextTransforms, OptionalFile, TransformFile
+from vrnet.app.commands.options import (
+    File,
+    Group,
+    LabelNamesText,
+    MaskOptions,
+    NextTransforms,
+    OptionalFile,
+    TransformFile,
+    refuse_options,
+)
 from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
 
@@ -17,6 +26,9 @@ class Report:
 
     The page is what `vrnet register --report` writes. It opens from disk, and holds all that it shows. Given a folder,
     metrics.json and overview.png are written beside it.
+
+    Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
+    need not be given again: metrics.json beside it says where they are.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
@@ -38,13 +50,25 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
+    masks: Group[MaskOptions]
+    ignore_masks: bool = False
+    """Compare all of the images, also where metrics.json beside TRANSFORM names masks."""
+
+    def mask_files(self) -> tuple[Path | None, Path | None]:
+        """The masks that are given; without any, those that the transform was found with."""
+        from vrnet.app.recorded_masks import masks_beside
+
+        if self.ignore_masks:
+            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave one of them out")
+            return None, None
+        return self.masks.files if any(self.masks.files) else masks_beside(self.transform, self.fixed, self.moving)
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import notes_on
         from vrnet.app.reported import check_place, report_transform
 
-        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels
+        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.mask_files()
         check_place(self.out, (self.transform, *self.then, *images))
         with stage_progress() as stage:
             stage("reading")
