@@ -217,7 +217,8 @@ def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, 
 
 
 def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
-    """How a registration was run, so that nothing is advised that was done; of a transform from a file, whether there are masks."""
+    """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
+    whether there are masks."""
     if registration is None:
         return Run(has_masks="masks" in metrics)
     return Run(

@@ -98,6 +98,24 @@ class MaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JudgedMaskOptions:
+    """Inside which masks a transform is judged."""
+
+    masks: Group[MaskOptions]
+    ignore_masks: bool = False
+    """Compare all of the images, also where metrics.json beside the transform names masks."""
+
+    def files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
+        """The masks that are given; without any, those that the transform was found with."""
+        from vrnet.app.recorded_masks import masks_beside
+
+        if self.ignore_masks:
+            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
+            return None, None
+        return self.masks.files if any(self.masks.files) else masks_beside(transform, fixed, moving)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
     """Where to compute."""
 

@@ -9,12 +9,11 @@ import tyro
 from vrnet.app.commands.options import (
     File,
     Group,
+    JudgedMaskOptions,
     LabelNamesText,
-    MaskOptions,
     NextTransforms,
     OptionalFile,
     TransformFile,
-    refuse_options,
 )
 from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
@@ -50,25 +49,15 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
-    masks: Group[MaskOptions]
-    ignore_masks: bool = False
-    """Compare all of the images, also where metrics.json beside TRANSFORM names masks."""
-
-    def mask_files(self) -> tuple[Path | None, Path | None]:
-        """The masks that are given; without any, those that the transform was found with."""
-        from vrnet.app.recorded_masks import masks_beside
-
-        if self.ignore_masks:
-            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave one of them out")
-            return None, None
-        return self.masks.files if any(self.masks.files) else masks_beside(self.transform, self.fixed, self.moving)
+    masks: Group[JudgedMaskOptions]
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import notes_on
         from vrnet.app.reported import check_place, report_transform
 
-        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.mask_files()
+        masks = self.masks.files(self.transform, self.fixed, self.moving)
+        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *masks
         check_place(self.out, (self.transform, *self.then, *images))
         with stage_progress() as stage:
             stage("reading")
