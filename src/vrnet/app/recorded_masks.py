@@ -44,8 +44,8 @@ def masks_beside(transform: Path, fixed: Path, moving: Path) -> MaskFiles:
         return None, None
     gone = [str(path) for path in paths.files if path is not None and not exists(path)]
     if gone:
-        warn_of_input(f"{transform} was found inside masks that are no longer there: {' and '.join(gone)}. All of the "
-                      "images is compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
+        warn_of_input(f"{transform} was found inside masks that are no longer there: {' and '.join(gone)}. The whole "
+                      "images are compared, unless --fixed-mask and --moving-mask say where they are now")  # fmt: skip
         return None, None
     warn_of_input(f"the images are compared inside {paths.names}, as {place} names them (--ignore-masks compares all)")
     return paths.files
