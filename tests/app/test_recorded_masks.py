@@ -98,7 +98,7 @@ def test_the_masks_of_a_registration_are_used_unless_they_are_to_be_ignored(mask
     assert (status, metrics["verdict"]) == (0, verdict)
     assert verdict["level"] == "good"
     assert f"inside {data / MASKS[0]} and {data / MASKS[1]}, as {out / 'metrics.json'} names them" in said
-    page = (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page" / "report.html").read_text(encoding="utf-8").replace("<wbr>", "")
     assert all(words in page for words in (*MASKS, "inside it the images were compared", "inside the masks"))
     status, said, metrics = report(out / "transform.nii.gz", data, "--ignore-masks")
     assert (status, metrics["verdict"]["level"], "masks" in metrics) == (3, "failed", False)
@@ -149,14 +149,6 @@ def test_a_given_mask_that_is_missing_is_told_in_one_line(masked, report, tmp_pa
     assert (status, metrics) == (2, None)
     assert said == f"vrnet: there is no {tmp_path / 'absent.nii.gz'}: check its name"
     assert file_names(tmp_path) == {"data", "out"}
-
-
-def test_nobody_who_gave_masks_is_advised_to_give_them(masked, report, tmp_path):
-    data, out = masked("identity")
-    for words, is_advised in ((("--ignore-masks",), True), ((), False)):
-        metrics = report(out / "transform.nii.gz", data, *words)[2]
-        assert metrics["verdict"]["level"] != "good"
-        assert any("mask" in advice for advice in metrics["verdict"]["try"]) == is_advised, metrics["verdict"]
 
 
 @pytest.mark.parametrize(

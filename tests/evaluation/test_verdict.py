@@ -300,6 +300,10 @@ def test_a_bright_part_of_one_image_is_told_with_a_mask_to_try(heart):
     verdict = judge_evidence(evidence(spoilt, moving, field, spacing), Run("Gaussian-LNCC"))
     assert "far brighter than the rest" in verdict.reasons[0]
     assert "`fixed_mask`" in verdict.try_[0]
+    everywhere = np.ones(fixed.shape, np.uint8)
+    everywhere[(-1,) * fixed.dim()] = 0
+    assert not any("mask" in words for words in judge(spoilt, moving, field, fixed_mask=everywhere).try_)
+    assert any("mask" in words for words in judge(spoilt, moving, field).try_)
     for other in (evidence(spoilt, moving, field, spacing, compared=kept), evidence(5 * fixed, moving, field, spacing)):
         assert judge_evidence(other) == Verdict("good")
 
