@@ -9,6 +9,7 @@ from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from vrnet import Grid, Image, write_image
+from vrnet.app.measured import run_of
 from vrnet.app.recorded_masks import masks_beside
 from vrnet.phantom import phantom
 
@@ -149,6 +150,12 @@ def test_a_given_mask_that_is_missing_is_told_in_one_line(masked, report, tmp_pa
     assert (status, metrics) == (2, None)
     assert said == f"vrnet: there is no {tmp_path / 'absent.nii.gz'}: check its name"
     assert file_names(tmp_path) == {"data", "out"}
+
+
+def test_of_a_transform_from_a_file_it_is_known_whether_there_are_masks():
+    """So nobody who gave them is advised to."""
+    assert run_of(None, {"masks": {"fixed": "m.nii.gz", "moving": None}}).has_masks
+    assert not run_of(None, {}).has_masks
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 import SimpleITK as sitk
 
 from tests.app.outputs import file_names, read_json
-from vrnet import Transform, read_image, write_image
+from vrnet import Transform
 
 LABELS = "fixed_labels", "moving_labels"
 
@@ -58,21 +57,6 @@ def test_a_page_comes_alone_and_a_failed_transform_ends_with_3(report, tmp_path)
     assert "Verdict: failed" in out
     assert "lam" not in out  # which nobody can set of a transform
     assert file_names(tmp_path) == {"away.tfm", "bad<b>.html"}
-
-
-def test_nobody_who_gave_masks_is_advised_to_give_them(vrnet, files, tmp_path):
-    """Of a bright corner, which a mask would leave out, and this one does not."""
-    image = read_image(files / "fixed.nii.gz")
-    bright = image.array.copy()
-    bright[:15, :15] = 4 * image.array.max()
-    write_image(image.with_array(bright), tmp_path / "bright.nii.gz")
-    write_image(image.with_array(np.ones(image.array.shape, np.uint8)), tmp_path / "ones.nii.gz")
-    pair = "--fixed", tmp_path / "bright.nii.gz", "--moving", files / "moving.nii.gz", "--out", tmp_path / "out"
-    for words, is_advised in (((), True), (("--fixed-mask", tmp_path / "ones.nii.gz"), False)):
-        assert vrnet("report", files / "true.nii.gz", *pair, *words)[0] == 0
-        verdict = read_json(tmp_path / "out" / "metrics.json")["verdict"]
-        assert "far brighter than the rest" in verdict["reasons"][0]
-        assert any("-mask" in advice for advice in verdict["try"]) == is_advised
 
 
 @pytest.mark.parametrize(
