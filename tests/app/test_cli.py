@@ -18,6 +18,7 @@ from vrnet.app.parser import read_command
 from vrnet.app.words import arguments_of, check_arguments
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
+from vrnet.paper.request import known_names
 from vrnet.training.settings import PRESETS
 
 
@@ -57,6 +58,13 @@ def test_help_names_every_data_set(command):
     """The names are written in the help, so that it is shown without importing the data sets."""
     listed = re.search(r"acdc.*manifest", field_docstrings(COMMANDS[command])["data"])[0]
     assert re.split(", | or ", listed) == list(DATASETS)
+
+
+def test_help_names_every_table_and_figure():
+    told = " ".join(COMMANDS["paper"].__doc__.split())
+    tables, figures = re.search(r"Tables: (.*?)\. Figures: (.*?) \(", told).groups()
+    assert tables.split(", ") == list(known_names("table"))
+    assert figures.split(", ") == list(known_names("figure"))
 
 
 def test_train_takes_every_preset():
