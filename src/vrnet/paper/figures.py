@@ -108,11 +108,11 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
         theirs = {n: published[name]["dice_mean"].mean for n, name in line.items() if name in published}
         axes[0].plot(list(line), ours, "o-", color=f"C{colour}", label=f"{label}, {study.data}")
         if theirs:
-            style = {"color": f"C{colour}", "label": f"{label}, published on acdc"}
-            axes[0].plot(list(theirs), list(theirs.values()), "x:", **style)
+            at, dice = list(theirs), list(theirs.values())
+            axes[0].plot(at, dice, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
         numbers += [
-            {"method": name, "cascades": n, "dice_mean": dice, "published": theirs.get(n)}
-            for (n, name), dice in zip(line.items(), ours, strict=True)
+            {"method": name, "cascades": n, "dice_mean": mean, "published": theirs.get(n)}
+            for (n, name), mean in zip(line.items(), ours, strict=True)
         ]
     axes[0].set(xlabel="cascades", ylabel="Dice")
     figure.legend(loc="outside right upper")
