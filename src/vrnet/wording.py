@@ -56,7 +56,7 @@ def nearest(word: str, known: Collection[str]) -> list[str]:
     it, if any is. Capitals and the dashes of options do not count."""
     part, names = bare(word), {bare(name): name for name in known}
     is_short = len(part) < MIN_PART
-    found = [names[name] for name in names if (name.startswith(part) if is_short else part in name)]
+    found = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
     return found if 0 < len(found) <= MAX_NAMES else [*filter(None, [most_like(word, known)])]
 
 
