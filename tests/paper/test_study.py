@@ -180,9 +180,9 @@ def test_a_reader_hears_what_is_there_and_what_came_out(study, reader):
     made.complete([made.results.entry("identity")])
     made.complete([made.results.entry(name) for name in ("identity", "VoxelMorph")])
     row = np.mean([row["dice_mean"] for row in made.results.rows(made.results.entry("identity"))])
-    assert reader.lines[0] == "0 of 1 on phantom are measured already; now the others."
+    assert reader.lines[0] == "0 of 1 on phantom are measured already; now identity."
     assert reader.lines[1].startswith(f"identity: Dice {row:.3f}")
-    assert reader.lines[2] == "1 of 2 on phantom are measured already; now the others."
+    assert reader.lines[2] == "1 of 2 on phantom are measured already; now VoxelMorph-w2_alpha0.05_seed0."
     assert "training on phantom (0 of 1 done): VoxelMorph-w2" in reader.stages
 
 

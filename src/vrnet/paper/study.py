@@ -69,7 +69,8 @@ class Study:
         if not wanted:
             return
         self._check_before_work(entries, wanted)
-        self.say(f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; now the others.")
+        others = ", ".join(entry.folder_name for entry in wanted)
+        self.say(f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; now {others}.")
         for entry in wanted:
             if entry.training is None:
                 self._measure(entry)
