@@ -30,7 +30,8 @@ def test_all_of_a_family_are_named_and_one_of_a_crowd():
 
 
 def test_dashes_make_no_words_alike():
-    assert did_you_mean("--pairs", ("--bids", "--data")) == ""
+    for word in ("--pairs", "---", ""):
+        assert did_you_mean(word, ("--bids", "--data")) == ""
 
 
 def test_types_have_their_article():

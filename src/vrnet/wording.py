@@ -56,7 +56,7 @@ def nearest(word: str, known: Collection[str]) -> list[str]:
     it, if any is. Capitals and the dashes of options do not count."""
     part, names = bare(word), {bare(name): name for name in known}
     is_short = len(part) < MIN_PART
-    found = [names[name] for name in names if (name.startswith(part) if is_short else part in name)]
+    found = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
     return found if 0 < len(found) <= MAX_NAMES else [*filter(None, [most_like(word, known)])]
 
 
@@ -75,12 +75,6 @@ def type_name(value: object) -> str:
     """The type of a value with its article: a list, an Image."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-def first_of(names: Sequence[str], count: int) -> str:
-    """a, b and 3 more: the first few of many names."""
-    listed, more = ", ".join(names[:count]), len(names) - count
-    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def either(words: Sequence[str]) -> str:

@@ -14,14 +14,17 @@ import torch
 from vrnet import __version__
 from vrnet.app.cli import COMMANDS
 from vrnet.app.endings import as_options, end_if_failed
-from vrnet.app.words import arguments_of
+from vrnet.app.parser import read_command
+from vrnet.app.words import arguments_of, check_arguments
 from vrnet.data.dataset import DATASETS
 from vrnet.docstrings import field_docstrings
+from vrnet.paper.request import known_names
 from vrnet.training.settings import PRESETS
 
 
-def test_the_version_is_printed(vrnet):
-    assert vrnet("--version") == (0, f"vrnet {__version__}\n", "")
+@pytest.mark.parametrize("others", [(), ("register",)])
+def test_the_version_is_printed(vrnet, others):
+    assert vrnet("--version", *others) == (0, f"vrnet {__version__}\n", "")
 
 
 def test_help_names_the_commands(vrnet):
@@ -55,6 +58,13 @@ def test_help_names_every_data_set(command):
     """The names are written in the help, so that it is shown without importing the data sets."""
     listed = re.search(r"acdc.*manifest", field_docstrings(COMMANDS[command])["data"])[0]
     assert re.split(", | or ", listed) == list(DATASETS)
+
+
+def test_help_names_every_table_and_figure():
+    told = " ".join(COMMANDS["paper"].__doc__.split())
+    tables, figures = re.search(r"Tables: (.*?)\. Figures: (.*?) \(", told).groups()
+    assert tables.split(", ") == list(known_names("table"))
+    assert figures.split(", ") == list(known_names("figure"))
 
 
 def test_train_takes_every_preset():
@@ -301,6 +311,7 @@ def test_the_command_line_is_loaded_without_what_computes(words, status, refused
          "paper has no 'tabel': give table or figure. `vrnet paper --help` says what each means"),
         (("cohort", "a", "--jobs", "two"), "--jobs is 'two': give a whole number"),
         (("paper", "table", "acdc", "--alphas", "0.1", "x"), "--alphas is 'x': give a number"),
+        (("demo", "--average=yes"), "--average has no value: leave out '=yes'"),
     ],
 )  # fmt: skip
 def test_a_misspelt_word_is_answered_in_one_line_with_what_was_meant(vrnet, words, told):
@@ -328,6 +339,25 @@ def test_a_word_too_many_is_named_in_one_line(vrnet, words):
     status, out, err = vrnet(*words.split())
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("vrnet: 'c' is one word too many: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "paper table --alphas 0.05 0.1 acdc",
+        "paper --alphas 0.05 0.1 table acdc",
+        "paper --alphas 0.1 --seeds=3 table acdc",
+        "paper --alphas=0.05 0.1 --seeds 3 table acdc",
+        "paper table acdc --alphas 0.05 0.1 --seeds 3 --alphas",
+        "register a b --out=x --set lam=1 --set=lam=2 --report --label_names 1=RV",
+        "register --out x -- -a --report",
+        "demo --seed -1",
+    ],
+)
+def test_what_tyro_takes_is_not_refused_before(words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["vrnet", *words.split()])
+    check_arguments(COMMANDS[words.split()[0]], words.split())
+    assert read_command(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -367,7 +397,8 @@ def test_arguments_in_a_message_are_shown_as_options(message, expected):
         ("demo", '`brightness="keep"`', "vrnet register --brightness keep"),
         ("evaluate", '`folds="repair"`', "--folds repair"),
         ("evaluate", '`method="Gaussian-MIND"` or Gaussian-NMI', "vrnet evaluate Gaussian-MIND or Gaussian-NMI"),
-        ("evaluate", "`fixed_mask` and `moving_mask`, if", "vrnet register --fixed-mask and --moving-mask, if"),
+        ("evaluate", "`fixed_mask` and `moving_mask`, if", "--fixed-mask and --moving-mask, if"),
+        ("report", "`fixed_mask` and `moving_mask`, if", "vrnet register --fixed-mask and --moving-mask, if"),
         ("evaluate FILE", '`folds="repair"`', "vrnet register --folds repair"),
         ("evaluate FILE", '`method="TV-L1(lam=1)"`', 'vrnet register --method "TV-L1(lam=1)"'),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from scipy import ndimage
 
 from vrnet import (
     BadInput,
@@ -17,6 +18,7 @@ from vrnet import (
     Image,
     Transform,
     Verdict,
+    judge,
     judge_images,
     register,
     register_images,
@@ -29,6 +31,7 @@ from vrnet.app.pair import describe_run, write_report_files
 from vrnet.phantom import phantom
 from vrnet.phantom.cycle import cycle
 
+MASKS = "fixed_mask", "moving_mask"
 METHOD = "Gaussian-L2(levels=1,warps=2)"
 HOSTILE = "<img src=x onerror=alert('x')>\"&amp;\n$x^2$"
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -130,6 +133,25 @@ def test_masks_of_arrays_count_in_what_is_measured(pair):
     difference = np.abs(pair.fixed.array - pair.moving.array)[inside != 0].mean()
     assert_allclose(found["similarity"]["mae_before"], difference, rtol=1e-5)
     assert found["masks"]["fixed"] == "the mask of fixed"
+
+
+def test_arrays_are_judged_inside_masks_as_their_registration_is():
+    """A heart in noise is good inside masks, and failed without them."""
+    heart, rng = phantom(3, (96, 96), 2.0), np.random.default_rng(0)
+    masks = [
+        ndimage.binary_dilation(labels[0, 0].numpy() > 0, iterations=4)
+        for labels in (heart.fixed_labels, heart.moving_labels)
+    ]
+    images = [
+        np.where(mask, image[0, 0].numpy(), rng.random((96, 96))).astype(np.float32)
+        for mask, image in zip(masks, (heart.fixed, heart.moving), strict=True)
+    ]
+    for given in ({"fixed_mask": masks[0]}, {"moving_mask": masks[1]}, dict(zip(MASKS, masks, strict=True))):
+        found = register(*images, "TV-L1", spacing=(2.0, 2.0), **given)
+        assert judge(*images, found.field, spacing=(2.0, 2.0), **given) == found.verdict == Verdict("good")
+        tensors = {name: torch.from_numpy(mask) for name, mask in given.items()}
+        assert judge(*map(torch.from_numpy, images), found.field, spacing=(2.0, 2.0), **tensors).level == "good"
+        assert judge(*images, found.field, spacing=(2.0, 2.0)).level == "failed"
 
 
 def test_the_verdict_is_that_of_judge_images(pair, result):

@@ -87,6 +87,9 @@ BAD = {
     "the field is a Transform: give": lambda i, u, t: judge(i.array, i.array, t),
     r"the field is \(8, 8\): give one of shape \(2, 8, 8\)": lambda i, u, t: judge(i.array, i.array, u[0]),
     r"the spacing is 1.5: give 2 numbers .* \(1.0, 1.0\)": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
+    r"the mask of fixed is \(7, 8\)": lambda i, u, t: judge(i.array, i.array, u, fixed_mask=i.array[1:] > 0.5),
+    "the mask of moving is empty": lambda i, u, t: judge(i.array, i.array, u, moving_mask=0 * i.array),
+    "the mask of moving is an Image": lambda i, u, t: judge(i.array, i.array, u, moving_mask=i),
     "fixed is an array: give an Image": lambda i, u, t: judge_images(i.array, i, t),
     "there is no moving.nii.gz": lambda i, u, t: judge_images(i, "moving.nii.gz", t),
     "transform is a ndarray: give a vrnet Transform": lambda i, u, t: judge_images(i, i, u),
@@ -297,6 +300,10 @@ def test_a_bright_part_of_one_image_is_told_with_a_mask_to_try(heart):
     verdict = judge_evidence(evidence(spoilt, moving, field, spacing), Run("Gaussian-LNCC"))
     assert "far brighter than the rest" in verdict.reasons[0]
     assert "`fixed_mask`" in verdict.try_[0]
+    everywhere = np.ones(fixed.shape, np.uint8)
+    everywhere[(-1,) * fixed.dim()] = 0
+    assert not any("mask" in words for words in judge(spoilt, moving, field, fixed_mask=everywhere).try_)
+    assert any("mask" in words for words in judge(spoilt, moving, field).try_)
     for other in (evidence(spoilt, moving, field, spacing, compared=kept), evidence(5 * fixed, moving, field, spacing)):
         assert judge_evidence(other) == Verdict("good")
 

@@ -18,7 +18,7 @@ def write_result(results, entry, scores, hardware="a machine", val_dice=0.5):
     """One subject for each (Dice, Hausdorff distance)."""
     folder, rows = results.folder(entry), [make_row(f"s{k}", *score) for k, score in enumerate(scores)]
     write_rows(rows, folder / "metrics.csv")
-    config = {"method": str(entry.method), "hardware": hardware, "versions": {"vrnet": "0.1.0", "torch": "2.11"}}
+    config = {"method": entry.name, "hardware": hardware, "versions": {"vrnet": "0.1.0", "torch": "2.11"}}
     config |= {"subjects": [row["subject"] for row in rows], "settings": method_settings(entry.method, results.d)}
     if entry.training is not None:
         config |= {"training": asdict(entry.training), "validation": {"val_dice": val_dice}}

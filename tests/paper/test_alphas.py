@@ -14,6 +14,8 @@ TRIED = 0.02, 0.1, 0.4
 DICE = {"R-L2-6x1": (0.6, 0.8, 0.7), "R-L2-6x1-noise": (0.9, 0.8, 0.7), "R-L2-6x1-zeros": (0.5, 0.6, 0.7)}
 BEST = {"R-L2-6x1": 0.1, "R-L2-6x1-noise": 0.02, "R-L2-6x1-zeros": 0.4}
 
+HEADER, DAMAGED = "entry,method,alpha,val_dice\n", ("0.1", "0.1,", "0.1,x", "nan,0.5", "0.1,inf")
+
 
 @pytest.fixture
 def scored(study, monkeypatch):
@@ -55,7 +57,7 @@ def test_a_reader_hears_which_networks_the_choice_waits_for(scored, reader):
     choose_alphas(scored, ["R-L2-6x1", "R-L2-6x1-zeros"], TRIED)
     assert len(reader.lines) == 1
     assert scored.results.entry("R-L2-6x1", alpha=0.02).folder_name in reader.lines[0]
-    assert reader.lines[0].endswith(" and 2 more.")
+    assert scored.results.entry("R-L2-6x1-zeros", alpha=0.4).folder_name in reader.lines[0]
     choose_alphas(scored, ["R-L2-6x1"], TRIED)
     assert len(reader.lines) == 1
 
@@ -64,6 +66,26 @@ def test_what_is_kept_tells_the_best_alpha_of_each(scored):
     assert best_alphas(scored.results) == {}
     choose_alphas(scored, list(DICE), TRIED)
     assert best_alphas(scored.results) == {str(scored.results.entry(name).method): best for name, best in BEST.items()}
+
+
+def test_of_equal_scores_the_smallest_alpha_is_taken_in_a_table_and_in_a_figure(scored, monkeypatch):
+    monkeypatch.setattr(alphas.Results, "validations", lambda self, entry: [{"val_dice": 0.5, "val_loss": 0.1}])
+    assert choose_alphas(scored, ["R-L2-6x1"], TRIED[::-1]) == {"R-L2-6x1": TRIED[0]}
+    assert list(best_alphas(scored.results).values()) == [TRIED[0]]
+
+
+def test_an_alpha_of_many_digits_is_kept_as_it_is(scored, monkeypatch):
+    monkeypatch.setattr(alphas.Results, "validations", lambda self, entry: [{"val_dice": 0.5, "val_loss": 0.1}])
+    choose_alphas(scored, ["R-L2-6x1"], [1 / 3])
+    assert list(best_alphas(scored.results).values()) == [1 / 3]
+
+
+@pytest.mark.parametrize("text", ["entry,method,alpha\na,b,0.1\n", *(f"{HEADER}a,b,{cells}\n" for cells in DAMAGED)])
+def test_damaged_scores_are_told(scored, text):
+    file_of(scored.results).parent.mkdir(parents=True)
+    file_of(scored.results).write_text(text)
+    with pytest.raises(BadInput, match=r"alphas\.csv is damaged: restore it, or remove it"):
+        best_alphas(scored.results)
 
 
 def test_a_figure_is_drawn_with_the_chosen_alpha(scored):
@@ -80,6 +102,13 @@ def test_methods_that_learn_nothing_or_have_an_alpha_of_their_own_are_left_alone
 
 def test_an_averaged_network_has_the_alpha_of_the_plain_one(scored):
     assert choose_alphas(scored, ["R-L2-6x1+average"], TRIED) == {"R-L2-6x1+average": BEST["R-L2-6x1"]}
+
+
+def test_an_averaged_network_is_not_counted_among_those_to_train(scored, monkeypatch):
+    asked = []
+    monkeypatch.setattr("vrnet.paper.study.Study.train", lambda self, entries: asked.extend(entries) or [entries])
+    choose_alphas(scored, ["R-L2-6x1", "R-L2-6x1+average"], TRIED)
+    assert len(asked) == len(TRIED)
 
 
 def test_a_table_is_made_of_the_chosen_and_says_which(scored):

@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 
 from vrnet.data.source import MORE_USES, USES
-from vrnet.methods.names import parse, parse_trainable
+from vrnet.methods.names import parse, parse_trainable, without_average
 from vrnet.paper.budget import BUDGETS, DIMENSIONS
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 from vrnet.training.settings import PRESETS
 
-EVERY = sorted({name for table in TABLES.values() for name in table.methods} | set(TIMED_METHODS))
+EVERY = sorted({without_average(name) for table in TABLES.values() for name in table.methods} | set(TIMED_METHODS))
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -6,6 +6,7 @@ from vrnet.paper.figures import (
     ALPHA_METHODS,
     ALPHAS,
     BOX_METHODS,
+    CASCADE_LINES,
     EFFICIENT_METHODS,
     draw_alpha,
     draw_boxplots,
@@ -79,6 +80,17 @@ def test_cascades_draws_dice_against_their_number_beside_the_published(known):
     np.testing.assert_allclose(lines[6].get_ydata(), [MEAN - losses[name] for name in ("C-L2-3x1", "C-L2-6x1")])
     assert numbers[-1]["published"] is None
     assert numbers[0]["published"] == published_values("acdc")["VoxelMorph"]["dice_mean"].mean
+
+
+def test_what_was_published_of_a_part_of_a_line_is_drawn_where_it_belongs(known, monkeypatch):
+    losses = {name: 0.0 for line in CASCADE_LINES.values() for name in line.values()}
+    published = published_values("acdc") | published_values("ablation_acdc")
+    few = {name: published[name] for name in ("3xRC-Net", "5xRC-Net")}
+    monkeypatch.setattr("vrnet.paper.figures.published_values", lambda name: few)
+    figure, numbers = draw_cascades(known(losses))
+    dice = {name: values["dice_mean"].mean for name, values in few.items()}
+    assert figure.axes[0].get_lines()[1].get_xydata().tolist() == [[3, dice["3xRC-Net"]], [5, dice["5xRC-Net"]]]
+    assert {row["method"]: row["published"] for row in numbers if row["published"] is not None} == dice
 
 
 def test_efficiency_draws_dice_against_the_number_of_training_subjects(study):

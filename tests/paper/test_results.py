@@ -43,6 +43,13 @@ def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain
     assert [str(method) for method in made.methods([plain, averaged])] == [plain.name, averaged.name]
 
 
+@pytest.mark.parametrize("name", ["VoxelMorph+average", "Demons+average", "short-axis+average"])
+def test_however_the_word_average_is_written_a_method_is_averaged_once(study, name):
+    results = study().results
+    assert results.entry(name).name == f"{results.entry(name.removesuffix('+average')).name}+average"
+    assert results.entry(name.replace("+average", "+AVERAGE+Average")) == results.entry(name)
+
+
 def test_the_quick_budgets_methods_say_their_parameters_in_folder_and_config(study):
     made = study()
     entry = made.results.entry("Demons")

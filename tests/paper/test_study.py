@@ -193,9 +193,9 @@ def test_a_reader_without_images_hears_what_is_missing(study, reader):
 
     made = replace(study(), split=refuse)
     with pytest.raises(BadInput, match="no images"):
-        made.complete([made.results.entry("VoxelMorph", seed=seed) for seed in range(9)])
-    folders = [made.results.entry("VoxelMorph", seed=seed).folder_name for seed in range(4)]
-    assert reader.lines == [f"0 of 9 on phantom are measured already; not yet: {', '.join(folders)} and 5 more."]
+        made.complete([made.results.entry("VoxelMorph", seed=seed) for seed in range(2)])
+    folders = [made.results.entry("VoxelMorph", seed=seed).folder_name for seed in range(2)]
+    assert reader.lines == [f"0 of 2 on phantom are measured already; not yet: {', '.join(folders)}."]
 
 
 def test_what_was_measured_on_others_or_otherwise_is_refused(study):

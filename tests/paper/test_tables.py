@@ -6,9 +6,10 @@ import pytest
 
 from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
+from vrnet.methods.names import parse
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.specs import TABLES
-from vrnet.paper.tables import build_runtime_table, build_table, table_title
+from vrnet.paper.tables import build_runtime_table, build_table, parameter_notes, table_title
 
 NAMES = TABLES["initialisation"].methods
 SCORES = {
@@ -160,6 +161,11 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     assert "α 0.02, 0.05" in table.notes[1]
     changed = "FFD(spacing=40.0,levels=1,iterations=5), Demons(iterations=(5,)), SyN(iterations=(5,))"
     assert table.notes[2] == f"Parameters other than the tuned ones: {changed}."
+
+
+def test_an_averaged_method_is_told_of_only_where_its_parameters_are_other_ones():
+    assert parameter_notes({"TV-L1+average": [parse("TV-L1")]}) == []
+    assert parameter_notes({"TV-L1+average": [parse("TV-L1(lam=0.2)")]})
 
 
 def test_seconds_per_pair_stand_beside_the_published(tmp_path, reader, monkeypatch):

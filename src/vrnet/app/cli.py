@@ -69,7 +69,7 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Do what the words after `vrnet` ask for, and return the status."""
-    if words == ["--version"]:
+    if words[:1] == ["--version"]:
         print(f"vrnet {__version__}")
         return 0
     if not words:

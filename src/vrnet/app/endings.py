@@ -39,7 +39,7 @@ OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask",
 FORMS = {
     "evaluate": {
         "method": "vrnet evaluate {value}",
-        **dict.fromkeys(("affine", "brightness", "match_intensities", "fixed_mask", "moving_mask"), REGISTER),
+        **dict.fromkeys(("affine", "brightness", "match_intensities"), REGISTER),
     },
     "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
     "report": dict.fromkeys(OF_A_FILE, REGISTER),

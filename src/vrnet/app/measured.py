@@ -23,6 +23,7 @@ from vrnet.evaluation.pair import (
 )
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
+from vrnet.files import exists
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
 from vrnet.images.image import Image, segment_count
@@ -37,6 +38,8 @@ from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
+MASK_PATHS = "mask_paths"
+"""The key of metrics.json that says where the masks are."""
 MAX_TURN_DEGREES = 90.0
 """An affine start that turns by more is told: a mirrored image may be behind it."""
 FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
@@ -92,6 +95,7 @@ def measure_transform(
     metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
+        metrics[MASK_PATHS] = {"fixed": path_of(pair.fixed_mask), "moving": path_of(pair.moving_mask)}
     metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
     shown = replace(placed, mask=None if compared is None or compared.all() else compared)
     if start is not None and registered.started is not None:
@@ -157,6 +161,11 @@ def name_of(image: Image | None) -> str | None:
     return None if image is None else Path(image.name).name
 
 
+def path_of(image: Image | None) -> str | None:
+    """Where the file is that an image came from, so that it is found again; None if it came from none."""
+    return str(Path(image.name).absolute()) if image is not None and exists(Path(image.name)) else None
+
+
 def seen_voxels(
     pair: ImagePair, transform: Transform, compared: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -208,9 +217,10 @@ def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, 
 
 
 def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
-    """How a registration was run, so that nothing is advised that was done; of a transform from a file, nothing."""
+    """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
+    whether there are masks."""
     if registration is None:
-        return Run()
+        return Run(has_masks="masks" in metrics)
     return Run(
         method=registration.method,
         dimension=len(metrics["shape"]) - (registration.slice_axis is not None),

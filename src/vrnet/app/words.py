@@ -5,9 +5,10 @@ What a command takes is read from the types of its fields, as tyro does.
 """
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from itertools import takewhile, zip_longest
+from itertools import islice, takewhile, zip_longest
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
@@ -49,6 +50,8 @@ class Argument:
 
     def check(self, word: str, command: str) -> None:
         """BadInput for a value that it cannot have."""
+        if self.is_flag:
+            raise BadInput(f"{self.name} has no value: leave out '={shorten(word)}'")
         told = f"{command} has no" if self.is_positional else f"{self.name} is"
         if self.choices and word not in self.choices:
             says = f"`vrnet {command} --help` says what each means"
@@ -137,10 +140,12 @@ def check_arguments(kind: Any, words: Sequence[str]) -> None:
     """BadInput for words that make no command of this kind; those after --help do not count."""
     arguments = list(arguments_of(kind))
     command, *given = takewhile(lambda word: word not in HELP, words)
+    if any(word.startswith(OF_TYRO) for word in given):
+        return
     refuse_unknown_options(arguments, command, given)
     refuse_bare_options(arguments, command, given)
     filled = refuse_wrong_values(arguments, command, given)
-    if len(given) + 1 == len(words) and not any(word.startswith(OF_TYRO) for word in given):
+    if len(given) + 1 == len(words):
         refuse_missing(arguments, command, filled)
 
 
@@ -150,7 +155,7 @@ def refuse_unknown_options(arguments: Sequence[Argument], command: str, words: S
     known = [each.name for each in arguments if not each.is_positional]
     for word in takewhile(lambda word: word != "--", words):
         option = as_typed(word.partition("=")[0])
-        if re.match("--.|-[a-zA-Z]", option) and option not in known and not option.startswith(OF_TYRO):
+        if re.match("--.|-[a-zA-Z]", option) and option not in known:
             meant = by_position(arguments, option) or did_you_mean(option, known)
             help_lists = f"`vrnet {command} --help` lists all"
             raise BadInput(f"{command} has no option {shorten(option)}: {meant or help_lists}")
@@ -185,25 +190,26 @@ def refuse_wrong_values(arguments: Sequence[Argument], command: str, words: Sequ
 
 
 def match_values(arguments: Sequence[Argument], words: Sequence[str]) -> Iterator[tuple[Argument | None, str]]:
-    """Each value among the words with the argument that it is for; with None if there is none left."""
+    """Each value among the words with the argument that it is for; with None if there is none left.
+
+    As tyro does, a list leaves the last words to those that are needed by their position."""
     options = {each.name: each for each in arguments if not each.is_positional}
-    by_place = (each for each in arguments if each.is_positional)
-    open_option, rest = None, iter(words)
-    for word in rest:
+    by_place = deque(each for each in arguments if each.is_positional)
+    open_option, rest = None, deque(words)
+    while rest and (word := rest.popleft()) != "--":
         name, equals, value = word.partition("=")
-        option = options.get(as_typed(name))
-        if word == "--" or word.startswith(OF_TYRO):
-            break
-        if option and equals:
-            yield option, value
-        elif option:
-            open_option = None if option.is_flag else option
-        elif open_option:
+        needed = sum(each.is_required for each in by_place)
+        if option := options.get(as_typed(name)):
+            if equals:
+                yield option, value
+            open_option = option if option.is_list or not (equals or option.is_flag) else None
+        elif open_option and (len(rest) >= needed or not open_option.is_list):
             yield open_option, word
             open_option = open_option if open_option.is_list else None
         else:
-            yield next(by_place, None), word
-    yield from ((next(by_place, None), word) for word in rest)
+            open_option = None
+            yield by_place.popleft() if by_place else None, word
+    yield from zip_longest(islice(by_place, len(rest)), rest)  # after --
 
 
 def refuse_missing(arguments: Sequence[Argument], command: str, filled: Collection[Argument]) -> None:

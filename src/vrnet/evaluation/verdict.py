@@ -19,6 +19,7 @@ from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS
 from vrnet.evaluation.structure_rules import MAX_APART
 from vrnet.fields import warp
 from vrnet.images.affine import Affine
+from vrnet.images.array_masks import mask_tensor
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
@@ -78,17 +79,29 @@ def judge(
     field: ndarray | Tensor,
     *,
     spacing: tuple[float, ...] | None = None,
+    fixed_mask: ndarray | Tensor | None = None,
+    moving_mask: ndarray | Tensor | None = None,
 ) -> Verdict:
     """What a field in voxels (d, *s), as `register` finds it, is worth for two images (*s) on one grid.
 
     Whoever found it, and whatever was minimised: the images are compared by local correlation and mutual information.
-    `spacing` is the distance between voxels along each axis; without it voxels are cubes."""
+    `spacing` is the distance between voxels along each axis; without it voxels are cubes. With masks, nonzero inside,
+    images are compared only where both are inside."""
     images = as_tensors(fixed, moving)
     check_spacing(spacing, images[0].dim())
     u = field_tensor(field, tuple(images[0].shape)).detach().cpu()
     I0, I1 = (image.detach().cpu() for image in images)
     I1w, grid = warp(I1[None, None], u[None])[0, 0], Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
-    return judge_evidence(RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid).evidence())
+    masks = [mask_on(grid, role, given, I0) for role, given in (("fixed", fixed_mask), ("moving", moving_mask))]
+    compared = compared_voxels(masks[0], masks[1], grid, Transform.from_voxels(u.numpy(), grid))
+    pair = RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid, compared=compared)
+    return judge_evidence(pair.evidence(), Run(has_masks=compared is not None))
+
+
+def mask_on(grid: Grid, name: str, given: object, image: Tensor) -> Image | None:
+    """The mask of an array, as an image on a grid; None where all is inside; BadInput if that makes no sense."""
+    inside = mask_tensor(name, given, image)
+    return None if inside is None else Image(inside.numpy(), grid, f"the mask of {name}")
 
 
 def judge_images(
@@ -118,13 +131,14 @@ def judge_images(
     if affine is not None:
         started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
+    run = Run(has_masks=compared is not None)
     if labels0 is None or labels1 is None:
-        return judge_evidence(pair.evidence())
+        return judge_evidence(pair.evidence(), run)
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
     measures = dice_overlap(*maps)
     if 1 - measures["dice"]["after"]["mean"] > MAX_APART:
         measures = overlap(*maps, spacing=grid.spacing, across=grid.across)
-    return judge_evidence(pair.evidence(*structure_evidence(measures)))
+    return judge_evidence(pair.evidence(*structure_evidence(measures)), run)
 
 
 def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:

@@ -1,5 +1,6 @@
 """Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)"."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -53,8 +54,8 @@ def parse(name: str) -> Method:
 
 
 def without_average(name: str) -> str:
-    """The name of a method without the word that it is averaged."""
-    return name[: -len(AVERAGED)] if name.casefold().endswith(AVERAGED) else name
+    """The name of a method without the word that it is averaged, however often it has that."""
+    return re.sub(rf"({re.escape(AVERAGED)})+\Z", "", name, flags=re.IGNORECASE)
 
 
 def kind_of(name: str) -> str | None:

@@ -2,7 +2,8 @@
 
 OUT/DATA/BUDGET/alphas.csv keeps what was found: one row per method and α. What it has is not trained again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
@@ -11,11 +12,25 @@ from vrnet.files import exists, read_rows, write_rows
 from vrnet.methods.method import Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper.results import Entry, Results
-from vrnet.paper.study import NAMED_AT_MOST, Study
+from vrnet.paper.study import Study
+from vrnet.schema import convert_record
 from vrnet.training.run import best_row
-from vrnet.wording import first_of
+from vrnet.training.settings import Training
 
 FORM = "columns entry, method, alpha and val_dice"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What training with an α came to."""
+
+    entry: str
+    """The name of its folder."""
+    method: str
+    """Its full name."""
+    alpha: float
+    val_dice: float
+    """Dice on validation subjects."""
 
 
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
@@ -26,17 +41,19 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
         if has_choice(study.results.entry(name))
     }
     found = read_scores(study.results)
-    missing = [entry for group in tried.values() for entry in group if entry.folder_name not in found]
+    missing = dict.fromkeys(each for group in tried.values() for each in group if each.folder_name not in found)
     if missing:
-        others = first_of([entry.folder_name for entry in missing], NAMED_AT_MOST)
+        others = ", ".join(entry.folder_name for entry in missing)
         study.say(f"α is chosen by training on {study.data}; not trained yet: {others}.")
-    for group in study.train(missing):
+    for group in study.train(list(missing)):
         found |= {entry.folder_name: score(study.results, entry) for entry in group}
         write_scores(study.results, found)
-    return {
-        name: alphas[max(range(len(group)), key=lambda k: float(found[group[k].folder_name]["val_dice"]))]
-        for name, group in tried.items()
-    }
+    return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
+
+
+def best_alpha(scores: Iterable[Score]) -> float:
+    """The α of highest Dice; the smallest where several have it."""
+    return min(scores, key=lambda score: (-score.val_dice, score.alpha)).alpha
 
 
 def has_choice(entry: Entry) -> bool:
@@ -44,18 +61,12 @@ def has_choice(entry: Entry) -> bool:
     return entry.training is not None and cast(Trainable, entry.method).loss.alpha is None
 
 
-def score(results: Results, entry: Entry) -> dict[str, str]:
-    """The row of an entry that is trained."""
+def score(results: Results, entry: Entry) -> Score:
+    """The score of an entry that is trained."""
     row = best_row(results.validations(entry))
     if "val_dice" not in row:
         raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
-    alpha = entry.training.alpha if entry.training else 0.0
-    return {
-        "entry": entry.folder_name,
-        "method": str(entry.method),
-        "alpha": f"{alpha:g}",
-        "val_dice": f"{row['val_dice']:.5f}",
-    }
+    return Score(entry.folder_name, str(entry.method), cast(Training, entry.training).alpha, round(row["val_dice"], 5))
 
 
 def file_of(results: Results) -> Path:
@@ -63,18 +74,24 @@ def file_of(results: Results) -> Path:
     return results.out / results.data / results.budget.name / "alphas.csv"
 
 
-def read_scores(results: Results) -> dict[str, dict[str, str]]:
-    """{folder name of an entry: its row}; empty where nothing is kept."""
+def read_scores(results: Results) -> dict[str, Score]:
+    """{folder name of an entry: its score}; empty where nothing is kept."""
     path = file_of(results)
-    return {row["entry"]: row for row in read_rows(path, FORM)} if exists(path) else {}
+    rows = read_rows(path, FORM) if exists(path) else []
+    try:
+        numbers = [{key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
+        scores = [convert_record(row | both, Score) for row, both in zip(rows, numbers, strict=True)]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path} is damaged: restore it, or remove it, and α is chosen again") from error
+    return {score.entry: score for score in scores}
 
 
 def best_alphas(results: Results) -> dict[str, float]:
     """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
-    ascending = sorted(read_scores(results).values(), key=lambda row: float(row["val_dice"]))
-    return {row["method"]: float(row["alpha"]) for row in ascending}
+    scores = read_scores(results).values()
+    return {name: best_alpha(each for each in scores if each.method == name) for name in {s.method for s in scores}}
 
 
-def write_scores(results: Results, found: dict[str, dict[str, str]]) -> None:
-    """Keep the rows, in the order of their names."""
-    write_rows([found[name] for name in sorted(found)], file_of(results))
+def write_scores(results: Results, found: dict[str, Score]) -> None:
+    """Keep the scores, in the order of their names."""
+    write_rows([asdict(found[name]) for name in sorted(found)], file_of(results))

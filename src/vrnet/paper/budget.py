@@ -35,7 +35,8 @@ class Budget:
     """How long a method is timed, after one pair to warm up."""
 
     def method(self, name: str, d: int) -> Method:
-        """The method of that name; a network has the width of this budget, unless its name gives one."""
+        """The method of that name, which says nothing of averages; a network has the width of this budget, unless its
+        name gives one."""
         method = self.replaced_methods.get(name) or parse(name)
         return cast(Trainable, method).with_width(self.widths[d]) if method.is_trainable else method.resolve(d, None)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,13 +105,14 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
     numbers: list[Row] = []
     for colour, (label, line) in enumerate(CASCADE_LINES.items()):
         ours = [mean_over_subjects(groups[name], "dice_mean") for name in line.values()]
-        theirs = [published[name]["dice_mean"].mean for name in line.values() if name in published]
+        theirs = {n: published[name]["dice_mean"].mean for n, name in line.items() if name in published}
         axes[0].plot(list(line), ours, "o-", color=f"C{colour}", label=f"{label}, {study.data}")
         if theirs:
-            axes[0].plot(list(line), theirs, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
+            at, dice = list(theirs), list(theirs.values())
+            axes[0].plot(at, dice, "x:", color=f"C{colour}", label=f"{label}, published on acdc")
         numbers += [
-            {"method": name, "cascades": n, "dice_mean": a, "published": b}
-            for (n, name), a, b in zip_longest(line.items(), ours, theirs)
+            {"method": name, "cascades": n, "dice_mean": mean, "published": theirs.get(n)}
+            for (n, name), mean in zip(line.items(), ours, strict=True)
         ]
     axes[0].set(xlabel="cascades", ylabel="Dice")
     figure.legend(loc="outside right upper")

@@ -58,7 +58,7 @@ class Entry:
         return f"{file_name(self.name)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}{fewer}"
 
 
-def file_name(method: object) -> str:
+def file_name(method: Method | str) -> str:
     """The name of a method as files and folders have it: ASCII, without what some file system forbids."""
     return re.sub(r'[<>:"/\\|?*]', "-", str(method).replace("Θ", "T"))
 

@@ -20,12 +20,9 @@ from vrnet.paper.results import Entry, Results, method_settings
 from vrnet.progress import Stage
 from vrnet.provenance import versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
-from vrnet.wording import first_of
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""
-NAMED_AT_MOST = 4
-"""How many results that are missing a reader is told by name."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Study:
         wanted = [entry for entry in entries if not self.results.has(entry)]
         if not wanted:
             return
-        others = first_of([entry.folder_name for entry in wanted], NAMED_AT_MOST)
+        others = ", ".join(entry.folder_name for entry in wanted)
         self.say(
             f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; not yet: {others}."
         )

@@ -8,6 +8,7 @@ from typing import cast
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import Method, Trainable
+from vrnet.methods.names import without_average
 from vrnet.paper.alphas import choose_alphas
 from vrnet.paper.budget import Budget
 from vrnet.paper.columns import (
@@ -173,7 +174,7 @@ def network_widths(learned: list[list[Entry]]) -> str:
 def parameter_notes(methods: dict[str, list[Method]]) -> list[str]:
     """The full names of the iterative methods that have other parameters than the tuned ones, where there are any."""
     found = {name: dict.fromkeys(str(m) for m in group if not m.is_trainable) for name, group in methods.items()}
-    changed = [full for name, names in found.items() for full in names if full != name]
+    changed = [full for name, names in found.items() for full in names if full != without_average(name)]
     return [f"Parameters other than the tuned ones: {', '.join(changed)}."] if changed else []
 
 

@@ -2,28 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine
+from vrnet.images.array_masks import Mask, mask_tensor
 from vrnet.images.arrays import as_tensor
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_mask, refuse_image_as_mask
+from vrnet.images.image import Image, as_mask
 from vrnet.images.inpainting import inpaint
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import coverage, place_labels
 from vrnet.images.same_grid import check_same_grid
 from vrnet.variational.cascade import Spacing
-from vrnet.wording import type_name
-
-Mask = Bool[Tensor, "*s"] | None
 
 
 @dataclass(frozen=True)
@@ -62,24 +59,6 @@ def check_masks(fixed: object, moving: object, I0: Float[Tensor, "*s"], I1: Floa
         if mask is not None and (values := I[mask]).min() == values.max():
             raise BadInput(f"{name} is constant ({float(values[0]):g}) inside the mask: there is nothing to register")
     return inside
-
-
-def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
-    """Which voxels of an image are inside, nonzero in its mask; None if all are; BadInput if that makes no sense."""
-    if given is None:
-        return None
-    if not isinstance(given, (np.ndarray, Tensor)):
-        raise BadInput(f"the mask of {name} is {type_name(given)}: give a NumPy array or a torch tensor")
-    if tuple(given.shape) != tuple(I.shape):
-        raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
-    values = as_tensor(given).to(I.device)
-    if not isfinite(float(values.sum(dtype=torch.float64))):
-        raise BadInput(f"the mask of {name} contains NaN or infinite values: give 0 outside and 1 inside")
-    inside = values != 0
-    if not inside.any():
-        raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
-    refuse_image_as_mask(f"the mask of {name}", values.cpu().numpy())
-    return None if inside.all() else inside
 
 
 @dataclass(frozen=True)

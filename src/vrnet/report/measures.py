@@ -50,7 +50,7 @@ OPPOSITE_CORRELATION = -0.2
 """Below it, as in the verdict, the contrast of two images is opposite."""
 NO_MEASURES = (
     "seconds", "provenance", "repair", "brightness", "verdict", "files", "parameters", "options", "masks",
-    "label_names",
+    "mask_paths", "label_names",
 )  # fmt: skip
 """Of metrics.json."""
 

@@ -14,6 +14,11 @@ IGNORED = {
     "the space of no points": ((*PAIR, "--space", "RAS"), "--space would have no effect without points"),
     "folds of a transform": ((*OF_FILE, "--folds", "repair"), "--folds would have no effect on true.nii.gz"),
     "slices of a data set": ((*DATA, "--slices", "each"), "--slices would have no effect on a data set"),
+    "masks of a data set": ((*DATA, "--moving-mask", "x.nii.gz"), "--moving-mask would have no effect on a data set"),
+    "masks that are ignored": (
+        ("report", *OF_FILE[1:], "--out", "out", "--fixed-mask", "x.nii.gz", "--ignore-masks"),
+        "--fixed-mask would have no effect with --ignore-masks",
+    ),
     "labels of a data set": ((*DATA, "--fixed-labels", "x.nii.gz"), "--fixed-labels would"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),
     "an affine start there": ((*SCAN, "--affine", "rigid", "--jobs", "3"), "--jobs, --affine would"),

@@ -173,8 +173,9 @@ def test_masks_are_given_as_files_and_named_in_what_is_written(register, files):
     plain = (folder / "transform.nii.gz").read_bytes()
     folder, out = register(*masks)
     metrics = read_json(folder / "metrics.json")
-    assert set(metrics) == METRICS | {"masks"}
+    assert set(metrics) == METRICS | {"masks", "mask_paths"}
     assert metrics["masks"] == {"fixed": "fixed_labels.nii.gz", "moving": "moving_labels.nii.gz"}
+    assert metrics["mask_paths"] == {"fixed": str(masks[1]), "moving": str(masks[3])}
     assert "inside the masks" in " ".join(out.split())
     assert (folder / "transform.nii.gz").read_bytes() != plain
     assert file_names(folder) == RESULTS

@@ -251,6 +251,15 @@ def test_transforms_listed_as_ants_lists_them_are_answered_by_then(vrnet, comman
     assert "--then T2" in err
 
 
+@pytest.mark.parametrize("points", ["in.csv", "IN.CSV"])
+def test_points_and_a_transform_that_look_exchanged_are_told(vrnet, files, tmp_path, points):
+    (tmp_path / points).write_text("x,y\n-20,120\n")
+    status, _, err = vrnet("points", tmp_path / points, files / "true.nii.gz", "--out", tmp_path / "out.csv")
+    assert status == 2
+    assert f"{points} and {files / 'true.nii.gz'} look exchanged" in err
+    assert not (tmp_path / "out.csv").exists()
+
+
 def test_points_go_where_simpleitk_takes_them(vrnet, files, tmp_path):
     (tmp_path / "in.csv").write_text("label,x,y\napex,-20,120\nbase,30.5,140\n")
     status, out, _ = vrnet("points", files / "true.nii.gz", tmp_path / "in.csv", "--out", tmp_path / "out.csv")

@@ -11,6 +11,7 @@ from vrnet.app.commands.options import (
     DeviceOptions,
     Group,
     Jobs,
+    JudgedMaskOptions,
     LabelNamesText,
     MethodOptions,
     Name,
@@ -31,7 +32,10 @@ from vrnet.choices import Slices, Space
 from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
 
-OF_A_PAIR = "fixed_labels", "moving_labels", "fixed_points", "moving_points", "space", "slices"
+OF_A_PAIR = (
+    "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "fixed_points", "moving_points",
+    "space", "slices",
+)  # fmt: skip
 """Options that say nothing of a data set."""
 HD_LEGEND = "hd: Hausdorff distance, how far apart outer contours lie at most, in mm. docs/protocols.md defines all."
 MAX_SHOWN = 10
@@ -42,6 +46,9 @@ MAX_SHOWN = 10
 class Evaluate:
     """Measure a method, or a transform by any tool: on a pair (--fixed, --moving),
     or on a data set (--data, --root).
+
+    Masks are for a pair; a data set is measured under its protocol. Those that a
+    transform.nii.gz of `vrnet register` was found with need not be given again.
 
     Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
     for `identity`. Of a data set, it is 3 where subjects could not be measured.
@@ -68,6 +75,7 @@ class Evaluate:
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
+    masks: Group[JudgedMaskOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
     paper where it has one; or a file that `vrnet prepare` wrote."""
@@ -166,7 +174,8 @@ class Evaluate:
         fixed, moving = self.checked_pair()
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels)
+            masks = self.masks.files(Path(self.method), fixed, moving)
+            pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels, *masks)
             pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             transform, registration = find_transform(

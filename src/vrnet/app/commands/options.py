@@ -80,6 +80,42 @@ class MethodOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaskOptions:
+    """Which parts of the images are compared."""
+
+    fixed_mask: OptionalFile = None
+    """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
+    influence on the result. The similarity in metrics.json is then measured inside the masks. What lies about a small
+    structure helps to find it: leave a margin, or cut the images to it and give no mask."""
+    moving_mask: OptionalFile = None
+    """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
+    or the edge of its field of view, leave that out of its mask."""
+
+    @property
+    def files(self) -> tuple[Path | None, Path | None]:
+        """Those of fixed and of moving."""
+        return self.fixed_mask, self.moving_mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedMaskOptions:
+    """Inside which masks a transform is judged."""
+
+    masks: Group[MaskOptions]
+    ignore_masks: bool = False
+    """Compare all of the images, also where metrics.json beside the transform names masks."""
+
+    def files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
+        """The masks that are given; without any, those that the transform was found with."""
+        from vrnet.app.recorded_masks import masks_beside
+
+        if self.ignore_masks:
+            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
+            return None, None
+        return self.masks.files if any(self.masks.files) else masks_beside(transform, fixed, moving)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
     """Where to compute."""
 

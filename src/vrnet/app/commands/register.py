@@ -8,6 +8,7 @@ from vrnet.app.commands.options import (
     Folder,
     Group,
     LabelNamesText,
+    MaskOptions,
     MethodOptions,
     MovingFile,
     Name,
@@ -49,13 +50,7 @@ class Register:
     label_names: LabelNamesText = None
     """What the labels are called in tables, pictures and pages; or a known set of names: acdc, ukbb, hippocampus or
     freesurfer."""
-    fixed_mask: OptionalFile = None
-    """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
-    influence on the result. The similarity in metrics.json is then measured inside the masks. What lies about a small
-    structure helps to find it: leave a margin, or cut the images to it and give no mask."""
-    moving_mask: OptionalFile = None
-    """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
-    or the edge of its field of view, leave that out of its mask."""
+    masks: Group[MaskOptions]
     options: Group[RegistrationOptions]
     report: bool = False
     """Write report.html and overview.png too."""
@@ -64,7 +59,7 @@ class Register:
     @property
     def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
         """The files of the pair."""
-        return self.fixed, self.moving, self.fixed_labels, self.moving_labels, self.fixed_mask, self.moving_mask
+        return self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair

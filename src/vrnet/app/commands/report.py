@@ -6,7 +6,15 @@ from typing import Annotated
 
 import tyro
 
-from vrnet.app.commands.options import File, LabelNamesText, NextTransforms, OptionalFile, TransformFile
+from vrnet.app.commands.options import (
+    File,
+    Group,
+    JudgedMaskOptions,
+    LabelNamesText,
+    NextTransforms,
+    OptionalFile,
+    TransformFile,
+)
 from vrnet.app.console import print_line, print_metrics, print_verdict, stage_progress
 from vrnet.app.endings import end_if_failed
 
@@ -17,6 +25,9 @@ class Report:
 
     The page is what `vrnet register --report` writes. It opens from disk, and holds all that it shows. Given a folder,
     metrics.json and overview.png are written beside it.
+
+    Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
+    need not be given again: metrics.json beside it says where they are.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
@@ -38,13 +49,15 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
+    masks: Group[JudgedMaskOptions]
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import notes_on
         from vrnet.app.reported import check_place, report_transform
 
-        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels
+        masks = self.masks.files(self.transform, self.fixed, self.moving)
+        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *masks
         check_place(self.out, (self.transform, *self.then, *images))
         with stage_progress() as stage:
             stage("reading")

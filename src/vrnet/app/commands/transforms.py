@@ -210,6 +210,10 @@ class Points:
         from vrnet.images.itk_transforms import map_points
         from vrnet.images.points import read_points, write_points
 
+        if self.transform.suffix.lower() == ".csv" != self.points.suffix.lower():
+            raise BadInput(
+                f"{self.transform} and {self.points} look exchanged: give the transform first, then the points"
+            )
         check_not_input([self.out], (self.transform, *self.then, self.points))
         check_file(self.out, (".csv",))
         table = read_points(self.points, self.space)
