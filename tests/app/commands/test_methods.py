@@ -1,6 +1,7 @@
 import pytest
 
 from vrnet import names, parse
+from vrnet.methods.boxed import BOXED
 from vrnet.methods.families import FAMILIES
 from vrnet.methods.names import parameters
 
@@ -26,6 +27,17 @@ def test_a_method_lists_its_parameters_with_value_and_meaning(vrnet, monkeypatch
     assert parse(name).summary in out
     assert {"images", "intensities", "masks", "devices", "package", "ready"} <= set(rows)
     assert ("--set" in out) == bool(parameters(parse(name)))
+
+
+def test_a_file_of_weights_tells_what_was_trained_and_how_to_use_it(vrnet, monkeypatch):
+    monkeypatch.setattr("vrnet.app.console.screen.width", 400)
+    path = str(BOXED["hippocampus"].file)
+    status, out, err = vrnet("methods", path)
+    assert (status, err) == (0, "")
+    words = " ".join(out.split())
+    assert "D-L2-2x1-w8" in words
+    assert "labels in training yes" in words
+    assert f"--weights {path}" in words
 
 
 def test_the_values_are_those_that_the_name_gives(vrnet):

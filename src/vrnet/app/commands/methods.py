@@ -26,11 +26,13 @@ class Methods:
     Learned methods come as families: R-L1-3x2, say, is of the first. To their names may be added -w32 (channels of the
     first level), to those of the first family and of RC-Net -half (networks at half the resolution), and to those of
     the first -zeros or -noise (what it starts from), -Θ1 (all steps share their weights), -released (the order of steps
-    in the authors' code), -frozen (θ is not learned) and -odd (of C and D: equal images do not move).
+    in the authors' code), -frozen (θ is not learned), -he (weights start as those of U) and -odd (of C and D: equal
+    images do not move). Any name may end with +average: the mean over flips and quarter turns of the pair.
     """
 
     name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
-    """List the parameters of this method, with their values and meanings, and what else it says of itself."""
+    """List the parameters of this method, with their values and meanings, and what else it says of itself. Of a file of
+    weights: what was trained, on what and how."""
 
     def run(self) -> None:
         if self.name is None:
@@ -61,17 +63,22 @@ def describe_method(name: str) -> None:
     from vrnet.methods.families import FAMILIES
     from vrnet.methods.method import Images
     from vrnet.methods.names import parameters, parse, without_average
+    from vrnet.methods.trained import load_method
+    from vrnet.methods.weights import SUFFIX
 
     if name in FAMILIES and FAMILIES[name].parse(name) is None:
         print_line(f"{name}: {FAMILIES[name].summary}. Name one of them to see its parameters.")
         return
-    method = parse(name)
+    method = load_method(name) if name.endswith(SUFFIX) else parse(name)
     print_line(f"{method}: {method.summary}.")
     named = {str(method.resolve(d, None, images)) for d in method.dimensions for images in get_args(Images)}
     if others := named - {str(method)}:
         print_line(f"What these are: {', '.join(f'`vrnet methods {each}`' for each in sorted(others))}.")
         return
     screen.print(properties_table(method))
+    if name.endswith(SUFFIX):
+        print_line(f"Register with it by --weights {name}.")
+        return
     settable = parameters(method)
     if not settable:
         print_line("It has no parameters that can be set.")
