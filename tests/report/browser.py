@@ -29,14 +29,19 @@ def open_file(browser, path, ready, width=1200, height=900, seconds=60, **media)
     """Open a page on a wide bright screen, and wait until it is drawn: until this element says something."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    set_screen(browser, width, height)
     features = [{"name": f"prefers-{feature.replace('_', '-')}", "value": value} for feature, value in media.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get_log("browser")  # drops what an earlier page logged
     browser.get(path.as_uri())
     WebDriverWait(browser, seconds, 0.05).until(lambda _: find_element(browser, ready).text != "–")
     return browser
+
+
+def set_screen(browser, width=1200, height=900):
+    """The size that the window keeps, also for the tests that come later."""
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
 
 
 def find_element(page, selector):

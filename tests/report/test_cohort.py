@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.report.browser import find_element
+from tests.report.browser import find_element, set_screen
 from tests.report.conftest import SCRIPT
 from vrnet.cohort.collect import Result
 from vrnet.report.cohort import Links, brief, decimals_of, index_data, write_index
@@ -31,6 +31,7 @@ LINKS = Links("subjects", "report.html", "thumbnail.png")
 def page(browser, tmp_path):
     write_index(tmp_path / "index.html", COLUMNS, ROWS, SUMMARY, ["group"], LINKS)
     browser.get_log("browser")
+    set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     return browser
 
@@ -152,8 +153,7 @@ def wide(browser, tmp_path):
     write_index(tmp_path / "index.html", WIDE, rows, summary, ["group"], LINKS, method="short-axis (C-L2)")
 
     def open_wide(width, height=900):
-        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        set_screen(browser, width, height)
         browser.get((tmp_path / "index.html").as_uri())
         browser.execute_script("localStorage.clear()")
         browser.refresh()
@@ -233,6 +233,7 @@ def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browse
     dice = [0.8, 0.9, 0.5, 0.7, 0.6]
     rows = [{"subject": f"s{k}", "status": "done", "dice_after": d, "group": "aabbb"[k]} for k, d in enumerate(dice)]
     write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, carried, LINKS)
+    set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     script = "return [...document.querySelectorAll('#groups tr')].map(row => [...row.children].map(c => c.textContent))"
     head, line = browser.execute_script(script)
@@ -259,6 +260,7 @@ def test_dots_that_would_cover_each_other_are_stacked(browser, tmp_path):
     dice = [0.8, 0.8001, 0.8002, 0.4]
     rows = [{"subject": f"s{k}", "status": "done", "dice_after": value} for k, value in enumerate(dice)]
     write_index(tmp_path / "index.html", COLUMNS, rows, SUMMARY, [], LINKS)
+    set_screen(browser)
     browser.get((tmp_path / "index.html").as_uri())
     script = (
         "return [...document.querySelectorAll('#plots circle')].map(c => ['cx', 'cy'].map(k => +c.getAttribute(k)))"
