@@ -163,6 +163,17 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     assert table.notes[2] == f"Parameters other than the tuned ones: {changed}."
 
 
+def test_an_averaged_row_has_no_times_which_would_be_those_of_one_registration(study, monkeypatch):
+    names = ("VoxelMorph", "VoxelMorph+average")
+    monkeypatch.setitem(TABLES, "acdc", replace(TABLES["acdc"], methods=names))
+    monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: 0.1234)
+    made = study()
+    for name in names:
+        write_result(made.results, made.results.entry(name), [(0.7, 9.0), (0.8, 8.0)])
+    table = build_table("acdc", made)
+    assert [row[table.header.index("s CPU")] for row in table.rows] == ["0.123", None]
+
+
 def test_an_averaged_method_is_told_of_only_where_its_parameters_are_other_ones():
     assert parameter_notes({"TV-L1+average": [parse("TV-L1")]}) == []
     assert parameter_notes({"TV-L1+average": [parse("TV-L1(lam=0.2)")]})
