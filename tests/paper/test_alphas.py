@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.paper.fake_results import write_result
@@ -6,6 +8,7 @@ from vrnet.data.source import Source
 from vrnet.files import read_rows
 from vrnet.paper import alphas
 from vrnet.paper.alphas import best_alphas, choose_alphas, file_of
+from vrnet.paper.budget import three_times_as_long
 from vrnet.paper.figures import measure_methods
 from vrnet.paper.request import PaperRequest, make_figure, make_table
 from vrnet.paper.tables import build_table
@@ -109,6 +112,18 @@ def test_an_averaged_network_is_not_counted_among_those_to_train(scored, monkeyp
     monkeypatch.setattr("vrnet.paper.study.Study.train", lambda self, entries: asked.extend(entries) or [entries])
     choose_alphas(scored, ["R-L2-6x1", "R-L2-6x1+average"], TRIED)
     assert len(asked) == len(TRIED)
+
+
+def test_a_budget_may_take_the_alphas_that_another_one_chose(scored):
+    short = scored.results.budget
+    longer = replace(scored.results, budget=short.changed("longer", three_times_as_long, alphas_of=short))
+    for name, alpha in BEST.items():
+        write_result(longer, longer.entry(name, alpha=alpha), [(0.7, 9.0), (0.8, 8.0)])
+    table = build_table("initialisation", replace(scored, results=longer), alphas=TRIED)
+    assert f'on the validation subjects with the budget "{short.name}", from 0.02' in table.notes[-1]
+    assert file_of(scored.results).is_file()
+    assert not file_of(longer).exists()
+    assert best_alphas(longer) == best_alphas(scored.results) != {}
 
 
 def test_a_table_is_made_of_the_chosen_and_says_which(scored):

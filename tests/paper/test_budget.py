@@ -49,6 +49,21 @@ def test_the_augmented_budget_differs_from_the_papers_by_augmentation_alone():
         assert paper.training[data] in (training, replace(training, augmentation=None))
 
 
+def test_the_central_budget_differs_from_the_short_one_by_its_smoothness_alone():
+    short, central = BUDGETS["short"], BUDGETS["central"]
+    assert central.widths == short.widths
+    for data, training in central.training.items():
+        assert training == replace(short.training[data], smoothness="CentralDiffusion")
+
+
+def test_the_long_budget_has_three_times_the_steps_of_the_consistent_one_and_its_alphas():
+    consistent, long = BUDGETS["consistent"], BUDGETS["long"]
+    assert (long.widths, long.alphas_of) == (consistent.widths, consistent)
+    for data, training in long.training.items():
+        steps = 3 * consistent.training[data].steps
+        assert training == replace(consistent.training[data], steps=steps, validate_every=steps)
+
+
 def test_every_budget_knows_how_to_train_on_every_data_set():
     for budget in BUDGETS.values():
         assert budget.training.keys() == DIMENSIONS.keys()

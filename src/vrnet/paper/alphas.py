@@ -3,7 +3,7 @@
 OUT/DATA/BUDGET/alphas.csv keeps what was found: one row per method and α. What it has is not trained again."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -35,6 +35,7 @@ class Score:
 
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
     """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
+    study = replace(study, results=deciding(study.results))
     tried = {
         name: [study.results.entry(without_average(name), alpha=alpha) for alpha in alphas]
         for name in names
@@ -49,6 +50,11 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
         found |= {entry.folder_name: score(study.results, entry) for entry in group}
         write_scores(study.results, found)
     return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
+
+
+def deciding(results: Results) -> Results:
+    """The results whose trainings decide on α: those of the budget itself, or of the one that it names."""
+    return replace(results, budget=results.budget.alphas_of or results.budget)
 
 
 def best_alpha(scores: Iterable[Score]) -> float:
@@ -88,7 +94,7 @@ def read_scores(results: Results) -> dict[str, Score]:
 
 def best_alphas(results: Results) -> dict[str, float]:
     """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
-    scores = read_scores(results).values()
+    scores = read_scores(deciding(results)).values()
     return {name: best_alpha(each for each in scores if each.method == name) for name in {s.method for s in scores}}
 
 

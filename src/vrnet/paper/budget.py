@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from vrnet.data.phantoms import Phantoms
 from vrnet.data.sample import Purpose
@@ -33,6 +33,13 @@ class Budget:
     """By data set, what training subjects are prepared for, if not for training."""
     timing_seconds: float = 2.0
     """How long a method is timed, after one pair to warm up."""
+    alphas_of: "Budget | None" = None
+    """The budget whose trainings decide on α of each method, where a table chooses it; its own, if not given."""
+
+    def changed(self, name: str, change: Callable[[Training], Training], **others: Any) -> "Budget":
+        """This budget under another name, with each of its trainings changed."""
+        training = {data: change(settings) for data, settings in self.training.items()}
+        return replace(self, name=name, training=training, **others)
 
     def method(self, name: str, d: int) -> Method:
         """The method of that name, which says nothing of averages; a network has the width of this budget, unless its
@@ -77,6 +84,34 @@ PRESET = {
 }
 """Each data set by its own preset."""
 THREE_SLICES: dict[str, Purpose] = {"acdc": "evaluation"}
+SHORT = Budget(
+    "short",
+    {2: 16, 3: 8},
+    {
+        **dict.fromkeys(("acdc", "ukbb"), SHORT_2D),
+        "phantom": replace(SHORT_2D, steps=600, validate_every=600),
+        **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
+        "acdc3d": SHORT_STACKS,
+        "hippocampus": SHORT_ACROSS_SUBJECTS,
+    },
+)
+CONSISTENT = Budget(
+    "consistent",
+    {2: 16, 3: 8},
+    {
+        **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
+        **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
+        "acdc3d": CONSISTENT_STACKS,
+        "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
+    },
+)
+
+
+def three_times_as_long(training: Training) -> Training:
+    """The same training with three times the steps, validated at its end."""
+    return replace(training, steps=3 * training.steps, validate_every=3 * training.steps)
+
+
 BUDGETS = {
     "paper": Budget(
         "paper",
@@ -88,27 +123,10 @@ BUDGETS = {
         trained_as=THREE_SLICES,
     ),
     "augmented": Budget("augmented", {2: None, 3: None}, PRESET, trained_as=THREE_SLICES),
-    "short": Budget(
-        "short",
-        {2: 16, 3: 8},
-        {
-            **dict.fromkeys(("acdc", "ukbb"), SHORT_2D),
-            "phantom": replace(SHORT_2D, steps=600, validate_every=600),
-            **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
-            "acdc3d": SHORT_STACKS,
-            "hippocampus": SHORT_ACROSS_SUBJECTS,
-        },
-    ),
-    "consistent": Budget(
-        "consistent",
-        {2: 16, 3: 8},
-        {
-            **dict.fromkeys(("acdc", "ukbb", "phantom"), replace(PRESETS["consistent"], validate_every=3_000)),
-            **dict.fromkeys(("cmr3d", "phantom3d"), replace(SHORT_3D, consistency=0.03)),
-            "acdc3d": CONSISTENT_STACKS,
-            "hippocampus": replace(PRESETS["hippocampus-consistent"], validate_every=4_000),
-        },
-    ),
+    "short": SHORT,
+    "central": SHORT.changed("central", lambda training: replace(training, smoothness="CentralDiffusion")),
+    "consistent": CONSISTENT,
+    "long": CONSISTENT.changed("long", three_times_as_long, alphas_of=CONSISTENT),
     "quick": Budget(
         "quick",
         {2: 2, 3: 2},
@@ -120,5 +138,6 @@ BUDGETS = {
 }
 """paper: the paper's steps and widths, on the three slices of each subject of ACDC and without augmentation, hours to
 days on a GPU; augmented: as paper, with augmentation; short: a tenth of that or less, minutes on a GPU for one table;
-consistent: as short, with a loss of more parts that registers every pair in both directions; quick: a few steps of
-every method on small phantoms, to see that everything works."""
+central: as short, with central differences in the smoothness; consistent: as short, with a loss of more parts that
+registers every pair in both directions; long: as consistent, with three times the steps; quick: a few steps of every
+method on small phantoms, to see that everything works."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.vrnet import PAPER
 
 ITERATIVE = ("FFD", "TV-L1", "Demons", "SyN")
@@ -9,6 +10,8 @@ CASCADES_3D = ("VoxelMorph", "2xRC-Net", "3xRC-Net")
 VRNETS_3D = ("R-L2-2x1", "R-L1-2x1", "U-L2-2x1", "U-L1-2x1", "C-L1-2x1")
 VRNETS_ON_ACDC = ("R-L1-3x2", "R-L2-6x1", "C-L2-3x1", "C-L2-6x1")
 NETWORKS_3D = ("VoxelMorph", "2xRC-Net", "R-L1-2x1", "U-L1-2x1", "C-L1-2x1")
+SMOOTHED = ("VoxelMorph", "R-L1-3x2", "C-L2-3x1")
+HALF_2D = ("4xRC-Net-half-w32", "D-L2-3x1-half-w32")
 HALF_3D = ("4xRC-Net-half-w16", "D-L2-3x1-half-w16")
 RC_NETS = tuple(f"{n}xRC-Net" for n in range(2, 8))
 WITHOUT_A_PART = ("{}-L2-3x1", "{}-none-3x1", "{}-L2-3x1-frozen", "{}-L2-3x1(theta=1.0)", "{}-L2-3x1-released")
@@ -59,8 +62,14 @@ TABLES = {
     "matched_half": TableSpec(
         "Networks of 7.7 million parameters at half resolution on ACDC, trained alike",
         "acdc",
-        ("identity", *ITERATIVE, "4xRC-Net-half-w32", "D-L2-3x1-half-w32", "D-L2-3x1-half-w32+average"),
+        ("identity", *ITERATIVE, *HALF_2D),
     ),
+    "averaged": TableSpec(
+        "Networks of 7.7 million parameters at half resolution on ACDC, asked once and averaged",
+        "acdc",
+        ("identity", *ITERATIVE, *(f"{name}{average}" for name in HALF_2D for average in ("", AVERAGED))),
+    ),
+    "smoothness": TableSpec("Smoothness by forward or central differences", "acdc", SMOOTHED, measures=OVERLAP),
     "ukbb": TableSpec(
         "Methods on UK Biobank",
         "ukbb",

@@ -50,11 +50,12 @@ def build_table(
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
     columns = build_columns(name, results, entries)
+    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget)
     return Table(
         table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
         [[ROW_LABELS.get(method, method), *(column.cells.get(method) for column in columns)] for method in entries],
-        table_notes(spec, results, entries) + alpha_notes(chosen, alphas) + unmeasured_notes(results, left_out),
+        notes + unmeasured_notes(results, left_out),
         {(list(entries).index(column.best), k) for k, column in enumerate(columns, start=1) if column.best},
         {k for k, column in enumerate(columns, start=1) if column.is_csv_only},
     )
@@ -150,14 +151,15 @@ def loss_notes(training: Training) -> list[str]:
     return [f"Loss: {similarity} + α {smoothness}{both_ways}."]
 
 
-def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float]) -> list[str]:
+def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget) -> list[str]:
     """Which α each method has, where it was chosen."""
     if not chosen:
         return []
     methods = [f"{alpha:g} for {', '.join(name for name in chosen if chosen[name] == alpha)}" for alpha in alphas
                if alpha in chosen.values()]  # fmt: skip
     tried = ", ".join(f"{alpha:g}" for alpha in alphas)
-    return [f"α was chosen for each method on the validation subjects, from {tried}: {'; '.join(methods)}."]
+    where = f' with the budget "{budget.alphas_of.name}"' if budget.alphas_of else ""
+    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {'; '.join(methods)}."]
 
 
 def unmeasured_notes(results: Results, left_out: Sequence[str]) -> list[str]:

@@ -33,10 +33,11 @@ class Paper:
     """Another data set of the same dimension, or a file that `vrnet prepare` wrote."""
     out: Folder = Path("results")
     """Where results are kept, and looked for."""
-    budget: Literal["paper", "augmented", "short", "consistent", "quick"] = "short"
+    budget: Literal["paper", "augmented", "short", "central", "consistent", "long", "quick"] = "short"
     """What is spent on each learned method. paper: its width and steps, without augmentation; augmented: as paper, with
-    augmentation; short: narrow networks and a tenth of the steps, for minutes per method on a GPU; consistent: as
-    short, with every pair in both directions and a loss of more parts; quick: a few steps on small phantoms."""
+    augmentation; short: narrow networks and a tenth of the steps, for minutes per method on a GPU; central: as short,
+    with smoothness of central differences; consistent: as short, with every pair in both directions and a loss of more
+    parts; long: as consistent, with three times the steps; quick: a few steps on small phantoms."""
     quick: bool = False
     """Short for --budget quick: to see that all works, in minutes on a CPU."""
     seeds: int = 1
