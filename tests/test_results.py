@@ -15,9 +15,10 @@ TABLES = sorted((RESULTS / "tables").glob("*.csv"))
 NAMES = [table.stem for table in TABLES]
 ASKED = {
     "acdc": ("acdc", {"seeds": 3, "alphas": (0.05, 0.1)}),
-    "parts": ("parts", {"measured_only": True}),
     "matched_consistent": ("matched", {"budget": "consistent", "seeds": 3, "alphas": (0.05, 0.2)}),
     "matched_half_consistent": ("matched_half", {"budget": "consistent", "seeds": 3, "alphas": (0.02, 0.05)}),
+    "averaged_long": ("averaged", {"budget": "long", "seeds": 3, "alphas": (0.02, 0.05)}),
+    "smoothness_central": ("smoothness", {"budget": "central"}),
     "hippocampus_half_consistent": ("hippocampus_half", {"budget": "consistent"}),
 }
 """Tables that a plain request does not make: their names, and what is asked for besides."""

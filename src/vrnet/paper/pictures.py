@@ -11,6 +11,7 @@ from vrnet.data.sample import Sample
 from vrnet.fields import warp, warp_labels
 from vrnet.files import Row
 from vrnet.methods.method import Method
+from vrnet.networks.adaptors import Noise
 from vrnet.paper.study import Study
 from vrnet.report.colours import label_colours, motion_colours
 from vrnet.report.figures import draw_contours, show_grid, show_jacobian
@@ -30,9 +31,8 @@ ROWS = ("warped", "its mask, fixed outlined", "displacement", "grid", "Jacobian,
 INPUT_ROWS = ("fixed", "its mask", "moving", "its mask", "", "difference before")
 """What the first column shows."""
 NOISE_VOXELS = 1.0
-"""Standard deviation of the noise that is added to the initial field."""
+"""Standard deviation of the noise that is added to a guess."""
 NOISE_SEED = 1
-"""Differs from the seed of the methods whose initial field is noise."""
 
 
 class RegisteredSlice(NamedTuple):
@@ -151,7 +151,7 @@ def show_mask(ax: "Axes", labels: ndarray | None, truth: ndarray | None) -> None
 
 
 def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
-    """The field after each cascade of R-L2-6x1, from a start with noise added: its own guess, and noise alone."""
+    """The field after each cascade of R-L2-6x1, from a noisy start: its own guess with noise added, and noise alone."""
     names = ("R-L2-6x1", "R-L2-6x1-noise") if study.d == 2 else ("R-L2-2x1", "R-L2-2x1-noise")
     sample, methods = study.test.samples[0], study.methods([study.results.entry(name) for name in names])
     found = {name: field_states(method, sample) for name, method in zip(names, methods, strict=True)}
@@ -165,11 +165,14 @@ def draw_denoising(study: Study) -> "tuple[Figure, list[Row]]":
 
 
 def field_states(method: Method, sample: Sample) -> list[ndarray]:
-    """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h)."""
+    """The noisy start, and the field after each cascade: motion within the image, or the middle slice, (2, w, h).
+
+    Noise is added to a guess; a start that is noise stays as it is."""
     I0, I1, model = sample.fixed[:1], sample.moving[:1], cast(Cascade, method.model)
     with torch.inference_mode():
         first = model.init(I0, I1, sample.spacing)
-        first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(NOISE_SEED))
+        if not isinstance(model.init, Noise):
+            first = first + NOISE_VOXELS * torch.randn(first.shape, generator=torch.Generator().manual_seed(NOISE_SEED))
         after = [state.v for state in model.refine(first, I0, I1, sample.spacing) if not state.is_fresh]
     return [motion_in_slice(v, first.shape[-1] // 2) for v in (first, *after)]
 
