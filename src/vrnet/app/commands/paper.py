@@ -15,8 +15,8 @@ from vrnet.app.endings import STOPPED
 class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured.
 
-    Tables: ablation, parts, initialisation, acdc, matched, matched_half, ukbb, cmr3d, acdc3d, hippocampus,
-    hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots, denoising,
+    Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
+    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots, denoising,
     strain (of whole stacks of ACDC: give --root).
 
     What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
