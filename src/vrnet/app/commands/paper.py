@@ -16,8 +16,8 @@ class Paper:
     """Make a table or a figure of the paper, what was published beside what is measured.
 
     Tables: ablation, parts, initialisation, acdc, matched, matched_half, averaged, smoothness, ukbb, cmr3d, acdc3d,
-    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots, denoising,
-    strain (of whole stacks of ACDC: give --root).
+    hippocampus, hippocampus_half, runtime. Figures: parameterisations, alpha, cascades, efficiency, visual, boxplots,
+    denoising, strain (of whole stacks of ACDC: give --root).
 
     What is missing is trained and measured first, networks last, and kept in DIR: one folder per method, with one row
     per subject; what is there is never computed again. Ctrl-C and SIGTERM stop; the same command goes on. The tables
