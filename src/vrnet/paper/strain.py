@@ -138,10 +138,14 @@ def measure(subject: Subject, method: str, device: str) -> Row:
     }  # fmt: skip
 
 
-def cavities(beat: Beat, across: int | None) -> list[np.ndarray]:
+def cavities(beat: Beat, across: int | None) -> tuple[np.ndarray, np.ndarray]:
     """How many voxels of each slice are the LV's cavity, by the labels of end-diastole and of end-systole."""
-    axes = tuple(axis for axis in range(beat.labels[0].array.ndim) if axis != across)
-    return [(labels.array == HeartLabels().lv).sum(axes, keepdims=across is None).ravel() for labels in beat.labels]
+
+    def count(labels: Image) -> np.ndarray:
+        cavity = labels.array == HeartLabels().lv
+        return cavity.sum(tuple(axis for axis in range(cavity.ndim) if axis != across)).reshape(-1)
+
+    return count(beat.labels[0]), count(beat.labels[1])
 
 
 def lost_at_base(diastole: np.ndarray, systole: np.ndarray, base_to_apex: Sequence[int]) -> float:
