@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.data.conftest import heart, write_acdc, write_splits
@@ -9,7 +10,7 @@ from vrnet.data.source import Source
 from vrnet.errors import BadInput
 from vrnet.paper import strain as module
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.strain import find_subjects, measure, phantom_subject, strain_rows
+from vrnet.paper.strain import cavities, find_subjects, lost_at_base, measure, phantom_subject, strain_rows
 from vrnet.phantom.cycle import cycle
 
 
@@ -27,6 +28,22 @@ def test_a_beating_stack_has_about_its_exact_strain_and_ejection():
         100 * (1 - row["systole_tracked_ml"] / row["diastole_ml"]), abs=0.01
     )
     assert row["slices"] == 3
+    assert row["lost_at_base_percent"] == 0
+
+
+@pytest.mark.parametrize("base_to_apex", [(1, 2, 3), (3, 2, 1)])
+def test_basal_slices_without_a_cavity_at_end_systole_are_lost_and_apical_ones_are_not(base_to_apex):
+    diastole, systole = np.array([10, 30, 40, 20, 0]), np.array([0, 0, 20, 0, 0])
+    if base_to_apex[0] > 1:
+        diastole, systole = diastole[::-1], systole[::-1]
+    assert lost_at_base(diastole, systole, base_to_apex) == 40
+
+
+def test_cavities_are_counted_slice_by_slice_at_both_phases():
+    beat = phantom_subject(1, "normal").read()
+    for found, labels in zip(cavities(beat, 2), beat.labels, strict=True):
+        assert found.tolist() == [(labels.array[:, :, k] == 3).sum() for k in range(3)]
+    assert [found.tolist() for found in cavities(beat, None)] == [[(each.array == 3).sum()] for each in beat.labels]
 
 
 def test_what_is_measured_is_kept_and_read_without_images(study, monkeypatch):

@@ -14,7 +14,7 @@ def rows_of(method):
         {
             "subject": f"{group}{k}", "group": group, "method": method,
             "green_circumferential": scale * (-20 + k + 10 * (group == "DCM")), "green_radial": scale * (30 + k),
-            "ejection_labels": 60.0, "ejection_tracked": 59.0 - k,
+            "ejection_labels": 60.0, "ejection_tracked": 59.0 - k, "lost_at_base_percent": 5.0 * (k == 2),
         }
         for group in GROUPS
         for k in range(3)
@@ -47,6 +47,15 @@ def test_the_plot_of_bland_and_altman_has_bias_and_limits(drawn):
     spread = 1.96 * np.sqrt(4 / 5)
     np.testing.assert_allclose([line.get_ydata()[0] for line in lines], [-2, -2 - spread, -2 + spread])
     assert "-2.0 (-3.8 to -0.2)" in ax.get_legend().get_texts()[0].get_text()
+
+
+def test_hearts_whose_labels_lose_a_basal_slice_have_a_ring(drawn):
+    ax = drawn[0].axes[2]
+    rings = ax.get_lines()[4]
+    assert rings.get_markerfacecolor() == "none"
+    np.testing.assert_allclose(rings.get_ydata(), [-3, -3])
+    np.testing.assert_allclose(rings.get_xdata(), [58.5, 58.5])
+    assert "basal slice" in ax.get_legend().get_texts()[-1].get_text()
 
 
 def test_ways_that_agree_have_no_bias_and_no_spread():

@@ -3,7 +3,7 @@
 The labels of end-diastole alone are tracked; those of end-systole are what the ejection fraction is held against.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from vrnet.data.acdc import ACDC, group_of
 from vrnet.errors import BadInput
 from vrnet.evaluation.strain import GLOBAL, MEASURES, strain
 from vrnet.evaluation.volumes import volumes
+from vrnet.evaluation.wall import HeartLabels
 from vrnet.files import Row, read_rows, write_rows
 from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
@@ -132,8 +133,27 @@ def measure(subject: Subject, method: str, device: str) -> Row:
         **{key: round(float(value), 3) for key, value in regions.items()}, "slices": len(curves.slices),
         "diastole_ml": round(float(labelled[0]), 3), "systole_ml": round(float(labelled[1]), 3),
         "systole_tracked_ml": round(float(tracked[1]), 3),
+        "lost_at_base_percent": round(lost_at_base(*cavities(beat, across), curves.slices), 3),
         "ejection_labels": round(ejection(labelled), 3), "ejection_tracked": round(ejection(tracked), 3),
     }  # fmt: skip
+
+
+def cavities(beat: Beat, across: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """How many voxels of each slice are the LV's cavity, by the labels of end-diastole and of end-systole."""
+
+    def count(labels: Image) -> np.ndarray:
+        cavity = labels.array == HeartLabels().lv
+        return cavity.sum(tuple(axis for axis in range(cavity.ndim) if axis != across)).reshape(-1)
+
+    return count(beat.labels[0]), count(beat.labels[1])
+
+
+def lost_at_base(diastole: np.ndarray, systole: np.ndarray, base_to_apex: Sequence[int]) -> float:
+    """Of the cavity at end-diastole, in percent: what lies in basal slices that have none at end-systole."""
+    if base_to_apex[0] > base_to_apex[-1]:
+        diastole, systole = diastole[::-1], systole[::-1]
+    is_lost = ~np.logical_or.accumulate(systole > 0)
+    return float(100 * diastole[is_lost].sum() / diastole.sum())
 
 
 def ejection(volume: np.ndarray) -> float:

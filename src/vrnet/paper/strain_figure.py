@@ -1,6 +1,6 @@
 """The figure of strain: by pathology, beside what is healthy; and ejection fractions, tracked against labelled."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def draw_panel(ax: "Axes", groups: dict[str, list[Row]], panel: Panel) -> None:
     """A box per pathology and method; the line is the median, the mark the mean."""
     names = list(dict.fromkeys(row["group"] for rows in groups.values() for row in rows))
     width = 0.8 / len(groups)
-    ax.axhspan(*panel.healthy, color="C2", alpha=0.15, label="healthy adults")
+    ax.axhspan(*panel.healthy, color="C2", alpha=0.15, label="about healthy adults")
     for number, (method, rows) in enumerate(groups.items()):
         values = [[row[panel.measure] for row in rows if row["group"] == name] for name in names]
         places = [k + (number - (len(groups) - 1) / 2) * width for k in range(len(names))]
@@ -73,7 +73,9 @@ def draw_panel(ax: "Axes", groups: dict[str, list[Row]], panel: Panel) -> None:
 
 
 def draw_agreement(ax: "Axes", groups: dict[str, list[Row]]) -> None:
-    """Differences of the ejection fractions against their means, with bias and limits of agreement."""
+    """Differences of the ejection fractions against their means, with bias and limits of agreement. Rings are hearts
+    whose labels at end-systole lack a basal slice, which no motion within slices can show."""
+    ring: dict[str, Any] = {"marker": "o", "linestyle": "", "markersize": 9, "markerfacecolor": "none"}
     for number, (method, rows) in enumerate(groups.items()):
         tracked, labelled = (np.array([row[f"ejection_{way}"] for row in rows]) for way in ("tracked", "labels"))
         found, colour = agreement(tracked, labelled), f"C{number}"
@@ -81,6 +83,9 @@ def draw_agreement(ax: "Axes", groups: dict[str, list[Row]]) -> None:
         ax.plot((tracked + labelled) / 2, tracked - labelled, "o", markersize=4, alpha=0.7, color=colour, label=text)
         for value, line in zip(found, ("-", "--", "--"), strict=True):
             ax.axhline(value, color=colour, linestyle=line, linewidth=1)
+        lost = [row.get("lost_at_base_percent", 0.0) > 0 for row in rows]
+        ax.plot(((tracked + labelled) / 2)[lost], (tracked - labelled)[lost], color=colour, **ring)
+    ax.plot([], color="0.4", label="labels lack a basal slice at end-systole", **ring)
     ax.set(title="EF by tracked labels − by labels, points", xlabel="mean of both, %")
     ax.legend(fontsize=8, title="bias (limits of agreement)")
 
