@@ -62,6 +62,15 @@ def test_what_lies_outside_a_mask_has_no_influence():
     assert_allclose(find_remap(fixed, other, Inside(None, inside)).gain, 0.5, atol=0.03)
 
 
+def test_something_dark_outside_a_mask_has_no_influence():
+    """Also on what is taken for ground inside it."""
+    fixed, moving = (torch.nn.functional.pad(image, (0, 0, 0, 60)) for image in hearts(2))
+    inside = torch.ones_like(fixed, dtype=torch.bool)
+    inside[:4] = False
+    dark = torch.where(inside, fixed, -9.0), torch.where(inside, 2 * moving, -9.0)
+    assert find_remap(*dark, Inside(inside, inside)) == find_remap(fixed, 2 * moving, Inside(inside, inside))
+
+
 @pytest.mark.parametrize("which", ["fixed", "both"])
 @pytest.mark.parametrize("seed", range(16))
 def test_two_phases_have_one_scaling_inside_a_mask_of_the_cavity_alone(seed, which):

@@ -87,9 +87,9 @@ def values_of_each(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Ins
 
 
 def shown_in(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> Bool[Tensor, "*s"]:
-    """The voxels inside all of these masks at which either image shows something."""
-    shown = (I0 > I0.min()) | (I1 > I1.min())
-    return reduce(torch.logical_and, (mask.to(shown.device) for mask in masks if mask is not None), shown)
+    """The voxels inside all of these masks at which either image shows more than its least value there."""
+    inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), I0 == I0)
+    return inside & ((I0 > I0[inside].min()) | (I1 > I1[inside].min())) if inside.any() else inside
 
 
 def values_at(I: Float[Tensor, "*s"], chosen: Bool[Tensor, "*s"]) -> Float[ndarray, " n"]:
