@@ -12,6 +12,7 @@ from vrnet import Grid, Image, register_images
 from vrnet.phantom import phantom
 from vrnet.registration.brightness import Remap, find_remap, fit_line
 from vrnet.registration.masks import Inside
+from vrnet.structures import HEART
 
 CHANGES = [(1.2, 0.0), (1.5, 0.0), (2.0, 0.0), (0.5, 0.0), (1.0, 0.4), (5.0, 1.5)]
 EVERYWHERE = Inside()
@@ -59,6 +60,23 @@ def test_what_lies_outside_a_mask_has_no_influence():
     other = torch.where(inside, 2 * moving, 40 * torch.rand(moving.shape))
     assert_allclose(find_remap(fixed, other, Inside(inside, inside)).gain, 0.5, atol=0.03)
     assert_allclose(find_remap(fixed, other, Inside(None, inside)).gain, 0.5, atol=0.03)
+
+
+def test_something_dark_outside_a_mask_has_no_influence():
+    """Also on what is taken for ground inside it."""
+    fixed, moving = (torch.nn.functional.pad(image, (0, 0, 0, 60)) for image in hearts(2))
+    inside = torch.ones_like(fixed, dtype=torch.bool)
+    inside[:4] = False
+    dark = torch.where(inside, fixed, -9.0), torch.where(inside, 2 * moving, -9.0)
+    assert find_remap(*dark, Inside(inside, inside)) == find_remap(fixed, 2 * moving, Inside(inside, inside))
+
+
+@pytest.mark.parametrize("seed", [5, 7, 8, 10, 11, 14, 15])
+def test_two_phases_have_one_scaling_inside_a_mask_of_the_cavity_alone(seed):
+    """There most of what was blood is muscle at the other phase, and a line would take one for the other."""
+    patient = phantom(seed, (64, 64), 2.0)
+    inside = Inside(patient.fixed_labels[0, 0] == HEART["LV"])
+    assert find_remap(patient.fixed[0, 0], patient.moving[0, 0], inside) is None
 
 
 def test_the_ground_on_which_both_show_nothing_does_not_count():

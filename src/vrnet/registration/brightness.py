@@ -2,16 +2,22 @@
 
 Both phases of a scan are equally bright, and stay so: a line is only used where it is far from what such pairs show.
 It is the reduced major axis of the voxels that both images have, found anew with a weight 1 / (1 + (r/s)²) for each of
-them, r being its distance from the line: what moved, and an artefact, has little weight."""
+them, r being its distance from the line: what moved, and an artefact, has little weight.
+
+In a small mask most of what is seen may have moved, and the line then takes one tissue for another. A change of
+brightness changes the range of an image, too: a line that does not bring the two ranges closer is none."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.images.array_masks import Mask
 from vrnet.registration.masks import Inside
 
 MAX_VOXELS = 50_000
@@ -66,17 +72,30 @@ def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside)
         return None
     line = fit_line(moving, fixed)
     limit = MAX_CHANGE if line.correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
-    return Remap(line.gain, line.offset) if change_of_range(line, fixed, moving) > limit else None
+    is_used = change_of_range(line, fixed, moving) > limit and brings_closer(line, *values_of_each(I0, I1, inside))
+    return Remap(line.gain, line.offset) if is_used else None
 
 
 def values_of_both(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
     """The intensities of both images at the voxels inside both masks, without the ground on which both show nothing."""
-    compared = ((I0 > I0.min()) | (I1 > I1.min())).flatten()
-    for mask in (inside.fixed, inside.moving):
-        compared = compared if mask is None else compared & mask.to(compared.device).flatten()
-    chosen = compared.nonzero()[:, 0]
-    chosen = chosen[:: -(-len(chosen) // MAX_VOXELS) or 1]
-    return [I.flatten()[chosen].detach().double().cpu().numpy() for I in (I0, I1)]
+    return [values_at(I, shown_in(I0, I1, inside.fixed, inside.moving)) for I in (I0, I1)]
+
+
+def values_of_each(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
+    """The intensities of each image inside its own mask, likewise; of one without a mask, inside that of the other."""
+    return [values_at(I, shown_in(I0, I1, mask)) for I, mask in zip((I0, I1), inside.of_each, strict=True)]
+
+
+def shown_in(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> Bool[Tensor, "*s"]:
+    """The voxels inside all of these masks at which either image shows more than its least value there."""
+    inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), I0 == I0)
+    return inside & ((I0 > I0[inside].min()) | (I1 > I1[inside].min())) if inside.any() else inside
+
+
+def values_at(I: Float[Tensor, "*s"], chosen: Bool[Tensor, "*s"]) -> Float[ndarray, " n"]:
+    """The intensities of an image at these voxels; at every n-th, of many."""
+    places = chosen.flatten().nonzero()[:, 0]
+    return I.flatten()[places[:: -(-len(places) // MAX_VOXELS) or 1]].detach().double().cpu().numpy()
 
 
 def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> Line:
@@ -102,6 +121,12 @@ def change_of_range(line: Line, fixed: Float[ndarray, " n"], moving: Float[ndarr
     ends = np.percentile(moving, (1, 99))
     wider = max(width(fixed), width(moving))
     return float(np.abs(line.gain * ends + line.offset - ends).max() / wider)
+
+
+def brings_closer(line: Line, fixed: Float[ndarray, " n"], moving: Float[ndarray, " n"]) -> bool:
+    """Whether the range of moving, taken along a line, is closer to that of fixed than as it is."""
+    target, ends = (np.percentile(values, (1, 99)) for values in (fixed, moving))
+    return bool(np.abs(line.gain * ends + line.offset - target).max() < np.abs(ends - target).max())
 
 
 def width(values: Float[ndarray, " n"]) -> float:
