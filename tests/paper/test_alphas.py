@@ -121,6 +121,36 @@ def test_a_table_is_made_of_the_chosen_and_says_which(scored):
     )
 
 
+def test_a_table_that_is_made_again_without_alphas_is_the_one_with_them(scored, reader):
+    """Also where another α was tried of some of its methods, and where α of the budget is measured, of one seed."""
+    scores = [(0.7, 9.0), (0.8, 8.0)]
+    for name, alpha in BEST.items():
+        write_result(scored.results, scored.results.entry(name), [(0.9, 1.0), (0.9, 1.0)])
+        for seed in range(3):
+            write_result(scored.results, scored.results.entry(name, alpha=alpha, seed=seed), scores)
+    asked = build_table("initialisation", scored, seeds=3, alphas=TRIED)
+    more = alphas.read_scores(scored.results)
+    entry = scored.results.entry("R-L2-6x1", alpha=0.7)
+    more[entry.folder_name] = alphas.Score(entry.folder_name, str(entry.method), 0.7, 1.0)
+    alphas.write_scores(scored.results, more)
+    reader.lines.clear()
+    assert build_table("initialisation", scored) == asked
+    assert build_table("initialisation", scored, measured_only=True) == asked
+    assert reader.lines == []
+    assert "3 seeds" in asked.notes[1]
+
+
+@pytest.mark.parametrize("kept", [{"R-L2-6x1": TRIED, "R-L2-6x1-noise": TRIED}, dict.fromkeys(DICE, (0.4,))])
+def test_without_two_alphas_that_all_were_trained_with_a_table_has_that_of_its_budget(scored, kept):
+    for name, tried in kept.items():
+        choose_alphas(scored, [name], tried)
+    for name in DICE:
+        write_result(scored.results, scored.results.entry(name), [(0.7, 9.0), (0.8, 8.0)])
+    notes = build_table("initialisation", scored).notes
+    assert "α 0.05, width" in notes[1]
+    assert "was chosen" not in notes[-1]
+
+
 @pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])
 def test_what_chooses_no_alpha_refuses_some(make, name, tmp_path, reader):
     with pytest.raises(BadInput, match="does not choose α"):

@@ -51,6 +51,17 @@ def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -
     return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
 
 
+def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
+    """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
+    scores, choosing = read_scores(results), [name for name in names if has_choice(results.entry(name))]
+    found = [
+        alpha
+        for alpha in sorted({score.alpha for score in scores.values()})
+        if all(results.entry(without_average(name), alpha=alpha).folder_name in scores for name in choosing)
+    ]
+    return tuple(found) if choosing and len(found) > 1 else ()
+
+
 def best_alpha(scores: Iterable[Score]) -> float:
     """The α of highest Dice; the smallest where several have it."""
     return min(scores, key=lambda score: (-score.val_dice, score.alpha)).alpha
