@@ -51,7 +51,9 @@ def test_a_table_is_made_of_the_files_of_its_subjects(table):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in NAMES), *AS_TOLD.items()], ids=[*NAMES, *(f"{n}-told" for n in AS_TOLD)]
+    ("name", "options"),
+    [*((name, {}) for name in NAMES), *AS_TOLD.items()],
+    ids=[*NAMES, *(f"{n}-told" for n in AS_TOLD)],
 )
 def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy, monkeypatch):
     monkeypatch.setattr("vrnet.paper.runtime.has_cuda", lambda: False)

@@ -138,7 +138,9 @@ SLIPS = [
 
 @pytest.mark.parametrize(("wrong", "meant"), SLIPS)
 def test_a_slip_of_the_pen_is_answered_with_the_name_meant(wrong, meant):
-    with pytest.raises(BadInput, match=f'^no method is called "{re.escape(wrong)}": did you mean {re.escape(meant)}\\?$'):
+    with pytest.raises(
+        BadInput, match=f'^no method is called "{re.escape(wrong)}": did you mean {re.escape(meant)}\\?$'
+    ):
         parse(wrong)
 
 

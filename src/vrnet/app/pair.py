@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vrnet.app.conditions import Conditions
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import FULL_COVERAGE_PERCENT, MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
@@ -139,17 +140,12 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
     if pair.naming:
         description["structures"] = pair.naming
-    if registration.affine:
-        description["affine start"] = registration.affine.kind
+    description |= Conditions.of(registration).describe()
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, registration.affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
         description["overlap"] = f"moving covers {covered:.0f} % of fixed; elsewhere nothing was registered"
     if registration.repair is not None:
         description["folds"] = f"repaired: {registration.repair}"
-    if registration.options.match_intensities:
-        description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
-    elif registration.remap is not None:
-        description["intensities"] = f"moving as bright as fixed, here and in the differences: {registration.remap}"
     return description | {"device": registration.device, **describe_code()}
 
 
