@@ -1,10 +1,10 @@
-# make demo | test | test-release | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it was made
-# from has changed. make test-lowest | test-newest: the tests with other versions of what vrnet needs.
+# make demo | test | test-release | test-all | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it
+# was made from has changed. make test-lowest | test-newest: the tests with other versions of what vrnet needs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt) requirements/install.sh
 
-.PHONY: demo test test-release test-lowest test-newest fuzz docs dist lint clean
+.PHONY: demo test test-release test-all test-lowest test-newest fuzz docs dist lint clean
 
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
@@ -14,6 +14,10 @@ test: lint
 
 test-release: .venv/test
 	$(BIN)/pytest -m release
+
+# Both in one run: what takes long to make is made once for either.
+test-all: lint
+	$(BIN)/pytest -m "not fuzz"
 
 # The lowest versions that pyproject.toml allows, and the newest that there are, each in an environment of its own.
 test-lowest: OPTIONS = --constraint .venv-lowest/constraints.txt
