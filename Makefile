@@ -1,5 +1,6 @@
-# make demo | test | test-release | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it was made
-# from has changed. make test-lowest | test-newest: the tests with other versions of what vrnet needs.
+# make demo | test | test-release | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it
+# was made from has changed. make test TESTS="not fuzz": those of test and test-release in one run.
+# make test-lowest | test-newest: the tests with other versions of what vrnet needs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt) requirements/install.sh
@@ -9,8 +10,9 @@ SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt) require
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
 
+test: TESTS = not release and not fuzz
 test: lint
-	$(BIN)/pytest -m "not release and not fuzz"
+	$(BIN)/pytest -m "$(TESTS)"
 
 test-release: .venv/test
 	$(BIN)/pytest -m release

@@ -38,7 +38,8 @@ def write_files(folder):
 
 def write_cine(folder):
     """A short cine of two slices, and the labels of its first frame."""
-    beat, grid = cycle(3, (48, 48, 2), (3.0, 3.0, 10.0), frames=4), Grid.plain((48, 48, 2), (3.0, 3.0, 10.0))
+    shape, spacing = (36, 36, 2), (3.0, 3.0, 10.0)
+    beat, grid = cycle(3, shape, spacing, frames=4), Grid.plain(shape, spacing)
     frames = [to_sitk(frame.numpy(), grid) for frame in beat.frames]
     sitk.WriteImage(sitk.JoinSeries(frames, 0.0, 0.25), str(folder / "cine.nii.gz"))
     write_image(Image(beat.labels.numpy(), grid), folder / "cine_gt.nii.gz")

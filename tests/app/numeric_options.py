@@ -7,6 +7,8 @@ from vrnet.app.cli import COMMANDS
 
 HUGE = "1" + "0" * 30
 ABSURD = (f"-{HUGE}", "-1", HUGE, "9" * 5000, "1000000000000", "nan", "inf", "-inf", "1e308", "1e30", "", "0x10", "one")
+DISTINCT = tuple(value for value in ABSURD if value not in (HUGE, "inf"))
+"""Those that are different numbers, where 1e30 is one, too: the two left out are written in another way among them."""
 
 
 def numeric_options(kind, numbers=(int, float)):

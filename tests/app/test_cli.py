@@ -126,7 +126,7 @@ def test_an_option_without_its_value_is_told_in_one_line(vrnet, command):
     assert with_value or command in ("methods", "doctor")
     for option in with_value:
         underscored = option.replace("-", "_").replace("__", "--")
-        for words in ([option], [option, "--help"], [underscored, option], [option, f"{option}=1"], [option, "-h"]):
+        for words in ([option], [underscored, option], [option, f"{option}=1"]):
             line = f"vrnet: {words[0]} has no value: `vrnet {command} --help` says what it takes\n"
             assert vrnet(command, *words) == (2, "", line)
 
@@ -354,10 +354,9 @@ def test_a_word_too_many_is_named_in_one_line(vrnet, words):
         "demo --seed -1",
     ],
 )
-def test_what_tyro_takes_is_not_refused_before(words, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["vrnet", *words.split()])
+def test_what_tyro_takes_is_not_refused_before(words):
     check_arguments(COMMANDS[words.split()[0]], words.split())
-    assert read_command(COMMANDS)
+    assert read_command(COMMANDS, words.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -371,8 +370,20 @@ def test_files_whose_names_begin_with_a_dash_follow_two(vrnet):
     assert "there is no -a.nii" in vrnet("register", "--out", "x", "--", "-a.nii", "b.nii")[2]
 
 
-def test_help_is_shown_whatever_follows_it(vrnet):
-    assert vrnet("register", "--help", "--nonsense")[0] == 0
+@pytest.mark.parametrize(
+    "words",
+    ["register {} --nonsense", "register a b c {}", "register --nonsense {}", "register --folds kep {}",
+     "register --out {}", "apply a b c {}", "points a {} b c", "paper tabel {}"],
+)  # fmt: skip
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_help_is_shown_whatever_stands_about_it(vrnet, words, asked):
+    command = words.split()[0]
+    assert vrnet(*words.format(asked).split()) == vrnet(command, "--help")
+    assert vrnet(command, "--help")[0] == 0
+
+
+def test_after_two_dashes_help_is_a_file(vrnet):
+    assert "there is no -h" in vrnet("register", "--out", "x", "--", "-h", "b.nii")[2]
 
 
 @pytest.mark.parametrize(

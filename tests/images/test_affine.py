@@ -22,6 +22,12 @@ def test_points_go_where_simpleitk_takes_them(affine, d):
     assert_allclose(affine.points(x), [affine.itk.TransformPoint(point) for point in x.tolist()])
 
 
+def test_about_another_centre_a_map_is_the_same(affine, d):
+    other, x = affine.about(np.full(d, 5.0)), 20 * np.random.default_rng(0).standard_normal((10, d))
+    assert_allclose(other.points(x), affine.points(x))
+    assert other.centre.tolist() == [5.0] * d
+
+
 def test_composition_is_one_map_after_the_other(affine, d):
     other = Affine("rigid", turn(d, -0.9, 0.1, 0.2), np.full(d, 2.0), np.full(d, -4.0))
     x = 20 * np.random.default_rng(0).standard_normal((10, d))

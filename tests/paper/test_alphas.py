@@ -124,6 +124,7 @@ def test_a_budget_may_take_the_alphas_that_another_one_chose(scored):
     assert file_of(scored.results).is_file()
     assert not file_of(longer).exists()
     assert best_alphas(longer) == best_alphas(scored.results) != {}
+    assert build_table("initialisation", replace(scored, results=longer)).notes == table.notes
 
 
 def test_a_table_is_made_of_the_chosen_and_says_which(scored):
@@ -134,6 +135,36 @@ def test_a_table_is_made_of_the_chosen_and_says_which(scored):
         "α was chosen for each method on the validation subjects, from 0.02, 0.1, 0.4: "
         "0.02 for R-L2-6x1-noise; 0.1 for R-L2-6x1; 0.4 for R-L2-6x1-zeros."
     )
+
+
+def test_a_table_that_is_made_again_without_alphas_is_the_one_with_them(scored, reader):
+    """Also where another α was tried of some of its methods, and where α of the budget is measured, of one seed."""
+    scores = [(0.7, 9.0), (0.8, 8.0)]
+    for name, alpha in BEST.items():
+        write_result(scored.results, scored.results.entry(name), [(0.9, 1.0), (0.9, 1.0)])
+        for seed in range(3):
+            write_result(scored.results, scored.results.entry(name, alpha=alpha, seed=seed), scores)
+    asked = build_table("initialisation", scored, seeds=3, alphas=TRIED)
+    more = alphas.read_scores(scored.results)
+    entry = scored.results.entry("R-L2-6x1", alpha=0.7)
+    more[entry.folder_name] = alphas.Score(entry.folder_name, str(entry.method), 0.7, 1.0)
+    alphas.write_scores(scored.results, more)
+    reader.lines.clear()
+    assert build_table("initialisation", scored) == asked
+    assert build_table("initialisation", scored, measured_only=True) == asked
+    assert reader.lines == []
+    assert "3 seeds" in asked.notes[1]
+
+
+@pytest.mark.parametrize("kept", [{"R-L2-6x1": TRIED, "R-L2-6x1-noise": TRIED}, dict.fromkeys(DICE, (0.4,))])
+def test_without_two_alphas_that_all_were_trained_with_a_table_has_that_of_its_budget(scored, kept):
+    for name, tried in kept.items():
+        choose_alphas(scored, [name], tried)
+    for name in DICE:
+        write_result(scored.results, scored.results.entry(name), [(0.7, 9.0), (0.8, 8.0)])
+    notes = build_table("initialisation", scored).notes
+    assert "α 0.05, width" in notes[1]
+    assert "was chosen" not in notes[-1]
 
 
 @pytest.mark.parametrize(("make", "name"), [(make_table, "runtime"), (make_figure, "cascades")])

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.paper.fake_results import write_result
+from vrnet.errors import BadInput
 from vrnet.paper.figures import (
     ALPHA_METHODS,
     ALPHAS,
@@ -105,6 +108,36 @@ def test_efficiency_draws_dice_against_the_number_of_training_subjects(study):
     found = {(row["method"], row["subjects"]): row["dice_mean"] for row in numbers}
     assert found["R-L1-3x2", 1] == pytest.approx(MEAN - 0.07)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(EFFICIENT_METHODS[2])
+
+
+def test_efficiency_is_drawn_without_images_of_what_is_measured(study):
+    """Though not where a row is missing: images may have become more since they were counted."""
+    made, asked = study(), []
+
+    def split(name, purpose):
+        asked.append(name)
+        return made.split(name, purpose)
+
+    for count in (None, 1):
+        for name in EFFICIENT_METHODS[2]:
+            write_result(made.results, made.results.entry(name, subjects=count), SCORES)
+    watched = replace(made, split=split)
+    first = draw_efficiency(watched)[1]
+    assert asked == ["train"]
+    assert draw_efficiency(watched)[1] == first
+    assert asked == ["train"]
+    made.results.keep_training_count(16)  # 2, 4 and 8 of which nothing was measured on
+    assert draw_efficiency(watched)[1] == first
+    assert asked == ["train"] * 2
+
+
+def test_a_damaged_count_of_subjects_is_told(study):
+    made = study()
+    made.results.keep_training_count(2)
+    (file,) = made.results.out.rglob("subjects.json")
+    file.write_text("{}")
+    with pytest.raises(BadInput, match=r"subjects\.json is damaged: restore it, or remove it and give the images"):
+        draw_efficiency(made)
 
 
 def test_parameterisations_draws_one_box_per_structure_for_shared_and_for_own_weights(known):

@@ -187,6 +187,28 @@ def test_a_reader_hears_what_is_there_and_what_came_out(study, reader):
     assert "training on phantom (0 of 1 done): VoxelMorph-w2" in reader.stages
 
 
+def test_a_reader_hears_why_a_measured_network_is_trained_again(study, reader):
+    made = study()
+    plain, averaged = (made.results.entry(name) for name in ("VoxelMorph", "VoxelMorph+average"))
+    made.complete([plain])
+    rows = made.results.rows(plain)
+    made.complete([averaged])
+    assert not any("trained again" in line for line in reader.lines)
+    again = made.results.entry("VoxelMorph+average", seed=1)
+    made.complete([made.results.entry("VoxelMorph", seed=1)])
+    (made.results.run_folder(again) / "weights.safetensors").unlink()
+    reader.lines.clear()
+    made.complete([plain, averaged, again])
+    assert reader.lines[1] == (
+        "Measured, but without the weights (run/weights.safetensors) that are needed now: "
+        "VoxelMorph-w2_alpha0.05_seed1. They are trained again; what was measured stays."
+    )
+    assert made.results.rows(plain) == rows
+    (made.results.run_folder(plain) / "weights.safetensors").unlink()
+    made.methods([plain])
+    assert "trained again" in reader.lines[-1]
+
+
 def test_a_reader_without_images_hears_what_is_missing(study, reader):
     def refuse(split, purpose):
         raise BadInput("there are no images")

@@ -25,7 +25,7 @@ from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.loading import load_libraries
 from vrnet.app.parser import Command, read_command
 from vrnet.app.start import start_text
-from vrnet.app.words import check_arguments, refuse_unknown_command
+from vrnet.app.words import HELP, asks_for_help, check_arguments, refuse_unknown_command
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
 
@@ -77,10 +77,12 @@ def run(words: list[str]) -> int:
         return 0
     check_words(words)
     refuse_unknown_command(words[0], COMMANDS)
+    if asks_for_help(words):
+        words = [words[0], HELP[0]]
     refuse_more_files(words)
     if words[0] in COMMANDS:
         check_arguments(COMMANDS[words[0]], words)
-    command = read_command({words[0]: COMMANDS[words[0]]} if words[0] in COMMANDS else COMMANDS)
+    command = read_command({words[0]: COMMANDS[words[0]]} if words[0] in COMMANDS else COMMANDS, words)
     if not isinstance(command, Doctor):  # who says what is wrong with them
         load_libraries()
     with notes(as_options):

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vrnet.app.conditions import Conditions
 from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair
 from vrnet.errors import BadInput
@@ -38,6 +39,7 @@ from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
+UNKNOWN = Conditions()
 MASK_PATHS = "mask_paths"
 """The key of metrics.json that says where the masks are."""
 MAX_TURN_DEGREES = 90.0
@@ -67,15 +69,18 @@ def measure_transform(
     registration: ImageRegistration | None = None,
     name: str = "",
     command: str = "register",
+    known: Conditions = UNKNOWN,
 ) -> MeasuredTransform:
-    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file.
+    """Apply a transform to moving and measure the result; without a registration, the transform is that of a file, and
+    `known` what is known of how it was found.
 
     Where intensities were matched, images are compared and shown with moving in those of fixed. What to try is said in
     the options of a command."""
     grid, labels = pair.fixed.grid, pair.moving_labels
-    matched = registration.matched() if registration and registration.is_matched else None
+    conditions = Conditions.of(registration) if registration else known
+    matched, start = conditions.matched(pair), conditions.affine
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
-    masks, start = pair.masks, registration.affine if registration else None
+    masks = pair.masks
     moving = pair.moving if matched is None else matched
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     placed = Pair(
@@ -91,7 +96,11 @@ def measure_transform(
     compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, moving, start, compared)
     seen = seen_voxels(pair, transform, compared)
-    metrics = run_metrics(registration, name) | quality_metrics(placed, registered, seen) | known_facts(pair, placed)
+    metrics = (
+        run_metrics(registration, name, conditions)
+        | quality_metrics(placed, registered, seen)
+        | known_facts(pair, placed)
+    )
     metrics["files"] = {role: name_of(image) for role, image in pair.images.items()}
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
@@ -124,12 +133,16 @@ def on_grid_of_fixed(pair: Pair, moving: Image, affine: Affine | None, compared:
     return RegisteredPair(*images, pair.field, pair.grid, moving.grid, affine, compared, started)
 
 
-def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, Any]:
+def run_metrics(registration: ImageRegistration | None, name: str, conditions: Conditions) -> dict[str, Any]:
     """The part of metrics.json that says what was run; a transform from a file took no time here."""
+    seen: dict[str, Any] = {
+        "affine": conditions.affine.summary() if conditions.affine else None,
+        "intensities_matched": conditions.is_matched,
+        "brightness": None if conditions.remap is None else asdict(conditions.remap),
+    }
     if registration is None:
-        unknown = dict.fromkeys(("weights", "device", "seconds", "affine", "slice_by_slice", "repair", "brightness"))
-        unknown |= dict.fromkeys(("parameters", "options"))
-        return {"method": name, **unknown, "intensities_matched": False, "provenance": {**versions(), "device": None}}
+        unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
+        return {"method": name, **unknown, **seen, "provenance": {**versions(), "device": None}}
     return {
         "method": registration.method,
         "weights": registration.weights,
@@ -137,11 +150,9 @@ def run_metrics(registration: ImageRegistration | None, name: str) -> dict[str, 
         "options": registration.options.as_json(),
         "device": registration.device,
         "seconds": registration.seconds,
-        "affine": registration.affine.summary() if registration.affine else None,
         "slice_by_slice": registration.slice_axis is not None,
         "repair": None if registration.repair is None else asdict(registration.repair),
-        "intensities_matched": registration.is_matched,
-        "brightness": None if registration.remap is None else asdict(registration.remap),
+        **seen,
         "provenance": provenance(torch.device(registration.device)),
     }
 
@@ -218,13 +229,15 @@ def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, 
 
 def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
     """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
-    whether there are masks."""
+    whether there are masks, and what is recorded beside it."""
+    has_affine = (metrics.get("affine") or {}).get("kind") == "affine"
     if registration is None:
-        return Run(has_masks="masks" in metrics)
+        is_matched = bool(metrics.get("intensities_matched")) and metrics.get("brightness") is None
+        return Run(has_masks="masks" in metrics, has_affine=has_affine, is_matched=is_matched)
     return Run(
         method=registration.method,
         dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
-        has_affine=registration.affine is not None and registration.affine.kind == "affine",
+        has_affine=has_affine,
         is_matched=registration.options.match_intensities,
         is_brightness_kept=registration.options.brightness == "keep",
         has_masks="masks" in metrics,

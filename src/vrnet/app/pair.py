@@ -1,11 +1,13 @@
 """Files in, files out: what `vrnet register`, `vrnet evaluate` and `vrnet demo` share."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
+from vrnet.app.conditions import Conditions
 from vrnet.app.image_pair import ImagePair
 from vrnet.app.measured import FULL_COVERAGE_PERCENT, MeasuredTransform, measure_transform
 from vrnet.errors import BadInput
@@ -16,7 +18,6 @@ from vrnet.images.io import write_image
 from vrnet.images.itk_transforms import write_itk
 from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
-from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method
 from vrnet.methods.names import choose
 from vrnet.methods.weights import SUFFIX
@@ -35,6 +36,8 @@ AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
 DEFAULTS = RegistrationOptions()
+NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
+"""TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
 
 
 def register_pair(
@@ -88,7 +91,7 @@ def find_transform(
     options: RegistrationOptions = DEFAULTS,
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
-    if Path(name).suffix not in ("", SUFFIX) and not name.endswith((")", AVERAGED)):
+    if Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name):
         if weights is not None or any(settings) or average:
             raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
         check_pair(pair.fixed, pair.moving, must_overlap=False)
@@ -137,17 +140,12 @@ def describe_run(pair: ImagePair, registration: ImageRegistration) -> dict[str, 
         description["slices"] = "each by itself" if registration.slice_axis is not None else "together"
     if pair.naming:
         description["structures"] = pair.naming
-    if registration.affine:
-        description["affine start"] = registration.affine.kind
+    description |= Conditions.of(registration).describe()
     covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, registration.affine).mean()
     if covered < FULL_COVERAGE_PERCENT:
         description["overlap"] = f"moving covers {covered:.0f} % of fixed; elsewhere nothing was registered"
     if registration.repair is not None:
         description["folds"] = f"repaired: {registration.repair}"
-    if registration.options.match_intensities:
-        description["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
-    elif registration.remap is not None:
-        description["intensities"] = f"moving as bright as fixed, here and in the differences: {registration.remap}"
     return description | {"device": registration.device, **describe_code()}
 
 

@@ -4,7 +4,7 @@ The docstring below a field is its help. An option that is off, empty or None un
 help says what happens without it. What is wrong with the words was told before, by `words.py`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from typing import Annotated, Any, Protocol, get_args, get_origin, get_type_hints, runtime_checkable
@@ -26,10 +26,11 @@ class Command(Protocol):
         ...
 
 
-def read_command(commands: Mapping[str, Callable[..., Command]]) -> Command:
+def read_command(commands: Mapping[str, Callable[..., Command]], words: Sequence[str]) -> Command:
     """The command that the words after `vrnet` ask for; SystemExit with status 2 where they make no sense."""
     return tyro.extras.subcommand_cli_from_dict(
         dict(commands),
+        args=words,
         prog="vrnet",
         description="Deformable image registration for cardiac MR, in 2D and 3D.",
         config=(tyro.conf.FlagCreatePairsOff,),

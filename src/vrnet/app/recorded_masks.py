@@ -53,14 +53,19 @@ def masks_beside(transform: Path, fixed: Path, moving: Path) -> MaskFiles:
 
 def recorded(transform: Path) -> tuple[ByRole, ByRole]:
     """(the paths of masks, the names of images) of metrics.json beside a transform; empty if it says nothing."""
-    place = transform.with_name(METRICS)
-    if transform.name != TRANSFORM or not exists(place):
-        return ByRole(), ByRole()
     try:
-        metrics = read_json(place)
+        metrics = metrics_beside(transform)
         return convert_record(metrics[MASK_PATHS], ByRole), images_named(metrics)
     except (ValueError, KeyError, TypeError):  # a file of another program, or of a registration without masks
         return ByRole(), ByRole()
+
+
+def metrics_beside(transform: Path) -> Any:
+    """What metrics.json says, beside a transform that `vrnet register` wrote; KeyError where there is none."""
+    place = transform.with_name(METRICS)
+    if transform.name != TRANSFORM or not exists(place):
+        raise KeyError(METRICS)
+    return read_json(place)
 
 
 def images_named(metrics: Any) -> ByRole:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from vrnet.app.conditions import Conditions
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import MeasuredTransform, measure_transform
+from vrnet.app.measured import UNKNOWN, MeasuredTransform, measure_transform
 from vrnet.app.pair import METRICS, OVERVIEW, REPORT, TRANSFORM, describe_code, write_report_files
 from vrnet.errors import BadInput
 from vrnet.file_sets import check_set, own_files, replace_set
@@ -31,19 +32,20 @@ def check_place(out: Path, inputs: Sequence[Path | None]) -> None:
 
 
 def report_transform(
-    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path
+    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path, known: Conditions = UNKNOWN
 ) -> tuple[MeasuredTransform, list[Path]]:
     """Measure what a chain of transforms does to a pair, and write its page: one file, or a folder of three.
 
-    Also returns which files. Points of fixed go through the first transform first."""
+    Also returns which files. Points of fixed go through the first transform first. `known` is how it was found."""
     check_pair(pair.fixed, pair.moving, must_overlap=False)
     transform = load_chain(transforms, pair.fixed.grid)
     stage("measuring")
     name = ", then ".join(path.name for path in transforms)
-    result = measure_transform(pair, transform, name=name, command="report")
+    result = measure_transform(pair, transform, name=name, command="report", known=known)
     stage("writing")
     description = {role.replace("_", " "): image.name for role, image in pair.images.items()}
-    description |= {"transform": name, **({"structures": pair.naming} if pair.naming else {}), **describe_code()}
+    description |= {"transform": name, **({"structures": pair.naming} if pair.naming else {})}
+    description |= known.describe() | describe_code()
     if out.suffix == PAGE_SUFFIX:
         write_report(out, result.on_fixed_grid, result.metrics, (), description)
         return result, [out]

@@ -136,17 +136,21 @@ def refuse_unknown_command(word: str, commands: Collection[str]) -> None:
     raise BadInput(f"there is no command {shorten(word)}: {meant or '`vrnet --help` lists all'}")
 
 
+def asks_for_help(words: Sequence[str]) -> bool:
+    """Whether --help or -h is among the words; not after --, which files follow."""
+    return any(word in HELP for word in takewhile(lambda word: word != "--", words))
+
+
 def check_arguments(kind: Any, words: Sequence[str]) -> None:
-    """BadInput for words that make no command of this kind; those after --help do not count."""
+    """BadInput for words that make no command of this kind; who asks for help is told no fault."""
     arguments = list(arguments_of(kind))
-    command, *given = takewhile(lambda word: word not in HELP, words)
-    if any(word.startswith(OF_TYRO) for word in given):
+    command, *given = words
+    if asks_for_help(words) or any(word.startswith(OF_TYRO) for word in given):
         return
     refuse_unknown_options(arguments, command, given)
     refuse_bare_options(arguments, command, given)
     filled = refuse_wrong_values(arguments, command, given)
-    if len(given) + 1 == len(words):
-        refuse_missing(arguments, command, filled)
+    refuse_missing(arguments, command, filled)
 
 
 def refuse_unknown_options(arguments: Sequence[Argument], command: str, words: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """Affine maps of the world: x ↦ M (x − c) + c + t, from a point of fixed to one of moving, in LPS millimetres."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +68,10 @@ class Affine:
         """x ↦ self(first(x)), of the kind and about the centre of `first`."""
         moved = self.points((first.centre + first.translation)[None])[0]
         return Affine(first.kind, self.matrix @ first.matrix, moved - first.centre, first.centre)
+
+    def about(self, centre: Float[ndarray, " d"]) -> "Affine":
+        """The same map, written about another centre."""
+        return replace(self, translation=self.points(centre[None])[0] - centre, centre=centre)
 
     def inverse(self) -> "Affine":
         """From a point of moving to one of fixed, about the same centre."""

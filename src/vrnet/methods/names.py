@@ -21,7 +21,7 @@ from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import SUFFIX
-from vrnet.wording import did_you_mean, type_name
+from vrnet.wording import did_you_mean, most_like, type_name
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
 EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
@@ -49,6 +49,7 @@ def parse(name: str) -> Method:
     alone = without_average(name)
     if alone != name:
         return averaged(parse(alone))
+    refuse_nearly_averaged(name)
     base, given = by_name.split_name(name)
     return with_parameters(parse_base(base), given)
 
@@ -56,6 +57,16 @@ def parse(name: str) -> Method:
 def without_average(name: str) -> str:
     """The name of a method without the word that it is averaged, however often it has that."""
     return re.sub(rf"({re.escape(AVERAGED)})+\Z", "", name, flags=re.IGNORECASE)
+
+
+def refuse_nearly_averaged(name: str) -> None:
+    """BadInput for a name that ends with nearly the word that it is averaged, as in short-axis+averag."""
+    found = re.fullmatch(r"(.+?)\s*[+ ]\s*(\w+)", name)
+    if found is None or most_like(found[2], [AVERAGED.strip("+")]) is None:
+        return
+    base, bracket, settings = found[1].partition("(")
+    meant = base if is_known(base) else most_like(base, known_names()) or base
+    raise BadInput(f'no method is called "{name}": did you mean {meant}{bracket}{settings}{AVERAGED}?')
 
 
 def kind_of(name: str) -> str | None:
@@ -74,12 +85,26 @@ def parse_base(name: str) -> Method:
     return found
 
 
+def is_known(name: str) -> bool:
+    """Whether a name without brackets is that of a method."""
+    try:
+        parse_base(name)
+    except BadInput:
+        return False
+    return True
+
+
 def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
     if name.endswith(SUFFIX):
         return "give a file of weights to vrnet.load_method, or on the command line by --weights"
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
-    return did_you_mean(name, (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)) or f"choose one of {others}"
+    return did_you_mean(name, known_names()) or f"choose one of {others}"
+
+
+def known_names() -> tuple[str, ...]:
+    """Names of methods that may have been meant: every one that can register as it is, and those of the paper."""
+    return (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)
 
 
 def parameters(method: Method) -> list[Parameter]:

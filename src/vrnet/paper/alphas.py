@@ -57,6 +57,18 @@ def deciding(results: Results) -> Results:
     return replace(results, budget=results.budget.alphas_of or results.budget)
 
 
+def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
+    """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
+    results = deciding(results)
+    scores, choosing = read_scores(results), [name for name in names if has_choice(results.entry(name))]
+    found = [
+        alpha
+        for alpha in sorted({score.alpha for score in scores.values()})
+        if all(results.entry(without_average(name), alpha=alpha).folder_name in scores for name in choosing)
+    ]
+    return tuple(found) if choosing and len(found) > 1 else ()
+
+
 def best_alpha(scores: Iterable[Score]) -> float:
     """The α of highest Dice; the smallest where several have it."""
     return min(scores, key=lambda score: (-score.val_dice, score.alpha)).alpha

@@ -121,13 +121,10 @@ def draw_cascades(study: Study) -> "tuple[Figure, list[Row]]":
 
 def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
     """Dice on test subjects against the number of subjects that a network was trained on."""
-    total = len(study.split("train", "training").names)
-    counts = {max(1, total // part): max(1, total // part) for part in TRAINED_ON} | {total: None}
-    entries = {
-        (name, n): study.results.seeds(name, subjects=subjects)
-        for name in EFFICIENT_METHODS[study.d]
-        for n, subjects in counts.items()
-    }
+    kept = study.results.training_count
+    entries = {} if kept is None else efficiency_entries(study.results, kept)
+    if not entries or not all(study.results.has(group[0]) for group in entries.values()):
+        entries = efficiency_entries(study.results, study.count_training_subjects())
     study.complete(list(chain.from_iterable(entries.values())))
     numbers: list[Row] = []
     for (name, n), group in entries.items():
@@ -139,10 +136,21 @@ def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
         line = [row for row in numbers if row["method"] == name]
         axes[0].plot([row["subjects"] for row in line], [row["dice_mean"] for row in line], "o-", label=name)
     axes[0].set(xlabel="training subjects", ylabel="Dice", title=f"{study.data}: Dice on test subjects", xscale="log")
-    axes[0].set_xticks(list(counts), [str(n) for n in counts])
+    counts = sorted({n for _, n in entries})
+    axes[0].set_xticks(counts, [str(n) for n in counts])
     axes[0].minorticks_off()
     figure.legend(loc="outside right upper")
     return figure, numbers
+
+
+def efficiency_entries(results: Results, total: int) -> dict[tuple[str, int], list[Entry]]:
+    """{(method, number of subjects): one entry per seed}, where there are `total` subjects to train on."""
+    counts = {max(1, total // part): max(1, total // part) for part in TRAINED_ON} | {total: None}
+    return {
+        (name, n): results.seeds(name, subjects=subjects)
+        for name in EFFICIENT_METHODS[results.d]
+        for n, subjects in counts.items()
+    }
 
 
 FIGURES = {

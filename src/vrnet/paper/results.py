@@ -2,7 +2,8 @@
 
 OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained
 with them, and _Nsubjects if it was trained on N subjects only) holds metrics.csv (one row per subject), summary.json
-and config.json (what the numbers depend on); the training itself is in the folder `run` there.
+and config.json (what the numbers depend on); the training itself is in the folder `run` there. OUT/DATA/subjects.json
+says how many subjects there are to train on.
 """
 
 import re
@@ -17,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import Row, exists, json_ready, read_json, read_rows
+from vrnet.files import Row, exists, json_ready, read_json, read_rows, write_json
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
@@ -29,6 +30,8 @@ from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
 
 RUN = "run"
+COUNTS = "subjects.json"
+"""In the folder of a data set: how many subjects networks are trained on, where none of them is left out."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,19 @@ class Results:
     def run_folder(self, entry: Entry) -> Path:
         """Where the training of an entry is."""
         return self.folder(replace(entry, is_averaged=False)) / RUN
+
+    @property
+    def training_count(self) -> int | None:
+        """How many subjects there are to train on, if that was kept; BadInput if the file is damaged."""
+        path = self.out / self.data / COUNTS
+        try:
+            return convert(read_json(path)["train"], int) if exists(path) else None
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
+
+    def keep_training_count(self, count: int) -> None:
+        """Keep how many subjects there are to train on."""
+        write_json({"train": count}, self.out / self.data / COUNTS)
 
     def has(self, entry: Entry) -> bool:
         """Whether the entry is measured."""

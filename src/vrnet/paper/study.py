@@ -16,10 +16,11 @@ from vrnet.files import write_json
 from vrnet.methods.choice import MethodChoice, choose_method
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing_package, parse
-from vrnet.paper.results import Entry, Results, method_settings
+from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.progress import Stage
 from vrnet.provenance import versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
+from vrnet.training.settings import Training
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""
@@ -72,6 +73,7 @@ class Study:
         self.say(
             f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; not yet: {others}."
         )
+        self._tell_of_lost_weights(wanted)
         self._check_before_work(entries, wanted)
         for entry in wanted:
             if entry.training is None:
@@ -91,9 +93,16 @@ class Study:
         """Train those of the entries that have no weights; give each group of them as soon as it is trained."""
         for entry in entries:
             self.results.check_settings(entry)
+        self._tell_of_lost_weights(entries)
         for group, done in self._groups(entries):
             self._train(group, done)
             yield group
+
+    def count_training_subjects(self) -> int:
+        """How many subjects there are to train on; the results keep it for those who have no images."""
+        count = len(self.split("train", "training").names)
+        self.results.keep_training_count(count)
+        return count
 
     def _groups(self, entries: Sequence[Entry]) -> Iterator[tuple[list[Entry], str]]:
         """The learned ones of the entries, in groups that are trained at once on the same subjects; and what is done
@@ -121,7 +130,7 @@ class Study:
                     f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'"
                 )
 
-        if any(entry.training is not None and not self.results.is_trained(entry) for entry in wanted):
+        if self._untrained(wanted):
             self._training_splits()
 
     def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:
@@ -129,15 +138,27 @@ class Study:
         purpose = self.results.budget.trained_as.get(self.data, "training")
         return self.split("train", purpose), self.split("val", "evaluation")
 
+    def _untrained(self, entries: Sequence[Entry]) -> list[Entry]:
+        """What is to be trained for the entries, each once: an averaged one needs the weights of that which is not."""
+        learned = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries if entry.training is not None)
+        return [entry for entry in learned if not self.results.is_trained(entry)]
+
+    def _tell_of_lost_weights(self, entries: Sequence[Entry]) -> None:
+        """Say of which entries the weights are needed again and gone, though they are measured."""
+        lost = [entry.folder_name for entry in self._untrained(entries) if self.results.has(entry)]
+        if lost:
+            self.say(
+                f"Measured, but without the weights ({RUN}/{WEIGHTS}) that are needed now: {', '.join(lost)}. They are "
+                "trained again; what was measured stays."
+            )
+
     def _train(self, entries: Sequence[Entry], done: str) -> None:
         """Train those of the entries that have no weights, all at the same time and on the same subjects."""
         from vrnet.training.concurrent import TrainingJob, fit_concurrently
 
-        trained = dict.fromkeys(replace(entry, is_averaged=False) for entry in entries)
         jobs = [
-            TrainingJob(cast(Trainable, entry.method), entry.training, self.results.run_folder(entry))
-            for entry in trained
-            if entry.training is not None and not self.results.is_trained(entry)
+            TrainingJob(cast(Trainable, entry.method), cast(Training, entry.training), self.results.run_folder(entry))
+            for entry in self._untrained(entries)
         ]
         if not jobs:
             return

@@ -6,10 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import cast
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
-from vrnet.paper.alphas import choose_alphas
+from vrnet.paper.alphas import choose_alphas, tried_by_all
 from vrnet.paper.budget import Budget
 from vrnet.paper.columns import (
     DEVICES,
@@ -41,12 +41,14 @@ Entries = dict[str, list[Entry]]
 def build_table(
     name: str, study: Study, seeds: int = 1, alphas: Sequence[float] = (), measured_only: bool = False
 ) -> Table:
-    """A table, from the results that are there and those measured now, or only from those that are there; α of each
-    method is chosen from `alphas`, where such are given."""
+    """A table, from the results that are there and those measured now, or only from those that are there.
+
+    α of each method is chosen from `alphas`; without such, from those that all methods were trained with before."""
     spec, results, left_out = TABLES[name], study.results, list[str]()
-    if measured_only:
-        spec, left_out = leave_out_unmeasured(spec, results, seeds)
+    alphas = alphas or tried_by_all(results, spec.methods)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
+    if measured_only:
+        spec, left_out = leave_out_unmeasured(spec, results, seeds, chosen)
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
     columns = build_columns(name, results, entries)
@@ -61,18 +63,25 @@ def build_table(
     )
 
 
-def leave_out_unmeasured(spec: TableSpec, results: Results, seeds: int) -> tuple[TableSpec, list[str]]:
+def leave_out_unmeasured(
+    spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]
+) -> tuple[TableSpec, list[str]]:
     """A table of the rows that are measured with so many seeds, and the others; BadInput where there is none."""
-    kept = [name for name in spec.methods if all(map(results.has, results.seeds(name, at_least=seeds)))]
+    kept = [name for name in spec.methods if all(map(results.has, results.seeds(name, alphas.get(name), seeds)))]
     if not kept:
         raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
     return replace(spec, methods=tuple(kept)), [name for name in spec.methods if name not in kept]
 
 
 def choose_entries(spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]) -> Entries:
-    """What each row of a table is made of: all learned methods have equally many seeds."""
+    """What each row of a table is made of: all learned methods have equally many seeds. Who has more is told."""
     entries = {name: results.seeds(name, alphas.get(name), at_least=seeds) for name in spec.methods}
     fewest = min((len(group) for group in entries.values() if group[0].training), default=1)
+    if more := {name: len(group) for name, group in entries.items() if len(group) > fewest}:
+        warn_of_input(
+            f"the table is of {counted(fewest, 'seed')}, which all its networks have; of {', '.join(more)} there are "
+            f"up to {max(more.values())}. `seeds={max(more.values())}` trains the others, too"
+        )
     return {name: group[:fewest] for name, group in entries.items()}
 
 
@@ -152,8 +161,8 @@ def loss_notes(training: Training) -> list[str]:
 
 
 def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget) -> list[str]:
-    """Which α each method has, where it was chosen."""
-    if not chosen:
+    """Which α each method has, where it was chosen from several."""
+    if not chosen or len(alphas) == 1:
         return []
     methods = [f"{alpha:g} for {', '.join(name for name in chosen if chosen[name] == alpha)}" for alpha in alphas
                if alpha in chosen.values()]  # fmt: skip

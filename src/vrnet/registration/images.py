@@ -64,18 +64,6 @@ class ImageRegistration(RegistrationResult[ImageLike]):
     details: dict[str, str]
     """What a page says of the method beside its name."""
 
-    @property
-    def is_matched(self) -> bool:
-        """Whether moving was seen in other intensities than its own."""
-        return self.options.match_intensities or self.remap is not None
-
-    def matched(self) -> Image:
-        """Moving in the intensities in which it was compared with fixed, without what lies outside the masks."""
-        fixed, moving = self.masks.inpaint(self.fixed, self.moving)
-        if self.options.match_intensities:
-            return match_histogram(moving, fixed)
-        return moving.with_array(self.remap.match(moving.array.astype(np.float32))) if self.remap else moving
-
     def __repr__(self) -> str:
         return f"ImageRegistration({self.method}, {self.transform}, {self.seconds:.2f} s)"
 

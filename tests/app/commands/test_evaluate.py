@@ -183,6 +183,8 @@ def test_a_pair_is_measured_by_an_averaged_method(vrnet, files, tmp_path):
         status, _, err = vrnet("evaluate", *words, *pair, "--out", tmp_path / "m.json")
         assert status == 0, err
         assert read_json(tmp_path / "m.json")["method"] == "short-axis+average"
+    status, _, err = vrnet("evaluate", "TV-L1(lam=0.15)+averag", *pair)
+    assert (status, "did you mean TV-L1(lam=0.15)+average?" in err) == (2, True)
     status, _, err = vrnet("evaluate", files / "true.nii.gz", *pair, "--average")
     assert status == 2
     assert "is a transform: leave out --weights, --set and --average" in err

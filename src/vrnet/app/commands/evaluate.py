@@ -166,8 +166,9 @@ class Evaluate:
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import landmark_error, measure_transform, notes_on
+        from vrnet.app.measured import UNKNOWN, landmark_error, measure_transform, notes_on
         from vrnet.app.pair import find_transform
+        from vrnet.app.recorded_conditions import conditions_beside
         from vrnet.files import write_json
         from vrnet.images.points import read_points
 
@@ -185,17 +186,19 @@ class Evaluate:
                 *self.method_options.asked,
                 options=self.pair_options,
             )
+            known = UNKNOWN
             if registration is None:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
+                known = conditions_beside(Path(self.method), fixed, moving, pair.fixed.grid)
             stage("measuring")
             command = "evaluate" if registration else "evaluate FILE"
-            metrics = measure_transform(pair, transform, registration, self.method, command).metrics
+            metrics = measure_transform(pair, transform, registration, self.method, command, known).metrics
             if landmarks:
                 metrics |= landmark_error(transform, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         print_metrics(metrics)
-        for note in notes_on(pair, metrics, command=command):
+        for note in notes_on(pair, metrics, known.affine, command=command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if metrics["method"] != "identity":  # which was not meant to succeed

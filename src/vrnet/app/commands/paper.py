@@ -44,7 +44,9 @@ class Paper:
     """Train each learned method so often, at least; all that are there are used."""
     alphas: Annotated[tuple[float, ...], tyro.conf.arg(metavar="A A ...")] = ()
     """Of a table: train each learned method with each of these weights of smoothness, and take the one that is best on
-    the validation subjects. The table says which; alphas.csv in its folder keeps the scores."""
+    the validation subjects. The table says which; alphas.csv in its folder keeps the scores. Without this option, α is
+    chosen by the scores that are kept, where all methods of the table have some of the same two or more weights; else
+    it is the budget's."""
     measured_only: bool = False
     """Of a table: only the rows that are measured already; it names the others, and trains nothing."""
     at_once: int = 4

@@ -27,7 +27,8 @@ class Report:
     metrics.json and overview.png are written beside it.
 
     Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
-    need not be given again: metrics.json beside it says where they are.
+    need not be given again: metrics.json beside it says where they are. It also says whether there was an affine start,
+    and whether intensities were matched: the page is then made as `vrnet register` made it.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
@@ -52,8 +53,10 @@ class Report:
     masks: Group[JudgedMaskOptions]
 
     def run(self) -> None:
+        from vrnet.app.conditions import Conditions
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import notes_on
+        from vrnet.app.recorded_conditions import conditions_beside
         from vrnet.app.reported import check_place, report_transform
 
         masks = self.masks.files(self.transform, self.fixed, self.moving)
@@ -62,9 +65,12 @@ class Report:
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(*images).with_label_names(self.label_names)
-            result, written = report_transform(stage, pair, (self.transform, *self.then), self.out)
+            known = Conditions()
+            if not self.then:
+                known = conditions_beside(self.transform, self.fixed, self.moving, pair.fixed.grid)
+            result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
         print_metrics(result.metrics)
-        for note in notes_on(pair, result.metrics, command="report"):
+        for note in notes_on(pair, result.metrics, known.affine, command="report"):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(map(str, written))}.")

@@ -1,0 +1,52 @@
+"""How moving was seen when its deformation was sought: through an affine start, and in matched intensities."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrnet.app.image_pair import ImagePair
+from vrnet.images.affine import Affine
+from vrnet.images.image import Image
+from vrnet.images.resample import match_histogram
+from vrnet.registration.brightness import Remap
+from vrnet.registration.images import ImageRegistration
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a registration did to moving before it sought the deformation, and what it is therefore judged by."""
+
+    affine: Affine | None = None
+    """The start, if there was one."""
+    remap: Remap | None = None
+    """What made moving as bright as fixed, if it had to be made so."""
+    match_intensities: bool = False
+    """Whether moving was given the histogram of fixed."""
+
+    @classmethod
+    def of(cls, registration: ImageRegistration) -> "Conditions":
+        return cls(registration.affine, registration.remap, registration.options.match_intensities)
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether moving was seen in other intensities than its own."""
+        return self.match_intensities or self.remap is not None
+
+    def matched(self, pair: ImagePair) -> Image | None:
+        """Moving in the intensities in which it was compared with fixed, without what lies outside the masks; None
+        where these are its own."""
+        if not self.is_matched:
+            return None
+        fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
+        if self.match_intensities or self.remap is None:
+            return match_histogram(moving, fixed)
+        return moving.with_array(self.remap.match(moving.array.astype(np.float32)))
+
+    def describe(self) -> dict[str, str]:
+        """What the page says of it: {heading: text}."""
+        said: dict[str, str] = {} if self.affine is None else {"affine start": self.affine.kind}
+        if self.match_intensities:
+            said["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+        elif self.remap is not None:
+            said["intensities"] = f"moving as bright as fixed, here and in the differences: {self.remap}"
+        return said

@@ -1,0 +1,65 @@
+"""An affine start and matched intensities of a registration, found again by the files beside its transform."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from vrnet.app.conditions import Conditions
+from vrnet.app.pair import AFFINE, METRICS
+from vrnet.app.recorded_masks import images_named, metrics_beside
+from vrnet.errors import BadInput, warn_of_input
+from vrnet.files import exists
+from vrnet.images.affine import Affine, AffineKind
+from vrnet.images.grid import Grid
+from vrnet.images.itk_transforms import read_itk
+from vrnet.registration.brightness import Remap
+from vrnet.schema import convert, convert_record
+
+
+def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) -> Conditions:
+    """Those that `vrnet register` found a transform under, on the grid of fixed; none where nothing is recorded, or the
+    images are others. The user is told which are used, and why they are not."""
+    try:
+        metrics = metrics_beside(transform)
+        kind, found, files = affine_kind(metrics), matching(metrics), images_named(metrics)
+    except (ValueError, KeyError, TypeError):  # a file of another program, or none
+        return Conditions()
+    place, parts = transform.with_name(METRICS), ["with matched intensities"] if found.is_matched else []
+    if not kind and not parts:
+        return found
+    if (files.fixed, files.moving) != (fixed.name, moving.name):
+        warn_of_input(f"{place} tells how {files.names} were compared, which are other images: that is not used")
+        return Conditions()
+    start = transform.with_name(AFFINE)
+    if kind and (affine := read_start(start, kind, grid)):
+        found, parts = replace(found, affine=affine), [f"after the start in {start.name}", *parts]
+    elif kind:
+        warn_of_input(f"{transform} was found after an affine start, but {start} is gone, or is another: the whole "
+                      "transform is judged as a deformation")  # fmt: skip
+    if parts:
+        warn_of_input(f"{transform} is judged as it was found: {' and '.join(parts)}, as {place} says")
+    return found
+
+
+def affine_kind(metrics: Any) -> AffineKind | None:
+    """Of which kind the affine start was, if there was one."""
+    kind = None if metrics["affine"] is None else metrics["affine"]["kind"]
+    if kind is not None and kind not in get_args(AffineKind):
+        raise ValueError(f"{kind} is no affine start")
+    return kind
+
+
+def matching(metrics: Any) -> Conditions:
+    """In which intensities moving was seen."""
+    remap = None if metrics["brightness"] is None else convert_record(metrics["brightness"], Remap)
+    return Conditions(remap=remap, match_intensities=convert(metrics["options"]["match_intensities"], bool))
+
+
+def read_start(path: Path, kind: AffineKind, grid: Grid) -> Affine | None:
+    """The affine map of a file, about the centre of a grid; None unless it is one of images of that dimension."""
+    try:
+        itk = read_itk(path) if exists(path) else None
+        found = Affine.from_sitk(itk).checked(len(grid.shape)) if itk is not None and itk.IsLinear() else None
+    except BadInput:
+        return None
+    return found and replace(found.about(grid.centre), kind=kind)

@@ -1,0 +1,141 @@
+"""A transform is judged again after its affine start, and in the intensities, that it was found with."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.app.outputs import read_json
+from tests.app.test_recorded_masks import flat
+from vrnet import Grid, Image, write_image
+from vrnet.app.conditions import Conditions
+from vrnet.app.image_pair import read_pair
+from vrnet.app.measured import run_of
+from vrnet.app.pair import register_pair
+from vrnet.app.recorded_conditions import conditions_beside
+from vrnet.methods.names import parse
+from vrnet.phantom import phantom
+from vrnet.registration.options import RegistrationOptions
+
+GRID = Grid.plain((48, 48), (4.0, 4.0))
+MEASURES = "affine", "similarity", "folding_percent", "folding_strict_percent", "jacobian_gradient"
+AFTER_START = "There was an affine start"
+OPTIONS = {"both": RegistrationOptions(affine="rigid"), "histogram": RegistrationOptions(match_intensities=True)}
+WORDS = {
+    "both": ("after the start in affine.tfm and with matched intensities", "not equally bright"),
+    "histogram": ("with matched intensities",),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a heart, and with one registration for each of OPTIONS; moving is thrice as bright, and its header
+    puts it 12 mm away."""
+    folder, heart = tmp_path_factory.mktemp("hearts"), phantom(3, GRID.shape, 4.0)
+    away = Grid(GRID.shape, GRID.spacing, (12.0, 0.0), GRID.direction)
+    write_image(Image(heart.fixed[0, 0].numpy(), GRID), folder / "fixed.nii.gz")
+    write_image(Image(3 * heart.moving[0, 0].numpy() + 0.2, away), folder / "moving.nii.gz")
+    pair = read_pair(folder / "fixed.nii.gz", folder / "moving.nii.gz")
+    for name, options in OPTIONS.items():
+        register_pair(lambda stage: lambda done: None, pair, parse("TV-L1"), folder / name, options)
+    return folder
+
+
+@pytest.fixture
+def hearts(made, tmp_path):
+    """A copy of these files."""
+    return shutil.copytree(made, tmp_path / "hearts")
+
+
+@pytest.fixture
+def again(vrnet, hearts, tmp_path):
+    """again(transform) gives (all that is printed in one line, metrics, the page)."""
+
+    def run(transform, command="report"):
+        out = tmp_path / ("page" if command == "report" else "m.json")
+        pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
+        status, said, err = vrnet(command, transform, *pair, "--out", out)
+        assert status in (0, 3), err
+        page = (out / "report.html").read_text(encoding="utf-8") if command == "report" else ""
+        return " ".join((said + err).split()), read_json(out / "metrics.json" if page else out), page
+
+    return run
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_transform_is_judged_as_it_was_when_it_was_found(hearts, again, kind):
+    out = hearts / kind
+    found = read_json(out / "metrics.json")
+    for command in ("report", "evaluate"):
+        said, metrics, page = again(out / "transform.nii.gz", command)
+        assert all(words in said for words in WORDS[kind])
+        assert f"as {out / 'metrics.json'} says" in said
+        assert [metrics[key] for key in ("intensities_matched", "brightness")] == [
+            found[key] for key in ("intensities_matched", "brightness")
+        ]
+        for key in ("level", "reasons"):
+            assert metrics["verdict"][key] == found["verdict"][key]
+        for key in MEASURES:
+            assert flat_numbers(metrics[key]) == pytest.approx(flat_numbers(found[key]), rel=1e-4, abs=1e-6), key
+        if page:
+            assert (AFTER_START in page) == (found["affine"] is not None)
+            assert ("here and in the differences" in page) == found["intensities_matched"]
+
+
+def flat_numbers(measure):
+    """The numbers of a measure, which may have none."""
+    return [number for number in flat(measure) if isinstance(number, float)]
+
+
+def test_of_a_file_alone_nothing_is_known(hearts, again, tmp_path):
+    out = hearts / "both"
+    shutil.copy(out / "transform.nii.gz", tmp_path / "alone.nii.gz")
+    said, metrics, page = again(tmp_path / "alone.nii.gz")
+    assert "is judged as it was found" not in said
+    assert [metrics[key] for key in ("affine", "intensities_matched", "brightness")] == [None, False, None]
+    assert AFTER_START not in page
+
+
+def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
+    out = hearts / "both"
+    for change in (lambda path: path.write_text("#Insight Transform File V1.0\n"), lambda path: path.unlink()):
+        change(out / "affine.tfm")
+        said, metrics, _ = again(out / "transform.nii.gz")
+        assert "affine.tfm is gone, or is another: the whole transform is judged as a deformation" in said
+        assert metrics["affine"] is None
+        assert metrics["intensities_matched"]
+
+
+def test_conditions_of_other_images_are_told_and_not_used(hearts, again):
+    out = hearts / "both"
+    metrics = read_json(out / "metrics.json")
+    (out / "metrics.json").write_text(json.dumps(metrics | {"files": {"fixed": "a.nii.gz", "moving": "b.nii.gz"}}))
+    said, metrics, _ = again(out / "transform.nii.gz")
+    assert "tells how a.nii.gz and b.nii.gz were compared, which are other images: that is not used" in said
+    assert metrics["affine"] is None
+
+
+def test_nothing_is_advised_that_is_recorded():
+    matched = {"affine": {"kind": "affine"}, "intensities_matched": True, "brightness": None}
+    run = run_of(None, matched)
+    assert (run.has_affine, run.is_matched) == (True, True)
+    run = run_of(None, {"affine": {"kind": "rigid"}, "intensities_matched": True, "brightness": {"gain": 2.0}})
+    assert (run.has_affine, run.is_matched) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[1]",
+        "{}",
+        '{"affine": 3, "brightness": null, "options": null}',
+        '{"affine": {"kind": "b-spline"}, "brightness": null, "options": {"match_intensities": false}}',
+        '{"affine": null, "brightness": {"gain": "2"}, "options": {"match_intensities": false}}',
+        '{"affine": null, "brightness": null, "options": {"match_intensities": "yes"}}',
+        '{"affine": null, "brightness": null, "options": {"match_intensities": true}, "files": 3}',
+    ],
+)
+def test_a_file_that_tells_no_conditions_is_no_obstacle(tmp_path, content):
+    (tmp_path / "metrics.json").write_text(content)
+    assert conditions_beside(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b", GRID) == Conditions()
