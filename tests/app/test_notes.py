@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from vrnet import Grid, Image
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import notes_on
+from vrnet.app.notes import notes_on
 from vrnet.images.affine import Affine
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from vrnet.app.bids import name_pair, name_tracking
 from vrnet.app.image_pair import read_pair
-from vrnet.app.measured import notes_on
+from vrnet.app.notes import notes_on
 from vrnet.app.pair import register_pair
 from vrnet.app.track_files import summary, write_tracking
 from vrnet.app.track_report import notes_on_tracking, write_track_report

@@ -32,11 +32,11 @@ class Conditions:
         """Whether moving was seen in other intensities than its own."""
         return self.match_intensities or self.remap is not None
 
-    def matched(self, pair: ImagePair) -> Image | None:
-        """Moving in the intensities in which it was compared with fixed, without what lies outside the masks; None
-        where these are its own."""
+    def seen(self, pair: ImagePair) -> Image:
+        """Moving in the intensities in which it was compared with fixed; unless these are its own, without what lies
+        outside the masks."""
         if not self.is_matched:
-            return None
+            return pair.moving
         fixed, moving = pair.masks.inpaint(pair.fixed, pair.moving)
         if self.match_intensities or self.remap is None:
             return match_histogram(moving, fixed)

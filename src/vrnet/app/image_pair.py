@@ -10,6 +10,7 @@ from numpy import ndarray
 from vrnet.app.heart_labels import warn_of_exchanged_ventricles
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.label_names import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
+from vrnet.files import exists
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image
 from vrnet.images.same_grid import check_same_grid
@@ -105,3 +106,13 @@ def read_pair(
     if pair.fixed.grid.matches(pair.moving.grid) and np.array_equal(pair.fixed.array, pair.moving.array):
         warn_of_input(f"{pair.fixed.name} and {pair.moving.name} are the same image: nothing is to be found")
     return pair
+
+
+def name_of(image: Image | None) -> str | None:
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
+
+
+def path_of(image: Image | None) -> str | None:
+    """Where the file is that an image came from, so that it is found again; None if it came from none."""
+    return str(Path(image.name).absolute()) if image is not None and exists(Path(image.name)) else None

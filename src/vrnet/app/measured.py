@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from vrnet.app.conditions import Conditions
 from vrnet.app.endings import as_options
-from vrnet.app.image_pair import ImagePair
+from vrnet.app.image_pair import ImagePair, name_of, path_of
 from vrnet.errors import BadInput
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.pair import (
@@ -24,28 +23,21 @@ from vrnet.evaluation.pair import (
 )
 from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
-from vrnet.files import exists
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
-from vrnet.images.image import Image, segment_count
+from vrnet.images.image import Image
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
 from vrnet.images.transform import Transform
 from vrnet.methods.names import parameters, parse
 from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
-from vrnet.registration.brightness import Remap
-from vrnet.registration.folds import Repair
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
 UNKNOWN = Conditions()
 MASK_PATHS = "mask_paths"
 """The key of metrics.json that says where the masks are."""
-MAX_TURN_DEGREES = 90.0
-"""An affine start that turns by more is told: a mirrored image may be behind it."""
-FULL_COVERAGE_PERCENT, HALF_COVERAGE_PERCENT = 99.0, 50.0
-"""Below the one, the reader is told which part of fixed moving covers; below the other, what may help."""
 
 
 @dataclass(frozen=True)
@@ -78,22 +70,12 @@ def measure_transform(
     the options of a command."""
     grid, labels = pair.fixed.grid, pair.moving_labels
     conditions = Conditions.of(registration) if registration else known
-    matched, start = conditions.matched(pair), conditions.affine
+    start, moving = conditions.affine, conditions.seen(pair)
     warped = registration.warped if registration else transform.apply(pair.moving, grid)
-    masks = pair.masks
-    moving = pair.moving if matched is None else matched
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
-    placed = Pair(
-        fixed=pair.fixed.array.astype(np.float32),
-        moving=place_image(moving, grid).array,
-        warped=warped.array if matched is None else transform.apply(moving, grid).array,
-        field=transform.on(grid).in_voxels(),
-        grid=grid,
-        fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
-        moving_labels=None if labels is None else place_labels(labels, grid).array,
-        warped_labels=None if warped_labels is None else warped_labels.array,
-    )
-    compared = compared_voxels(masks.fixed, masks.moving, grid, transform)
+    seen_warped = warped if moving is pair.moving else transform.apply(moving, grid)
+    placed = placed_pair(pair, moving, seen_warped, warped_labels, transform)
+    compared = compared_voxels(pair.masks.fixed, pair.masks.moving, grid, transform)
     registered = on_grid_of_fixed(placed, moving, start, compared)
     seen = seen_voxels(pair, transform, compared)
     metrics = (
@@ -110,6 +92,23 @@ def measure_transform(
     if start is not None and registered.started is not None:
         shown = seen_through(start, shown, registered.started, labels, registered.deformation)
     return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
+
+
+def placed_pair(
+    pair: ImagePair, moving: Image, warped: Image, warped_labels: Image | None, transform: Transform
+) -> Pair:
+    """Both images, labels and the field on the grid of fixed, with moving and warped in the intensities given."""
+    grid, labels = pair.fixed.grid, pair.moving_labels
+    return Pair(
+        fixed=pair.fixed.array.astype(np.float32),
+        moving=place_image(moving, grid).array,
+        warped=warped.array,
+        field=transform.on(grid).in_voxels(),
+        grid=grid,
+        fixed_labels=None if pair.fixed_labels is None else pair.fixed_labels.array,
+        moving_labels=None if labels is None else place_labels(labels, grid).array,
+        warped_labels=None if warped_labels is None else warped_labels.array,
+    )
 
 
 def seen_through(
@@ -165,16 +164,6 @@ def parameters_of(registration: ImageRegistration) -> dict[str, Any] | None:
         return None
     d = len(registration.fixed.grid.shape) - (registration.slice_axis is not None)
     return {each.name: value_in(each.value, d) for each in parameters(method)}
-
-
-def name_of(image: Image | None) -> str | None:
-    """The name of the file that an image came from, without its folder."""
-    return None if image is None else Path(image.name).name
-
-
-def path_of(image: Image | None) -> str | None:
-    """Where the file is that an image came from, so that it is found again; None if it came from none."""
-    return str(Path(image.name).absolute()) if image is not None and exists(Path(image.name)) else None
 
 
 def seen_voxels(
@@ -245,56 +234,9 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -
     )
 
 
-def brightness_note(pair: ImagePair, remap: Remap, command: str) -> str:
-    """What was done about images of which one is plainly brighter, and how to have it otherwise."""
-    switch = as_options('`brightness="keep"`', command)
-    return (
-        f"{name_of(pair.moving)} and {name_of(pair.fixed)} are not equally bright: they were compared, and differences "
-        f"are measured, with the intensities of the one as {remap}. The warped image keeps its own. ({switch} compares "
-        "them as they are.)"
-    )
-
-
 def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
     if fixed.lps.shape != moving.lps.shape:
         raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
     mapped = transform.points(fixed.lps)
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
-
-
-def notes_on(
-    pair: ImagePair, metrics: Mapping[str, Any], affine: Affine | None = None, command: str = "register"
-) -> list[str]:
-    """What a reader should know of the images and the field, beside the verdict; options are those of a command."""
-    notes = []
-    covered = 100 * coverage(pair.moving.grid, pair.fixed.grid, affine).mean()
-    if covered < FULL_COVERAGE_PERCENT:
-        start, is_little = as_options('`affine="rigid"`', command), covered < HALF_COVERAGE_PERCENT
-        advice = f" If that is the headers' fault, try {start}." if is_little and affine is None else ""
-        after = "" if affine is None else f", after the {affine.kind} start"
-        notes.append(
-            f"{name_of(pair.moving)} covers {covered:.0f} % of {name_of(pair.fixed)}{after}: elsewhere nothing was "
-            f"registered.{advice}"
-        )
-    if affine is not None and affine.summary()["rotation_deg"] > MAX_TURN_DEGREES:
-        notes.append(
-            f"The affine start turns {name_of(pair.moving)} by {affine.summary()['rotation_deg']:.0f}°. If it is not "
-            "upside down or back to front, check the headers: an affine start does not mirror, and fits the left side "
-            "of a mirrored image to the right."
-        )
-    if metrics["repair"] is not None and not (repair := Repair(**metrics["repair"])).is_slight:
-        notes.append(f"{repair}. (--folds keep leaves the field as it was.)")
-    if metrics["brightness"] is not None:
-        notes.append(brightness_note(pair, Remap(**metrics["brightness"]), command))
-    for role, image in (("fixed", pair.fixed), ("moving", pair.moving)):
-        if count := segment_count(image):
-            notes.append(
-                f"{name_of(image)} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, "
-                "and register the image that they were drawn on."
-            )
-    if (pair.fixed_labels is None) != (pair.moving_labels is None):
-        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
-    if pair.are_names_told_by_files:
-        notes.append(f"Structures are {pair.naming}. (--label-names says otherwise.)")
-    return notes

@@ -9,7 +9,8 @@ import numpy as np
 
 from vrnet.app.conditions import Conditions
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import FULL_COVERAGE_PERCENT, MeasuredTransform, measure_transform
+from vrnet.app.measured import MeasuredTransform, measure_transform
+from vrnet.app.notes import FULL_COVERAGE_PERCENT
 from vrnet.errors import BadInput
 from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set

@@ -166,7 +166,8 @@ class Evaluate:
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import UNKNOWN, landmark_error, measure_transform, notes_on
+        from vrnet.app.measured import UNKNOWN, landmark_error, measure_transform
+        from vrnet.app.notes import notes_on
         from vrnet.app.pair import find_transform
         from vrnet.app.recorded_conditions import conditions_beside
         from vrnet.files import write_json
@@ -179,13 +180,8 @@ class Evaluate:
             pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels, *masks)
             pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
-            transform, registration = find_transform(
-                stage,
-                pair,
-                self.method,
-                *self.method_options.asked,
-                options=self.pair_options,
-            )
+            asked = self.method_options.asked
+            transform, registration = find_transform(stage, pair, self.method, *asked, options=self.pair_options)
             known = UNKNOWN
             if registration is None:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")

@@ -63,7 +63,7 @@ class Register:
 
     def run(self) -> None:
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import notes_on
+        from vrnet.app.notes import notes_on
         from vrnet.app.pair import register_pair
         from vrnet.devices import find_device
 

@@ -55,7 +55,7 @@ class Report:
     def run(self) -> None:
         from vrnet.app.conditions import Conditions
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import notes_on
+        from vrnet.app.notes import notes_on
         from vrnet.app.recorded_conditions import conditions_beside
         from vrnet.app.reported import check_place, report_transform
 
