@@ -27,6 +27,8 @@ set_threads(1)  # for the libraries below PyTorch
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
 ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_outside.py")
 """Files whose tests share what takes long to make: networks trained for several tables, and elastix, once loaded."""
+OF_TOOLS = "[FFD(", "[SyN(", "_ants"
+"""What tests of other files have in their names that load elastix or ANTs, which takes seconds too."""
 EACH_ONE_WORKER = tuple(
     f"tests/{name}.py"
     for name in (
@@ -47,14 +49,14 @@ EACH_ONE_WORKER = tuple(
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """The files of ONE_WORKER go to one worker, before all else, and each file of EACH_ONE_WORKER to one.
+    """The tests of ONE_WORKER and OF_TOOLS go to one worker, before all else, and each file of EACH_ONE_WORKER to one.
 
     Any other test goes wherever there is room."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ShareWork(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            if nodeid.startswith(ONE_WORKER):
+            if nodeid.startswith(ONE_WORKER) or any(word in nodeid for word in OF_TOOLS):
                 return "one worker"
             return nodeid.split("::")[0] if nodeid.startswith(EACH_ONE_WORKER) else nodeid
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from numpy.testing import assert_allclose
 
 from tests.app.outputs import read_json
 from tests.app.test_recorded_masks import flat
@@ -13,8 +14,10 @@ from vrnet.app.image_pair import read_pair
 from vrnet.app.measured import run_of
 from vrnet.app.pair import register_pair
 from vrnet.app.recorded_conditions import conditions_beside
+from vrnet.images.resample import match_histogram
 from vrnet.methods.names import parse
 from vrnet.phantom import phantom
+from vrnet.registration.brightness import Remap
 from vrnet.registration.options import RegistrationOptions
 
 GRID = Grid.plain((48, 48), (4.0, 4.0))
@@ -121,6 +124,16 @@ def test_nothing_is_advised_that_is_recorded():
     assert (run.has_affine, run.is_matched) == (True, True)
     run = run_of(None, {"affine": {"kind": "rigid"}, "intensities_matched": True, "brightness": {"gain": 2.0}})
     assert (run.has_affine, run.is_matched) == (False, False)
+
+
+def test_moving_is_seen_in_the_intensities_that_were_matched(hearts):
+    """By the line, where there is one; by the histogram, where that was asked for."""
+    pair = read_pair(hearts / "fixed.nii.gz", hearts / "moving.nii.gz")
+    line = Remap(2.0, 0.5)
+    assert_allclose(Conditions(remap=line).matched(pair).array, 2 * pair.moving.array + 0.5, rtol=1e-6)
+    by_histogram = match_histogram(pair.moving, pair.fixed).array
+    assert_allclose(Conditions(remap=line, match_intensities=True).matched(pair).array, by_histogram)
+    assert Conditions().matched(pair) is None
 
 
 @pytest.mark.parametrize(

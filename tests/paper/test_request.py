@@ -10,7 +10,7 @@ from vrnet.app.commands.paper import Paper
 from vrnet.data.source import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
-from vrnet.paper.figures import CASCADE_LINES, FIGURES
+from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
 from vrnet.paper.request import PaperRequest, known_names, make_figure, make_table, plan_study
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 from vrnet.paper.tables import choose_entries
@@ -20,19 +20,23 @@ pytestmark = pytest.mark.usefixtures("as_users_run")
 
 ROWS = {name: spec.methods for name, spec in TABLES.items()}
 """All rows of each table, taken before any are left out."""
+FEW_ALPHAS = 0.0, 0.05
+"""Without smoothness, and the α of this budget, which tables have, too."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_rows():
     """Of methods that differ by how often they step, as 2xRC-Net and 3xRC-Net, the first and the last are measured.
 
-    Wide networks are narrow. That each of `ROWS` can be planned and built as it is, is tested below."""
+    The figure of α has two of them, and wide networks are narrow. That each of `ROWS` can be planned and built as it
+    is, is tested below."""
     with pytest.MonkeyPatch.context() as patch:
         for name, spec in TABLES.items():
             patch.setitem(TABLES, name, replace(spec, methods=tuple(map(narrow, first_and_last(spec.methods)))))
         for label, line in CASCADE_LINES.items():
             kept = first_and_last(line.values())
             patch.setitem(CASCADE_LINES, label, {n: name for n, name in line.items() if name in kept})
+        patch.setitem(ALPHAS, 2, FEW_ALPHAS)
         yield
 
 

@@ -103,7 +103,7 @@ def phantom_subject(seed: int, pathology: str) -> Subject:
     """A small beating stack whose motion stays within slices."""
 
     def read() -> Beat:
-        shape, spacing = (40, 40, 3), (4.0, 4.0, 12.0)
+        shape, spacing = (32, 32, 3), (4.0, 4.0, 12.0)
         beat = cycle(seed, shape, spacing, pathology, frames=6)
         grid, at = Grid.plain(shape, spacing), [0, beat.end_systole]
         labels = [Image(beat.frame_labels[t].numpy(), grid, "labels") for t in at]
