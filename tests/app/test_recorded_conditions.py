@@ -33,8 +33,8 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with a heart, and with one registration for each of OPTIONS and KEPT; moving is thrice as bright, and its header
-    puts it 12 mm away."""
+    """A folder with a heart, and with one registration for each of OPTIONS and KEPT; moving is thrice as bright, and its
+    header puts it 12 mm away."""
     folder, heart = tmp_path_factory.mktemp("hearts"), phantom(3, GRID.shape, 4.0)
     away = Grid(GRID.shape, GRID.spacing, (12.0, 0.0), GRID.direction)
     write_image(Image(heart.fixed[0, 0].numpy(), GRID), folder / "fixed.nii.gz")
