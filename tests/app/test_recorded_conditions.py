@@ -33,7 +33,7 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with a heart, and with one registration for each of OPTIONS and KEPT; moving is thrice as bright, and its
+    """A folder with a heart, with one registration for each of OPTIONS and KEPT; moving is thrice as bright, and its
     header puts it 12 mm away."""
     folder, heart = tmp_path_factory.mktemp("hearts"), phantom(3, GRID.shape, 4.0)
     away = Grid(GRID.shape, GRID.spacing, (12.0, 0.0), GRID.direction)
