@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
@@ -14,6 +15,7 @@ from vrnet.app.image_pair import read_pair
 from vrnet.app.measured import run_of
 from vrnet.app.pair import register_pair
 from vrnet.app.recorded_conditions import conditions_beside
+from vrnet.images.affine import Affine
 from vrnet.images.resample import match_histogram
 from vrnet.methods.names import parse
 from vrnet.phantom import phantom
@@ -24,6 +26,7 @@ GRID = Grid.plain((48, 48), (4.0, 4.0))
 MEASURES = "affine", "similarity", "folding_percent", "folding_strict_percent", "jacobian_gradient"
 AFTER_START = "There was an affine start"
 OPTIONS = {"both": RegistrationOptions(affine="rigid"), "histogram": RegistrationOptions(match_intensities=True)}
+KEPT = {"kept": RegistrationOptions(affine="rigid", brightness="keep")}
 WORDS = {
     "both": ("after the start in affine.tfm and with matched intensities", "not equally bright"),
     "histogram": ("with matched intensities",),
@@ -32,14 +35,14 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with a heart, and with one registration for each of OPTIONS; moving is thrice as bright, and its header
-    puts it 12 mm away."""
+    """A folder with a heart, with one registration for each of OPTIONS and KEPT; moving is thrice as bright, and its
+    header puts it 12 mm away."""
     folder, heart = tmp_path_factory.mktemp("hearts"), phantom(3, GRID.shape, 4.0)
     away = Grid(GRID.shape, GRID.spacing, (12.0, 0.0), GRID.direction)
     write_image(Image(heart.fixed[0, 0].numpy(), GRID), folder / "fixed.nii.gz")
     write_image(Image(3 * heart.moving[0, 0].numpy() + 0.2, away), folder / "moving.nii.gz")
     pair = read_pair(folder / "fixed.nii.gz", folder / "moving.nii.gz")
-    for name, options in OPTIONS.items():
+    for name, options in (OPTIONS | KEPT).items():
         register_pair(lambda stage: lambda done: None, pair, parse("TV-L1"), folder / name, options)
     return folder
 
@@ -119,21 +122,30 @@ def test_conditions_of_other_images_are_told_and_not_used(hearts, again):
 
 
 def test_nothing_is_advised_that_is_recorded():
-    matched = {"affine": {"kind": "affine"}, "intensities_matched": True, "brightness": None}
-    run = run_of(None, matched)
+    still = np.eye(2), np.zeros(2), np.zeros(2)
+    run = run_of(None, {}, Conditions(Affine("affine", *still), match_intensities=True))
     assert (run.has_affine, run.is_matched) == (True, True)
-    run = run_of(None, {"affine": {"kind": "rigid"}, "intensities_matched": True, "brightness": {"gain": 2.0}})
-    assert (run.has_affine, run.is_matched) == (False, False)
+    run = run_of(None, {}, Conditions(Affine("rigid", *still), remap=Remap(2.0, 0.0), is_brightness_kept=True))
+    assert (run.has_affine, run.is_matched, run.is_brightness_kept) == (False, False, True)
+
+
+def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again):
+    """Not to match histograms, which is for more than a factor."""
+    found = read_json(hearts / "kept" / "metrics.json")
+    advice = next(each for each in found["verdict"]["try"] if "--brightness match" in each)
+    for command in ("report", "evaluate"):
+        _, metrics, _ = again(hearts / "kept" / "transform.nii.gz", command)
+        assert f"vrnet register {advice}" in metrics["verdict"]["try"]
 
 
 def test_moving_is_seen_in_the_intensities_that_were_matched(hearts):
     """By the line, where there is one; by the histogram, where that was asked for."""
     pair = read_pair(hearts / "fixed.nii.gz", hearts / "moving.nii.gz")
     line = Remap(2.0, 0.5)
-    assert_allclose(Conditions(remap=line).matched(pair).array, 2 * pair.moving.array + 0.5, rtol=1e-6)
+    assert_allclose(Conditions(remap=line).seen(pair).array, 2 * pair.moving.array + 0.5, rtol=1e-6)
     by_histogram = match_histogram(pair.moving, pair.fixed).array
-    assert_allclose(Conditions(remap=line, match_intensities=True).matched(pair).array, by_histogram)
-    assert Conditions().matched(pair) is None
+    assert_allclose(Conditions(remap=line, match_intensities=True).seen(pair).array, by_histogram)
+    assert Conditions().seen(pair) is pair.moving
 
 
 @pytest.mark.parametrize(

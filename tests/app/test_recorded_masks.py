@@ -9,6 +9,7 @@ from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from vrnet import Grid, Image, write_image
+from vrnet.app.conditions import Conditions
 from vrnet.app.measured import run_of
 from vrnet.app.recorded_masks import masks_beside
 from vrnet.phantom import phantom
@@ -151,8 +152,8 @@ def test_a_given_mask_that_is_missing_is_told_in_one_line(masked, report, tmp_pa
 
 def test_of_a_transform_from_a_file_it_is_known_whether_there_are_masks():
     """So nobody who gave them is advised to."""
-    assert run_of(None, {"masks": {"fixed": "m.nii.gz", "moving": None}}).has_masks
-    assert not run_of(None, {}).has_masks
+    assert run_of(None, {"masks": {"fixed": "m.nii.gz", "moving": None}}, Conditions()).has_masks
+    assert not run_of(None, {}, Conditions()).has_masks
 
 
 @pytest.mark.parametrize(

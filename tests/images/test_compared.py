@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, InputWarning, Transform
+from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
 
 GRID = Grid.plain((20, 20), (1.0, 1.0))
@@ -40,3 +41,11 @@ def test_masks_that_the_transform_brings_together_are_not_told_of(pixels):
         found = compared_voxels(fixed, moving, GRID, shift_by(pixels))
     both = (fixed.array > 0) & (moving.array > 0)
     assert np.array_equal(found, both if both.any() else fixed.array > 0)
+
+
+def test_after_an_affine_start_masks_are_compared_where_it_put_them():
+    """Headers put these masks two pixels apart, and would leave three of five columns."""
+    fixed, moving = disc_at(6, 8), disc_at(8, 8)
+    start = Affine("rigid", np.eye(2), np.array([2.0, 0.0]), np.zeros(2))
+    found = compared_voxels(fixed, moving, GRID, shift_by(2.0), start)
+    assert np.array_equal(found, fixed.array > 0)

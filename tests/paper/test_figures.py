@@ -131,6 +131,19 @@ def test_efficiency_is_drawn_without_images_of_what_is_measured(study):
     assert asked == ["train"] * 2
 
 
+def test_efficiency_without_images_says_what_is_missing(study):
+    made, said = study(), []
+
+    def refuse(name, purpose):
+        raise BadInput("no images")
+
+    made.results.keep_training_count(2)
+    with pytest.raises(BadInput, match="no images"):
+        draw_efficiency(replace(made, split=refuse, say=said.append))
+    assert len(said) == 1
+    assert f"0 of {2 * len(EFFICIENT_METHODS[2])}" in said[0]
+
+
 def test_a_damaged_count_of_subjects_is_told(study):
     made = study()
     made.results.keep_training_count(2)

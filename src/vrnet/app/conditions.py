@@ -22,10 +22,14 @@ class Conditions:
     """What made moving as bright as fixed, if it had to be made so."""
     match_intensities: bool = False
     """Whether moving was given the histogram of fixed."""
+    is_brightness_kept: bool = False
+    """Whether images that are not equally bright were to be compared as they are."""
 
     @classmethod
     def of(cls, registration: ImageRegistration) -> "Conditions":
-        return cls(registration.affine, registration.remap, registration.options.match_intensities)
+        options = registration.options
+        kept = options.brightness == "keep"
+        return cls(registration.affine, registration.remap, options.match_intensities, kept)
 
     @property
     def is_matched(self) -> bool:

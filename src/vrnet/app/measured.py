@@ -75,7 +75,7 @@ def measure_transform(
     warped_labels = None if labels is None else transform.apply_labels(labels, grid)
     seen_warped = warped if moving is pair.moving else transform.apply(moving, grid)
     placed = placed_pair(pair, moving, seen_warped, warped_labels, transform)
-    compared = compared_voxels(pair.masks.fixed, pair.masks.moving, grid, transform)
+    compared = compared_voxels(pair.masks.fixed, pair.masks.moving, grid, transform, start)
     registered = on_grid_of_fixed(placed, moving, start, compared)
     seen = seen_voxels(pair, transform, compared)
     metrics = (
@@ -87,7 +87,7 @@ def measure_transform(
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
         metrics[MASK_PATHS] = {"fixed": path_of(pair.fixed_mask), "moving": path_of(pair.moving_mask)}
-    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics), command).as_json()
+    metrics["verdict"] = pair_verdict(registered, metrics, run_of(registration, metrics, conditions), command).as_json()
     shown = replace(placed, mask=None if compared is None or compared.all() else compared)
     if start is not None and registered.started is not None:
         shown = seen_through(start, shown, registered.started, labels, registered.deformation)
@@ -173,7 +173,8 @@ def seen_voxels(
     grid, own = pair.fixed.grid, pair.moving.grid
     inside = np.ones(grid.shape, bool) if compared is None else compared
     if pair.masks.moving is not None:
-        return inside, inside
+        before = inside & (place_labels(pair.masks.moving, grid).array != 0)
+        return before if before.any() else inside, inside
     everywhere = pair.moving.with_array(np.ones(own.shape, np.uint8))
     seen = inside & coverage(own, grid), inside & (transform.apply_labels(everywhere, grid).array != 0)
     return seen if all(voxels.any() for voxels in seen) else (inside, inside)
@@ -216,20 +217,21 @@ def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, 
     return replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
 
 
-def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any]) -> Run:
+def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any], conditions: Conditions) -> Run:
     """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
     whether there are masks, and what is recorded beside it."""
-    has_affine = (metrics.get("affine") or {}).get("kind") == "affine"
+    run = Run(
+        has_affine=conditions.affine is not None and conditions.affine.kind == "affine",
+        is_matched=conditions.match_intensities,
+        is_brightness_kept=conditions.is_brightness_kept,
+        has_masks="masks" in metrics,
+    )
     if registration is None:
-        is_matched = bool(metrics.get("intensities_matched")) and metrics.get("brightness") is None
-        return Run(has_masks="masks" in metrics, has_affine=has_affine, is_matched=is_matched)
-    return Run(
+        return run
+    return replace(
+        run,
         method=registration.method,
         dimension=len(metrics["shape"]) - (registration.slice_axis is not None),
-        has_affine=has_affine,
-        is_matched=registration.options.match_intensities,
-        is_brightness_kept=registration.options.brightness == "keep",
-        has_masks="masks" in metrics,
         is_repaired=registration.options.folds == "repair",
     )
 

@@ -52,7 +52,12 @@ def affine_kind(metrics: Any) -> AffineKind | None:
 def matching(metrics: Any) -> Conditions:
     """In which intensities moving was seen."""
     remap = None if metrics["brightness"] is None else convert_record(metrics["brightness"], Remap)
-    return Conditions(remap=remap, match_intensities=convert(metrics["options"]["match_intensities"], bool))
+    options = metrics["options"]
+    return Conditions(
+        remap=remap,
+        match_intensities=convert(options["match_intensities"], bool),
+        is_brightness_kept=options.get("brightness") == "keep",
+    )
 
 
 def read_start(path: Path, kind: AffineKind, grid: Grid) -> Affine | None:

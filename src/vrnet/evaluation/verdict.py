@@ -127,7 +127,7 @@ def judge_images(
         affine.checked(len(I0.grid.shape))
     grid, field = I0.grid, transform.on(I0.grid).in_voxels()
     images = I0.array, placed(I1, lambda I: place_image(I, grid)), placed(I1, lambda I: transform.apply(I, grid))
-    compared, started = compared_voxels(mask0, mask1, grid, transform), None
+    compared, started = compared_voxels(mask0, mask1, grid, transform, affine), None
     if affine is not None:
         started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)

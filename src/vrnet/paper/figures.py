@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vrnet.errors import BadInput
 from vrnet.files import Row
 from vrnet.paper.alphas import best_alphas
 from vrnet.paper.columns import measure_title
@@ -124,7 +125,11 @@ def draw_efficiency(study: Study) -> "tuple[Figure, list[Row]]":
     kept = study.results.training_count
     entries = {} if kept is None else efficiency_entries(study.results, kept)
     if not entries or not all(study.results.has(group[0]) for group in entries.values()):
-        entries = efficiency_entries(study.results, study.count_training_subjects())
+        try:
+            entries = efficiency_entries(study.results, study.count_training_subjects())
+        except BadInput:
+            study.tell_of_missing(list(chain.from_iterable(entries.values())))
+            raise
     study.complete(list(chain.from_iterable(entries.values())))
     numbers: list[Row] = []
     for (name, n), group in entries.items():

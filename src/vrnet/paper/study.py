@@ -66,13 +66,9 @@ class Study:
         entries = list(dict.fromkeys(entries))
         for entry in entries:
             self.results.check_settings(entry)
-        wanted = [entry for entry in entries if not self.results.has(entry)]
+        wanted = self.tell_of_missing(entries)
         if not wanted:
             return
-        others = ", ".join(entry.folder_name for entry in wanted)
-        self.say(
-            f"{len(entries) - len(wanted)} of {len(entries)} on {self.data} are measured already; not yet: {others}."
-        )
         self._tell_of_lost_weights(wanted)
         self._check_before_work(entries, wanted)
         for entry in wanted:
@@ -82,6 +78,14 @@ class Study:
             self._train(group, done)
             for entry in group:
                 self._measure(entry)
+
+    def tell_of_missing(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries that have no results, which are named to the user."""
+        missing = [entry for entry in entries if not self.results.has(entry)]
+        if missing:
+            done, others = len(entries) - len(missing), ", ".join(entry.folder_name for entry in missing)
+            self.say(f"{done} of {len(entries)} on {self.data} are measured already; not yet: {others}.")
+        return missing
 
     def methods(self, entries: Sequence[Entry]) -> list[Method]:
         """The methods, ready to register; learned ones are trained if their weights are not there."""
