@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import SimpleITK as sitk
 
 from tests.app.outputs import read_json
 from tests.app.test_recorded_masks import flat
@@ -97,8 +98,12 @@ def test_of_a_file_alone_nothing_is_known(hearts, again, tmp_path):
 
 
 def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
-    out = hearts / "both"
-    for change in (lambda path: path.write_text("#Insight Transform File V1.0\n"), lambda path: path.unlink()):
+    out, turn = hearts / "both", sitk.Euler2DTransform((90.0, 90.0), 0.5, (20.0, 3.0))
+    for change in (
+        lambda path: sitk.WriteTransform(turn, str(path)),  # that of another registration
+        lambda path: path.write_text("#Insight Transform File V1.0\n"),
+        lambda path: path.unlink(),
+    ):
         change(out / "affine.tfm")
         said, metrics, _ = again(out / "transform.nii.gz")
         assert "affine.tfm is gone, or is another: the whole transform is judged as a deformation" in said
@@ -130,6 +135,7 @@ def test_nothing_is_advised_that_is_recorded():
         "[1]",
         "{}",
         '{"affine": 3, "brightness": null, "options": null}',
+        '{"affine": {"kind": "rigid"}, "brightness": null, "options": {"match_intensities": false}}',
         '{"affine": {"kind": "b-spline"}, "brightness": null, "options": {"match_intensities": false}}',
         '{"affine": null, "brightness": {"gain": "2"}, "options": {"match_intensities": false}}',
         '{"affine": null, "brightness": null, "options": {"match_intensities": "yes"}}',
