@@ -53,6 +53,14 @@ def test_what_is_no_change_of_brightness_is_left_alone(d, change):
     assert find_remap(fixed, others[change], EVERYWHERE) is None
 
 
+@pytest.mark.parametrize(("gain", "image"), [(2.0, "fixed"), (0.5, "moving")])
+def test_the_line_back_is_found_though_one_image_has_an_artefact(d, gain, image):
+    """By which its range is the wider one, though it is the darker image."""
+    pair = dict(zip(("fixed", "moving"), (part.clone() for part in hearts(d)), strict=True))
+    pair[image][:9, :9] = 2.0
+    assert_allclose(find_remap(pair["fixed"], gain * pair["moving"], EVERYWHERE).gain * gain, 1, atol=0.05)
+
+
 def test_what_lies_outside_a_mask_has_no_influence():
     fixed, moving = hearts(2)
     inside = torch.ones_like(fixed, dtype=torch.bool)
