@@ -5,7 +5,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from vrnet.app.conditions import Conditions
+from vrnet.app.conditions import NOTHING_KNOWN, Conditions
 from vrnet.app.pair import AFFINE, METRICS
 from vrnet.app.recorded_masks import images_named, metrics_beside
 from vrnet.errors import BadInput, warn_of_input
@@ -43,13 +43,13 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
         metrics = metrics_beside(transform)
         recorded, found, files = start_of(metrics), matching(metrics), images_named(metrics)
     except (ValueError, KeyError, TypeError):  # a file of another program, or none
-        return Conditions()
+        return NOTHING_KNOWN
     place, parts = transform.with_name(METRICS), ["with matched intensities"] if found.is_matched else []
     if recorded is None and not parts:
         return found
     if (files.fixed, files.moving) != (fixed.name, moving.name):
         warn_of_input(f"{place} tells how {files.names} were compared, which are other images: that is not used")
-        return Conditions()
+        return NOTHING_KNOWN
     start = transform.with_name(AFFINE)
     if recorded and (affine := read_start(start, recorded, grid)):
         found, parts = replace(found, affine=affine), [f"after the start in {start.name}", *parts]
