@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
 from tests.app.outputs import read_json
@@ -103,8 +104,12 @@ def test_of_a_file_alone_nothing_is_known(hearts, again, tmp_path):
 
 
 def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
-    out = hearts / "both"
-    for change in (lambda path: path.write_text("#Insight Transform File V1.0\n"), lambda path: path.unlink()):
+    out, turn = hearts / "both", sitk.Euler2DTransform((90.0, 90.0), 0.5, (20.0, 3.0))
+    for change in (
+        lambda path: sitk.WriteTransform(turn, str(path)),  # that of another registration
+        lambda path: path.write_text("#Insight Transform File V1.0\n"),
+        lambda path: path.unlink(),
+    ):
         change(out / "affine.tfm")
         said, metrics, _ = again(out / "transform.nii.gz")
         assert "affine.tfm is gone, or is another: the whole transform is judged as a deformation" in said
@@ -155,8 +160,11 @@ def test_moving_is_seen_in_the_intensities_that_were_matched(hearts):
         "[1]",
         "{}",
         '{"affine": 3, "brightness": null, "options": null}',
+        '{"affine": {"kind": "rigid"}, "brightness": null, "options": {"match_intensities": false}}',
         '{"affine": {"kind": "b-spline"}, "brightness": null, "options": {"match_intensities": false}}',
         '{"affine": null, "brightness": {"gain": "2"}, "options": {"match_intensities": false}}',
+        '{"affine": null, "brightness": {"gain": -1.0, "offset": 1.0}, "options": {"match_intensities": false}, '
+        '"files": {"fixed": "a", "moving": "b"}}',
         '{"affine": null, "brightness": null, "options": {"match_intensities": "yes"}}',
         '{"affine": null, "brightness": null, "options": {"match_intensities": true}, "files": 3}',
     ],

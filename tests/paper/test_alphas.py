@@ -17,7 +17,7 @@ TRIED = 0.02, 0.1, 0.4
 DICE = {"R-L2-6x1": (0.6, 0.8, 0.7), "R-L2-6x1-noise": (0.9, 0.8, 0.7), "R-L2-6x1-zeros": (0.5, 0.6, 0.7)}
 BEST = {"R-L2-6x1": 0.1, "R-L2-6x1-noise": 0.02, "R-L2-6x1-zeros": 0.4}
 
-HEADER, DAMAGED = "entry,method,alpha,val_dice\n", ("0.1", "0.1,", "0.1,x", "nan,0.5", "0.1,inf")
+HEADER, DAMAGED = "entry,method,alpha,val_dice\n", ("0.1", "0.1,", "0.1,x", "nan,0.5", "0.1,inf", "-1,0.5")
 
 
 @pytest.fixture

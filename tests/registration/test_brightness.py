@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import vrnet
-from vrnet import Grid, Image, register_images
+from vrnet import BadInput, Grid, Image, register_images
 from vrnet.phantom import phantom
 from vrnet.registration.brightness import Remap, find_remap, fit_line
 from vrnet.registration.masks import Inside
@@ -51,6 +51,14 @@ def test_what_is_no_change_of_brightness_is_left_alone(d, change):
     bright[:8, :8] = 30.0
     others = {"inverted": 1 - moving, "noise": 5 * torch.rand(moving.shape), "artefact": bright}
     assert find_remap(fixed, others[change], EVERYWHERE) is None
+
+
+@pytest.mark.parametrize(("gain", "image"), [(2.0, "fixed"), (0.5, "moving")])
+def test_the_line_back_is_found_though_one_image_has_an_artefact(d, gain, image):
+    """By which its range is the wider one, though it is the darker image."""
+    pair = dict(zip(("fixed", "moving"), (part.clone() for part in hearts(d)), strict=True))
+    pair[image][:9, :9] = 2.0
+    assert_allclose(find_remap(pair["fixed"], gain * pair["moving"], EVERYWHERE).gain * gain, 1, atol=0.05)
 
 
 def test_what_lies_outside_a_mask_has_no_influence():
@@ -169,3 +177,9 @@ def test_the_histogram_of_fixed_leaves_nothing_to_match():
 
 def test_a_line_is_told_in_words():
     assert str(Remap(0.2, -60.0)) == "0.2 times what they are, less 60"
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 0.0), (-1.0, 1.0), (float("nan"), 0.0), (1e300, 0.0), (1.0, float("inf"))])
+def test_a_line_keeps_what_is_brighter_brighter(numbers):
+    with pytest.raises(BadInput, match="no gain and offset"):
+        Remap(*numbers)

@@ -369,6 +369,12 @@ def test_an_affine_map_that_is_known_can_be_given(d):
     assert_array_equal(again.transform.displacement, aligned_result(d).transform.displacement)
 
 
+def test_of_a_known_affine_map_about_any_centre_it_is_told_how_far_the_centre_of_fixed_moves(d):
+    known = aligned_result(d).affine
+    again = register_images(heart(d)[0], misplaced(d)[0], "identity", affine=known.about(np.zeros(d)))
+    assert_allclose(again.affine.summary()["translation_mm"], known.summary()["translation_mm"])
+
+
 def test_an_image_and_a_volume_are_bad_input():
     with pytest.raises(BadInput, match=r"2D and .* 3D"):
         register_images(heart(2)[0], heart(3)[0])

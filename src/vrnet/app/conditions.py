@@ -54,3 +54,7 @@ class Conditions:
         elif self.remap is not None:
             said["intensities"] = f"moving as bright as fixed, here and in the differences: {self.remap}"
         return said
+
+
+NOTHING_KNOWN = Conditions()
+"""Of a transform of which no file says how it was found: it is judged as a whole, in the intensities of the images."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrnet.app.conditions import Conditions
+from vrnet.app.conditions import NOTHING_KNOWN, Conditions
 from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair, name_of, path_of
 from vrnet.errors import BadInput
@@ -35,7 +35,6 @@ from vrnet.provenance import provenance, versions
 from vrnet.registration.images import ImageRegistration
 from vrnet.report.pair import Pair
 
-UNKNOWN = Conditions()
 MASK_PATHS = "mask_paths"
 """The key of metrics.json that says where the masks are."""
 
@@ -61,7 +60,7 @@ def measure_transform(
     registration: ImageRegistration | None = None,
     name: str = "",
     command: str = "register",
-    known: Conditions = UNKNOWN,
+    known: Conditions = NOTHING_KNOWN,
 ) -> MeasuredTransform:
     """Apply a transform to moving and measure the result; without a registration, the transform is that of a file, and
     `known` what is known of how it was found.

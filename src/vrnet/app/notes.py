@@ -59,6 +59,6 @@ def brightness_note(pair: ImagePair, remap: Remap, command: str) -> str:
     switch = as_options('`brightness="keep"`', command)
     return (
         f"{name_of(pair.moving)} and {name_of(pair.fixed)} are not equally bright: they were compared, and differences "
-        f"are measured, with the intensities of the one as {remap}. The warped image keeps its own. ({switch} compares "
-        "them as they are.)"
+        f"are measured, with the intensities of {name_of(pair.moving)} as {remap}. The warped image keeps its own. "
+        f"({switch} compares them as they are.)"
     )

@@ -1,10 +1,11 @@
 """An affine start and matched intensities of a registration, found again by the files beside its transform."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import isclose
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from vrnet.app.conditions import Conditions
+from vrnet.app.conditions import NOTHING_KNOWN, Conditions
 from vrnet.app.pair import AFFINE, METRICS
 from vrnet.app.recorded_masks import images_named, metrics_beside
 from vrnet.errors import BadInput, warn_of_input
@@ -15,25 +16,44 @@ from vrnet.images.itk_transforms import read_itk
 from vrnet.registration.brightness import Remap
 from vrnet.schema import convert, convert_record
 
+SAME_WITHIN = 1e-3
+"""By how many degrees, millimetres and parts of a scale a start may differ from what is recorded of it."""
+
+
+@dataclass(frozen=True)
+class RecordedStart:
+    """What metrics.json says of an affine start."""
+
+    kind: AffineKind
+    rotation_deg: float
+    translation_mm: float
+    scale: float
+
+    def is_of(self, affine: Affine) -> bool:
+        """Whether this was said of that map."""
+        said = affine.summary()
+        return all(isclose(getattr(self, key), said[key], abs_tol=SAME_WITHIN)
+                   for key in ("rotation_deg", "translation_mm", "scale"))  # fmt: skip
+
 
 def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) -> Conditions:
     """Those that `vrnet register` found a transform under, on the grid of fixed; none where nothing is recorded, or the
     images are others. The user is told which are used, and why they are not."""
     try:
         metrics = metrics_beside(transform)
-        kind, found, files = affine_kind(metrics), matching(metrics), images_named(metrics)
+        recorded, found, files = start_of(metrics), matching(metrics), images_named(metrics)
     except (ValueError, KeyError, TypeError):  # a file of another program, or none
-        return Conditions()
+        return NOTHING_KNOWN
     place, parts = transform.with_name(METRICS), ["with matched intensities"] if found.is_matched else []
-    if not kind and not parts:
+    if recorded is None and not parts:
         return found
     if (files.fixed, files.moving) != (fixed.name, moving.name):
         warn_of_input(f"{place} tells how {files.names} were compared, which are other images: that is not used")
-        return Conditions()
+        return NOTHING_KNOWN
     start = transform.with_name(AFFINE)
-    if kind and (affine := read_start(start, kind, grid)):
+    if recorded and (affine := read_start(start, recorded, grid)):
         found, parts = replace(found, affine=affine), [f"after the start in {start.name}", *parts]
-    elif kind:
+    elif recorded:
         warn_of_input(f"{transform} was found after an affine start, but {start} is gone, or is another: the whole "
                       "transform is judged as a deformation")  # fmt: skip
     if parts:
@@ -41,12 +61,9 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
     return found
 
 
-def affine_kind(metrics: Any) -> AffineKind | None:
-    """Of which kind the affine start was, if there was one."""
-    kind = None if metrics["affine"] is None else metrics["affine"]["kind"]
-    if kind is not None and kind not in get_args(AffineKind):
-        raise ValueError(f"{kind} is no affine start")
-    return kind
+def start_of(metrics: Any) -> RecordedStart | None:
+    """The affine start, if there was one."""
+    return None if metrics["affine"] is None else convert_record(metrics["affine"], RecordedStart)
 
 
 def matching(metrics: Any) -> Conditions:
@@ -60,11 +77,12 @@ def matching(metrics: Any) -> Conditions:
     )
 
 
-def read_start(path: Path, kind: AffineKind, grid: Grid) -> Affine | None:
-    """The affine map of a file, about the centre of a grid; None unless it is one of images of that dimension."""
+def read_start(path: Path, recorded: RecordedStart, grid: Grid) -> Affine | None:
+    """The affine map of a file, about the centre of a grid; None unless it is the one that is recorded."""
     try:
         itk = read_itk(path) if exists(path) else None
         found = Affine.from_sitk(itk).checked(len(grid.shape)) if itk is not None and itk.IsLinear() else None
     except BadInput:
         return None
-    return found and replace(found.about(grid.centre), kind=kind)
+    start = found and replace(found.about(grid.centre), kind=recorded.kind)
+    return start if start and recorded.is_of(start) else None

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vrnet.app.conditions import Conditions
+from vrnet.app.conditions import NOTHING_KNOWN, Conditions
 from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import UNKNOWN, MeasuredTransform, measure_transform
+from vrnet.app.measured import MeasuredTransform, measure_transform
 from vrnet.app.pair import METRICS, OVERVIEW, REPORT, TRANSFORM, describe_code, write_report_files
 from vrnet.errors import BadInput
 from vrnet.file_sets import check_set, own_files, replace_set
@@ -32,7 +32,7 @@ def check_place(out: Path, inputs: Sequence[Path | None]) -> None:
 
 
 def report_transform(
-    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path, known: Conditions = UNKNOWN
+    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path, known: Conditions = NOTHING_KNOWN
 ) -> tuple[MeasuredTransform, list[Path]]:
     """Measure what a chain of transforms does to a pair, and write its page: one file, or a folder of three.
 

@@ -71,6 +71,8 @@ class Affine:
 
     def about(self, centre: Float[ndarray, " d"]) -> "Affine":
         """The same map, written about another centre."""
+        if np.array_equal(centre, self.centre):
+            return self
         return replace(self, translation=self.points(centre[None])[0] - centre, centre=centre)
 
     def inverse(self) -> "Affine":

@@ -61,12 +61,12 @@ def without_average(name: str) -> str:
 
 def refuse_nearly_averaged(name: str) -> None:
     """BadInput for a name that ends with nearly the word that it is averaged, as in short-axis+averag."""
-    found = re.fullmatch(r"(.+?)\s*[+ ]\s*(\w+)", name)
+    found = re.fullmatch(r"(.*[^\s+])[\s+]+(\w+)", name)
     if found is None or most_like(found[2], [AVERAGED.strip("+")]) is None:
         return
     base, bracket, settings = found[1].partition("(")
-    meant = base if is_known(base) else most_like(base, known_names()) or base
-    raise BadInput(f'no method is called "{name}": did you mean {meant}{bracket}{settings}{AVERAGED}?')
+    if meant := base if is_known(base) else most_like(base, known_names()):
+        raise BadInput(f'no method is called "{name}": did you mean {meant}{bracket}{settings}{AVERAGED}?')
 
 
 def kind_of(name: str) -> str | None:

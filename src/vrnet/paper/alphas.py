@@ -15,7 +15,7 @@ from vrnet.paper.results import Entry, Results
 from vrnet.paper.study import Study
 from vrnet.schema import convert_record
 from vrnet.training.run import best_row
-from vrnet.training.settings import Training
+from vrnet.training.settings import Training, check_weights
 
 FORM = "columns entry, method, alpha and val_dice"
 
@@ -31,6 +31,9 @@ class Score:
     alpha: float
     val_dice: float
     """Dice on validation subjects."""
+
+    def __post_init__(self) -> None:
+        check_weights({"alpha": self.alpha})
 
 
 def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:

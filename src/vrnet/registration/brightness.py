@@ -5,7 +5,8 @@ It is the reduced major axis of the voxels that both images have, found anew wit
 them, r being its distance from the line: what moved, and an artefact, has little weight.
 
 In a small mask most of what is seen may have moved, and the line then takes one tissue for another. A change of
-brightness changes the range of an image, too: a line that does not bring the two ranges closer is none."""
+brightness changes the range of an image, too: inside masks, a line that does not bring the two ranges closer is none.
+The ranges of whole images do not decide: one of them may be that of an artefact."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -17,9 +18,12 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.errors import BadInput
 from vrnet.images.array_masks import Mask
 from vrnet.registration.masks import Inside
 
+MAX_FACTOR = 1e30
+"""Intensities are float32."""
 MAX_VOXELS = 50_000
 """Of larger images every n-th voxel is looked at."""
 ITERATIONS = 15
@@ -47,6 +51,10 @@ class Remap:
     gain: float
     offset: float
 
+    def __post_init__(self) -> None:
+        if not (0 < self.gain < MAX_FACTOR and abs(self.offset) < MAX_FACTOR):
+            raise BadInput(f"{self.gain:g} and {self.offset:g} are no gain and offset of intensities")
+
     def match(self, image: Values) -> Values:
         """The image in the intensities of fixed."""
         return image * self.gain + self.offset
@@ -72,13 +80,16 @@ def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside)
         return None
     line = fit_line(moving, fixed)
     limit = MAX_CHANGE if line.correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
-    is_used = change_of_range(line, fixed, moving) > limit and brings_closer(line, *values_of_each(I0, I1, inside))
+    is_used = change_of_range(line, fixed, moving) > limit
+    if is_used and not inside.is_everywhere:
+        is_used = brings_closer(line, *values_of_each(I0, I1, inside))
     return Remap(line.gain, line.offset) if is_used else None
 
 
 def values_of_both(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
     """The intensities of both images at the voxels inside both masks, without the ground on which both show nothing."""
-    return [values_at(I, shown_in(I0, I1, inside.fixed, inside.moving)) for I in (I0, I1)]
+    chosen = shown_in(I0, I1, inside.fixed, inside.moving)
+    return [values_at(I, chosen) for I in (I0, I1)]
 
 
 def values_of_each(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
@@ -88,7 +99,8 @@ def values_of_each(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Ins
 
 def shown_in(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> Bool[Tensor, "*s"]:
     """The voxels inside all of these masks at which either image shows more than its least value there."""
-    inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), I0 == I0)
+    everywhere = torch.ones_like(I0, dtype=torch.bool)
+    inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), everywhere)
     return inside & ((I0 > I0[inside].min()) | (I1 > I1[inside].min())) if inside.any() else inside
 
 

@@ -104,7 +104,7 @@ def register_images(
     fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
     compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
     I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
-    known = affine.checked(len(I0.grid.shape)) if isinstance(affine, Affine) else None
+    known = affine.checked(len(I0.grid.shape)).about(I0.grid.centre) if isinstance(affine, Affine) else None
     options = RegistrationOptions(
         affine="none" if isinstance(affine, Affine) else affine,
         slices=slices,

@@ -165,8 +165,9 @@ class Evaluate:
 
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
+        from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.measured import UNKNOWN, landmark_error, measure_transform
+        from vrnet.app.measured import landmark_error, measure_transform
         from vrnet.app.notes import notes_on
         from vrnet.app.pair import find_transform
         from vrnet.app.recorded_conditions import conditions_beside
@@ -182,7 +183,7 @@ class Evaluate:
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             asked = self.method_options.asked
             transform, registration = find_transform(stage, pair, self.method, *asked, options=self.pair_options)
-            known = UNKNOWN
+            known = NOTHING_KNOWN
             if registration is None:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
                 known = conditions_beside(Path(self.method), fixed, moving, pair.fixed.grid)

@@ -53,7 +53,7 @@ class Report:
     masks: Group[JudgedMaskOptions]
 
     def run(self) -> None:
-        from vrnet.app.conditions import Conditions
+        from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
         from vrnet.app.notes import notes_on
         from vrnet.app.recorded_conditions import conditions_beside
@@ -65,7 +65,7 @@ class Report:
         with stage_progress() as stage:
             stage("reading")
             pair = read_pair(*images).with_label_names(self.label_names)
-            known = Conditions()
+            known = NOTHING_KNOWN
             if not self.then:
                 known = conditions_beside(self.transform, self.fixed, self.moving, pair.fixed.grid)
             result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
