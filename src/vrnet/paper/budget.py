@@ -88,8 +88,7 @@ SHORT = Budget(
     "short",
     {2: 16, 3: 8},
     {
-        **dict.fromkeys(("acdc", "ukbb"), SHORT_2D),
-        "phantom": replace(SHORT_2D, steps=600, validate_every=600),
+        **dict.fromkeys(("acdc", "ukbb", "phantom"), SHORT_2D),
         **dict.fromkeys(("cmr3d", "phantom3d"), SHORT_3D),
         "acdc3d": SHORT_STACKS,
         "hippocampus": SHORT_ACROSS_SUBJECTS,
