@@ -130,10 +130,13 @@ def test_in_a_file_there_is_one_line_per_validation(capsys):
 
 
 def test_the_best_row_is_told_by_what_it_was_chosen_by():
-    before = {"val_loss": 0.05, "val_dice": 0.6}
+    before = {"unregistered": {"val_loss": 0.05, "val_dice": 0.6}}
     best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before)
     assert best == "after 40 steps: Dice 0.750 (unregistered 0.600)"
     assert best_score({"step": 40, "val_loss": 0.02}, before) == "after 40 steps: loss 0.0200 (unregistered 0.0500)"
+    start = {"before fine-tuning": {"val_loss": 0.03, "val_dice": 0.7}}
+    best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before | start)
+    assert best == "after 40 steps: Dice 0.750 (unregistered 0.600, before fine-tuning 0.700)"
 
 
 @pytest.fixture

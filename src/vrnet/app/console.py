@@ -184,10 +184,11 @@ def decimals(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
-def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> str:
-    """The row of metrics.csv whose model was kept, beside what there was before registration, in words."""
+def best_score(row: Mapping[str, int | float], others: Mapping[str, Mapping[str, int | float]]) -> str:
+    """The row of metrics.csv whose model was kept, beside the scores of others, in words."""
     name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in row else ("loss", "val_loss", 4)
-    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
+    beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
+    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} ({beside})"
 
 
 def print_metrics(metrics: dict[str, Any]) -> None:
