@@ -1,7 +1,9 @@
+import time
+
 import pytest
 from rich.console import Console
 
-from vrnet.app import console
+from vrnet.app import console, log_lines
 from vrnet.app.console import (
     best_score,
     metrics_table,
@@ -99,6 +101,18 @@ def test_stages_are_shown_on_the_error_stream(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert "100%" in err
+
+
+def test_in_a_file_a_long_stage_is_told_of_from_time_to_time(capsys, monkeypatch):
+    monkeypatch.setattr(log_lines, "FIRST_LINE_SECONDS", 0.02)
+    with stage_progress() as stage:
+        stage("reading")
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == "reading"
+    with stage_progress() as stage:
+        stage("tracking [red]")(0.25)
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == "tracking [red], 25 %"
 
 
 def status(step=12_345, thetas=(), scores=None):

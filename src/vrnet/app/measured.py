@@ -250,4 +250,4 @@ def warn_of_points_outside(pair: ImagePair, fixed: Points, moving: Points) -> No
         count = int((~image.grid.holds(points.lps)).sum())
         if count:
             said = f"{count} of {len(points.lps)} landmarks of {name_of(image)} lie outside it"
-            warn_of_input(f"{said}: check --space (LPS or RAS), and whether the files belong together.")
+            warn_of_input(f"{said}: check --space (LPS or RAS), and whether the files belong together")

@@ -184,7 +184,7 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
         raise BadInput(f"networks are averaged in use, not in training: train {without_average(name)}")
     if is_boxed(name):
         method = read_card(BOXED[name.casefold()].file).method
-        raise BadInput(f"{name} is trained already; to fine-tune it: vrnet train {method} --start-from {name}")
+        raise BadInput(f'{name} is trained already: to fine-tune it, train {method} with `start_from="{name}"`')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")

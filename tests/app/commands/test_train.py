@@ -104,7 +104,7 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     ("method", "words", "answer"),
     [
         ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
-        ("short-axis", ("--data", "phantom"), "to fine-tune it: vrnet train D-L2-3x1-half-w32 --start-from short-axis"),
+        ("short-axis", ("--data", "phantom"), "to fine-tune it, train D-L2-3x1-half-w32 with --start-from short-axis"),
         ("R-L3-1x1", ("--data", "phantom"), "R-L3-1x1"),
         (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
         (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),
