@@ -2,14 +2,14 @@
 
 import time
 
-from vrnet.app import cohort_progress
+from vrnet.app import cohort_progress, log_lines
 from vrnet.cohort.tally import Tally
 
 
 def test_lines_come_while_nothing_ends(monkeypatch, capsys):
     """One subject may take minutes: nobody calls in the meantime."""
-    monkeypatch.setattr(cohort_progress, "FIRST_LINE_SECONDS", 0.02)
-    monkeypatch.setattr(cohort_progress, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(log_lines, "FIRST_LINE_SECONDS", 0.02)
+    monkeypatch.setattr(log_lines, "LINE_SECONDS", 0.02)
     with cohort_progress.cohort_lines() as show:
         time.sleep(0.2)
         show(Tally(3))
@@ -21,8 +21,8 @@ def test_lines_come_while_nothing_ends(monkeypatch, capsys):
 
 def test_a_log_has_a_line_soon_and_then_few(monkeypatch, capsys):
     """The first says that the run lives; a night's run must not fill a log."""
-    monkeypatch.setattr(cohort_progress, "FIRST_LINE_SECONDS", 0.02)
-    assert cohort_progress.LINE_SECONDS == 60
+    monkeypatch.setattr(log_lines, "FIRST_LINE_SECONDS", 0.02)
+    assert log_lines.LINE_SECONDS == 60
     with cohort_progress.cohort_lines() as show:
         show(Tally(3))
         time.sleep(0.2)

@@ -1,7 +1,9 @@
+import time
+
 import pytest
 from rich.console import Console
 
-from vrnet.app import console
+from vrnet.app import console, log_lines
 from vrnet.app.console import (
     best_score,
     metrics_table,
@@ -101,6 +103,18 @@ def test_stages_are_shown_on_the_error_stream(capsys):
     assert "100%" in err
 
 
+def test_in_a_file_a_long_stage_is_told_of_from_time_to_time(capsys, monkeypatch):
+    monkeypatch.setattr(log_lines, "FIRST_LINE_SECONDS", 0.02)
+    with stage_progress() as stage:
+        stage("reading")
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == "reading"
+    with stage_progress() as stage:
+        stage("tracking [red]")(0.25)
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == "tracking [red], 25 %"
+
+
 def status(step=12_345, thetas=(), scores=None):
     return TrainingStatus(step, 20_000, 0.0123, scores or {}, list(thetas), 52.14)
 
@@ -130,10 +144,13 @@ def test_in_a_file_there_is_one_line_per_validation(capsys):
 
 
 def test_the_best_row_is_told_by_what_it_was_chosen_by():
-    before = {"val_loss": 0.05, "val_dice": 0.6}
+    before = {"unregistered": {"val_loss": 0.05, "val_dice": 0.6}}
     best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before)
     assert best == "after 40 steps: Dice 0.750 (unregistered 0.600)"
     assert best_score({"step": 40, "val_loss": 0.02}, before) == "after 40 steps: loss 0.0200 (unregistered 0.0500)"
+    start = {"before fine-tuning": {"val_loss": 0.03, "val_dice": 0.7}}
+    best = best_score({"step": 40, "val_loss": 0.02, "val_dice": 0.75}, before | start)
+    assert best == "after 40 steps: Dice 0.750 (unregistered 0.600, before fine-tuning 0.700)"
 
 
 @pytest.fixture

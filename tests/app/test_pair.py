@@ -226,7 +226,7 @@ def test_labels_of_one_image_alone_are_carried_but_not_measured(pair):
 def test_points_must_come_in_pairs(pair, done):
     two, three = (Points(np.zeros((n, 2)), ["x", "y"], [["0", "0"]] * n, [0, 1]) for n in (2, 3))
     with pytest.raises(BadInput, match="give pairs"):
-        landmark_error(done[0].transform, two, three)
+        landmark_error(pair, done[0].transform, two, three)
 
 
 def test_what_has_no_value_is_null(tmp_path):

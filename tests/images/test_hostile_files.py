@@ -460,6 +460,8 @@ def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path, name):
     (tmp_path / name).mkdir()
     assert "no DICOM series" in refusal(tmp_path / name)
     assert "not an ordinary file" in transform_refusal(tmp_path / name)
+    (tmp_path / name / "transform.nii.gz").touch()
+    assert f"give its transform, {tmp_path / name / 'transform.nii.gz'}" in transform_refusal(tmp_path / name)
 
 
 def test_a_pipe_among_the_slices_of_a_series_is_refused(tmp_path):

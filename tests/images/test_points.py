@@ -84,9 +84,9 @@ def test_a_header_alone_is_no_points(write, tmp_path, header, d):
         ("x,y,x\n1,2,3\n", "has no columns x and y"),
         ("x,y,z,z\n1,2,3,4\n", "has no columns x and y"),
         ("x,y,z\n1,two,3\n", "is not a number"),
-        ("x,y,z\n1,,3\n", "is not a number"),
+        ("x,y,z\n1,2,3\n1,,3\n", r"point 2 of .* is not a number \(its row: 1,,3\)"),
         ("x,y,z\n1,2\n", "is not a number"),
-        ("x,y,z\n1,2,nan\n", "NaN or infinite"),
+        ("x,y,z\n1,2,3\n1,2,nan\n", r"point 2 of .* is NaN or infinite \(its row: 1,2,nan\)"),
         ("x,y,z\n1,2,1e999\n", "NaN or infinite"),
     ],
 )

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
 
 from rich.progress import BarColumn, Progress, TextColumn
 
 from vrnet.app.console import bar_screen, hide_on_failure
+from vrnet.app.log_lines import from_time_to_time
 from vrnet.cohort.tally import Tally
-
-FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
-"""Until the first line, and between two lines, where nothing can be written over."""
 
 
 @contextmanager
@@ -31,25 +28,16 @@ def cohort_bar() -> Iterator[Callable[[Tally], None]]:
 
 @contextmanager
 def cohort_lines() -> Iterator[Callable[[Tally], None]]:
-    """A line from time to time, also while nothing ends: whoever reads a log must see that the run lives."""
+    """A line from time to time, also while nothing ends."""
     latest: Tally | None = None
-    end = Event()
 
     def show(tally: Tally) -> None:
         nonlocal latest
         latest = tally
 
-    def print_lines() -> None:
-        seconds = FIRST_LINE_SECONDS
-        while not end.wait(seconds):
-            seconds = LINE_SECONDS
-            line = "starting" if latest is None else latest.line()
-            bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
+    def print_latest() -> None:
+        line = "starting" if latest is None else latest.line()
+        bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    printer = Thread(target=print_lines, daemon=True)
-    printer.start()
-    try:
+    with from_time_to_time(print_latest):
         yield show
-    finally:
-        end.set()
-        printer.join()

@@ -6,7 +6,7 @@ from typing import Any
 
 from vrnet.app.endings import this_command
 from vrnet.cohort.plan import Plan
-from vrnet.cohort.table import Missing, some
+from vrnet.cohort.table import Missing, Subject, some
 from vrnet.cohort.tally import Tally
 from vrnet.evaluation.levels import WORDS
 from vrnet.files import Row
@@ -45,12 +45,21 @@ def renamed_lines(renamed: Mapping[str, str]) -> Iterator[str]:
         yield f"The column {name} of the list is {new} in cohort.csv, which has a column {name} of its own."
 
 
-def missing_lines(missing: Sequence[Missing]) -> Iterator[str]:
-    """The files of a list that cannot be had."""
+def missing_lines(missing: Sequence[Missing], skip_broken: bool) -> Iterator[str]:
+    """The files of a list that cannot be had, and what to do about them unless they are skipped."""
     for one in missing[:MAX_SHOWN]:
         yield f"{'Cannot be read' if one.why else 'Missing'}, of {one.line()}"
     if len(missing) > MAX_SHOWN:
         yield f"Files of {counted(len(missing) - MAX_SHOWN, 'more subject')} are missing."
+    if missing and not skip_broken:
+        yield "Correct the list, or give --skip-broken with it, which makes failures of them."
+
+
+def unlabelled_lines(subjects: Sequence[Subject]) -> Iterator[str]:
+    """Which subjects have no labels, where others have some."""
+    without = [one.name for one in subjects if not any(column.endswith("labels") for column in one.files)]
+    if without and len(without) < len(subjects):
+        yield f"Without labels, which others have: {some(without)}."
 
 
 def jobs_line(subjects: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from vrnet.app.log_lines import from_time_to_time
 from vrnet.app.tables import FittingTable
 from vrnet.errors import InputWarning
 from vrnet.evaluation.levels import WORDS
@@ -116,7 +117,7 @@ def show_errors_only() -> None:
 
 @contextmanager
 def stage_progress() -> Iterator[Stage]:
-    """A progress bar on the error stream, so that results can be piped.
+    """A progress bar on the error stream, so that results can be piped; where that is a file, a line now and then.
 
     stage(name) starts the bar anew, and returns what sets how much of that stage is done."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
@@ -127,7 +128,12 @@ def stage_progress() -> Iterator[Stage]:
             bar.reset(task, description=name, total=None)
             return lambda done: bar.update(task, total=1.0, completed=done)
 
-        with hide_on_failure(bar):
+        def print_stage() -> None:
+            now = bar.tasks[task]
+            done = f", {now.percentage:.0f} %" if now.total else ""
+            bar_screen.print(f"{now.description}{done}", markup=False, highlight=False, soft_wrap=True)
+
+        with hide_on_failure(bar), nullcontext() if bar_screen.is_terminal else from_time_to_time(print_stage):
             yield stage
         bar.update(task, description="done", total=1.0, completed=1.0)
 
@@ -184,10 +190,11 @@ def decimals(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
-def best_score(row: Mapping[str, int | float], before: Mapping[str, float]) -> str:
-    """The row of metrics.csv whose model was kept, beside what there was before registration, in words."""
+def best_score(row: Mapping[str, int | float], others: Mapping[str, Mapping[str, int | float]]) -> str:
+    """The row of metrics.csv whose model was kept, beside the scores of others, in words."""
     name, key, digits = ("Dice", "val_dice", 3) if "val_dice" in row else ("loss", "val_loss", 4)
-    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} (unregistered {before[key]:.{digits}f})"
+    beside = ", ".join(f"{other} {scores[key]:.{digits}f}" for other, scores in others.items())
+    return f"after {row['step']} steps: {name} {row[key]:.{digits}f} ({beside})"
 
 
 def print_metrics(metrics: dict[str, Any]) -> None:

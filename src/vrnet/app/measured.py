@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vrnet.app.conditions import NOTHING_KNOWN, Conditions
 from vrnet.app.endings import as_options
 from vrnet.app.image_pair import ImagePair, name_of, path_of
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.pair import (
     motion_error,
@@ -235,9 +235,19 @@ def run_of(registration: ImageRegistration | None, metrics: Mapping[str, Any], c
     )
 
 
-def landmark_error(transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
+def landmark_error(pair: ImagePair, transform: Transform, fixed: Points, moving: Points) -> dict[str, Any]:
     """The part of metrics.json about landmarks: the same number of points in both, in the same order."""
     if fixed.lps.shape != moving.lps.shape:
         raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
     mapped = transform.points(fixed.lps)
+    warn_of_points_outside(pair, fixed, moving)
     return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
+
+
+def warn_of_points_outside(pair: ImagePair, fixed: Points, moving: Points) -> None:
+    """Warn of landmarks outside their image, as where their axes run the other way: nothing moves there."""
+    for image, points in ((pair.fixed, fixed), (pair.moving, moving)):
+        count = int((~image.grid.holds(points.lps)).sum())
+        if count:
+            said = f"{count} of {len(points.lps)} landmarks of {name_of(image)} lie outside it"
+            warn_of_input(f"{said}: check --space (LPS or RAS), and whether the files belong together")

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
-from vrnet.files import atomic_write, check_written
+from vrnet.files import atomic_write, check_written, exists
 from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
 from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
@@ -36,6 +36,8 @@ NUMBER_COUNTS = {
 """How many parameters, and fixed ones, a transform has whose name says its dimension."""
 AFFINE = "AffineTransform", "MatrixOffsetTransformBase"
 ON_A_GRID = "DisplacementFieldTransform", "BSplineTransform"
+RESULT = "transform.nii.gz"
+"""The transform in the folder of a result."""
 MAX_PARAMETER = 1e9
 MAX_PARTS = 64
 MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
@@ -55,10 +57,17 @@ class Part(NamedTuple):
 def is_itk_transform(path: Path) -> bool:
     """Whether the first bytes of a file are those of a transform that is no image."""
     check_name(path)
+    check_holds_no_result(path)
     check_regular(path)
     with path.open("rb") as file:
         head = file.read(64)
     return head.startswith((TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC)) or is_matlab(head)
+
+
+def check_holds_no_result(path: Path) -> None:
+    """BadInput for the folder of a result, which names its transform."""
+    if exists(path / RESULT):
+        raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
 
 
 def is_matlab(head: bytes) -> bool:

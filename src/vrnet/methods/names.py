@@ -20,7 +20,7 @@ from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
 from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
-from vrnet.methods.weights import SUFFIX
+from vrnet.methods.weights import SUFFIX, read_card
 from vrnet.wording import did_you_mean, most_like, type_name
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
@@ -182,6 +182,9 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
     if without_average(name) != name:
         raise BadInput(f"networks are averaged in use, not in training: train {without_average(name)}")
+    if is_boxed(name):
+        method = read_card(BOXED[name.casefold()].file).method
+        raise BadInput(f'{name} is trained already: to fine-tune it, train {method} with `start_from="{name}"`')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")

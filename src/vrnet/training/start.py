@@ -2,12 +2,16 @@
 
 from pathlib import Path
 
+import torch
 from torch import nn
 
+from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 from vrnet.methods.boxed import BOXED, is_boxed
 from vrnet.methods.method import Trainable
 from vrnet.methods.weights import Card, load_weights, read_card
+from vrnet.training.loss import Loss
+from vrnet.training.validation import Scores, validate
 
 
 def find_start(name: str) -> Path:
@@ -28,3 +32,9 @@ def load_start(name: str, model: nn.Module) -> None:
     """Give a model the weights."""
     found, _ = load_weights(find_start(name))
     model.load_state_dict(found.state_dict())
+
+
+def validate_start(name: str, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
+    """Mean scores of a split by the weights as they were, before they were trained further."""
+    model, _ = load_weights(find_start(name))
+    return validate(model.to(device), prepared, loss, device)

@@ -20,6 +20,7 @@ from tests.app import many_registrations
 from tests.app.outputs import RESULTS
 from vrnet import Grid, Image, write_image
 from vrnet.app.cohort_works import is_taken
+from vrnet.app.layouts import scan_folder
 from vrnet.cohort.records import CohortFolder
 from vrnet.locks import hold_lock
 from vrnet.phantom import phantom
@@ -281,6 +282,27 @@ def test_a_folder_in_a_known_layout_becomes_a_list_that_can_be_run(vrnet, acdc, 
     assert (status, "2 to do" in said) == (0, True), err
     status, _, err = vrnet("cohort", "--scan", acdc, "--out", tmp_path / "out")
     assert (status, "may have been edited" in err) == (2, True)
+
+
+def test_a_scan_tells_of_missing_images_and_of_subjects_without_the_labels_that_others_have(vrnet, acdc, tmp_path):
+    shutil.copytree(acdc, tmp_path / "acdc")
+    first, second = scan_folder(tmp_path / "acdc")
+    first["moving_labels"].unlink()
+    second["moving"].unlink()
+    status, said, err = vrnet("cohort", "--scan", tmp_path / "acdc", "--out", tmp_path / "out")
+    assert status == 0, err
+    lines = said.splitlines()
+    assert "Without labels, which others have: patient001." in lines
+    assert lines[-2].startswith("Missing, of patient002: ")
+    assert lines[-2].endswith(second["moving"].name)
+    assert "--skip-broken" in lines[-1]
+
+
+def test_a_scan_of_whole_subjects_tells_of_nothing_missing(vrnet, acdc, tmp_path):
+    _, said, _ = vrnet("cohort", "--scan", acdc, "--out", tmp_path / "out")
+    assert len(said.splitlines()) == 2
+    assert "Wrote" in said.splitlines()[0]
+    assert "With --report" in said.splitlines()[1]
 
 
 def test_results_can_have_the_names_of_bids(vrnet, pairs, tmp_path):

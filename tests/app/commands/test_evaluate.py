@@ -48,6 +48,11 @@ def test_evaluate_measures_landmarks(vrnet, files, tmp_path):
     assert_allclose(error["before"], np.linalg.norm(true.points(x) - x, axis=1).mean(), rtol=1e-5)
     assert error["after"] < 1e-3 < 1 < error["before"]
     assert "Target registration error" in out
+    assert "outside" not in out + err
+    assert f"Wrote {tmp_path / 'm.json'}." in out.splitlines()
+    status, out, err = vrnet("evaluate", files / "true.nii.gz", *pair, *points[:-1], "LPS")
+    for name in ("fixed", "moving"):
+        assert f"{len(x)} of {len(x)} landmarks of {name}.nii.gz lie outside it: check --space" in (out + err)
 
 
 def test_identity_changes_nothing_on_any_grids(vrnet, files, tmp_path):

@@ -61,6 +61,18 @@ def test_a_run_holds_what_the_help_says(train):
     assert f"Best on validation after {best['step']} steps: Dice {float(best['val_dice']):.3f} (unregistered 0." in out
 
 
+@pytest.mark.parametrize(("rate", "is_no_better"), [(1e-30, True), (1e-3, False)])
+def test_fine_tuning_tells_how_good_its_start_was(train, rate, is_no_better):
+    """A rate that changes nothing ends where it began; a first run of a few steps leaves much to be learned."""
+    folder, _ = train("first")
+    start = folder / "weights.safetensors"
+    rows = list(csv.DictReader((folder / "metrics.csv").open()))
+    best = max(rows, key=lambda row: (float(row["val_dice"]), -float(row["val_loss"])))
+    _, out = train("second", "--start-from", start, "--rate", rate, "--steps", 3 if is_no_better else 20)
+    assert f", before fine-tuning {float(best['val_dice']):.3f})." in out
+    assert (f"{start} itself is no worse" in out) == is_no_better
+
+
 def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(train, vrnet, data, monkeypatch):
     folder, _ = train("run")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -92,7 +104,7 @@ def test_a_pack_gives_the_run_of_the_folder(train, vrnet, data, tmp_path):
     ("method", "words", "answer"),
     [
         ("TV-L1", ("--data", "phantom"), "TV-L1 has nothing to learn"),
-        ("short-axis", ("--data", "phantom"), "short-axis has nothing to learn"),
+        ("short-axis", ("--data", "phantom"), "to fine-tune it, train D-L2-3x1-half-w32 with --start-from short-axis"),
         ("R-L3-1x1", ("--data", "phantom"), "R-L3-1x1"),
         (METHOD, ("--data", "acdd"), 'there is no data set "acdd": choose one of acdc,'),
         (METHOD, ("--data", "acdc"), "acdc is read from a folder: name it with --root"),

@@ -113,7 +113,9 @@ class Cohort:
 
     def write_list(self, folder: Path) -> None:
         """Write the list of a folder's subjects."""
+        from vrnet.app.cohort_words import missing_lines, unlabelled_lines
         from vrnet.app.layouts import scan_folder, write_scanned
+        from vrnet.cohort.table import find_missing, read_table
 
         if self.list_file is not None:
             raise BadInput("a list and a folder to be scanned cannot be given at once: leave out one")
@@ -125,6 +127,8 @@ class Cohort:
             f"Wrote {path}: {counted(len(found), 'subject')}. Look at it, then: vrnet cohort {path} --out {self.out}"
         )
         print_line("With --report, each subject has a page, which the page of the cohort leads to.")
+        subjects = read_table(path).subjects
+        say(chain(unlabelled_lines(subjects), missing_lines(find_missing(subjects), skip_broken=False)))
 
     def run_list(self, path: Path) -> None:
         """Do what is to do of a list."""
@@ -150,7 +154,7 @@ class Cohort:
         subjects, recipe = shard(table.subjects, index, shards), work.recipe()
         plan, missing = make_plan(folder, subjects, recipe), find_missing(subjects)
         if self.dry_run:
-            say(chain(plan_lines(plan, self.retry), missing_lines(missing)))
+            say(chain(plan_lines(plan, self.retry), missing_lines(missing, self.skip_broken)))
             return
         check_set(self.out, planned_tables(recipe))
         check_files(path, subjects, missing, self.skip_broken)

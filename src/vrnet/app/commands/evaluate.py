@@ -191,12 +191,14 @@ class Evaluate:
             command = "evaluate" if registration else "evaluate FILE"
             metrics = measure_transform(pair, transform, registration, self.method, command, known).metrics
             if landmarks:
-                metrics |= landmark_error(transform, *landmarks)
+                metrics |= landmark_error(pair, transform, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         print_metrics(metrics)
         for note in notes_on(pair, metrics, known.affine, command=command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
+        if self.out is not None:
+            print_line(f"Wrote {self.out}.")
         if metrics["method"] != "identity":  # which was not meant to succeed
             end_if_failed(metrics["verdict"])

@@ -14,6 +14,8 @@ from vrnet.training.options import TrainingOptions
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
     from vrnet.methods.method import Trainable
+    from vrnet.training.loss import Loss
+    from vrnet.training.run import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,6 @@ class Train:
         from vrnet.training.fit import fit
         from vrnet.training.settings import settings
         from vrnet.training.trainer import loss_of
-        from vrnet.training.validation import validate_identity
 
         training = settings(method, self.preset, train, self.training_options.changes())
         with training_bar(str(method)) as watch:
@@ -107,6 +108,21 @@ class Train:
             done = f"{result.step} of {training.steps} steps"
             print_line(f"Stopped after {done}. Go on with the same command and --resume.")
             sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
-        before = validate_identity(val, loss_of(method, training, train.structures.values()))
-        print_line(f"Best on validation {best_score(result.best, before)}.")
+        if is_first:
+            self.print_best(result.best, val, loss_of(method, training, train.structures.values()))
         print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")
+
+    def print_best(self, best: "Row", val: "PreparedSplit", loss: "Loss") -> None:
+        """Say how the model that was kept scores, beside no registration and the model that it began with."""
+        from vrnet.devices import find_device
+        from vrnet.training.run import best_row
+        from vrnet.training.start import validate_start
+        from vrnet.training.validation import validate_identity
+
+        others: dict[str, Row] = {"unregistered": {**validate_identity(val, loss)}}
+        if self.start_from is not None:
+            device = find_device(self.device_options.device)
+            others["before fine-tuning"] = {**validate_start(self.start_from, val, loss, device)}
+        print_line(f"Best on validation {best_score(best, others)}.")
+        if self.start_from is not None and best_row([others["before fine-tuning"], best]) is not best:
+            print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
