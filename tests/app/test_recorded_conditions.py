@@ -58,10 +58,10 @@ def hearts(made, tmp_path):
 def again(vrnet, hearts, tmp_path):
     """again(transform) gives (all that is printed in one line, metrics, the page)."""
 
-    def run(transform, command="report"):
+    def run(transform, command="report", *words):
         out = tmp_path / ("page" if command == "report" else "m.json")
         pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
-        status, said, err = vrnet(command, transform, *pair, "--out", out)
+        status, said, err = vrnet(command, transform, *pair, "--out", out, *words)
         assert status in (0, 3), err
         page = (out / "report.html").read_text(encoding="utf-8") if command == "report" else ""
         return " ".join((said + err).split()), read_json(out / "metrics.json" if page else out), page
@@ -101,6 +101,42 @@ def test_of_a_file_alone_nothing_is_known(hearts, again, tmp_path):
     assert "is judged as it was found" not in said
     assert [metrics[key] for key in ("affine", "intensities_matched", "brightness")] == [None, False, None]
     assert AFTER_START not in page
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate"])
+def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path, command):
+    out = hearts / "both"
+    assert "(--ignore-recorded judges it as a whole" in again(out / "transform.nii.gz", command)[0]
+    said, metrics, _ = again(out / "transform.nii.gz", command, "--ignore-recorded")
+    shutil.copy(out / "transform.nii.gz", tmp_path / "alone.nii.gz")
+    _, alone, _ = again(tmp_path / "alone.nii.gz", command)
+    assert "metrics.json says" not in said
+    assert metrics | {"method": ""} == alone | {"method": ""}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda metrics: metrics.pop("brightness"), "has no brightness"),
+        (lambda metrics: (metrics.pop("brightness"), metrics.pop("options")), "has no brightness and no options"),
+        (lambda metrics: metrics["options"].pop("match_intensities"), "is damaged"),
+    ],
+)
+def test_a_start_that_is_lost_with_other_keys_is_told(hearts, again, change, reason):
+    out = hearts / "both"
+    metrics = read_json(out / "metrics.json")
+    change(metrics)
+    (out / "metrics.json").write_text(json.dumps(metrics))
+    said, metrics, _ = again(out / "transform.nii.gz")
+    assert f"{out / 'metrics.json'} {reason}, so that it does not tell how {out / 'transform.nii.gz'} was found" in said
+    assert metrics["affine"] is None
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"dice": 0.9}'])
+def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content):
+    (tmp_path / "metrics.json").write_text(content)
+    conditions_beside(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b", GRID)
+    assert not recwarn
 
 
 def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):
