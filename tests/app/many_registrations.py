@@ -1,6 +1,7 @@
-"""Registers one small pair many times, as a worker of a cohort does, and prints the memory after each; run by
-test_cohort.py as a script: FOLDER COUNT."""
+"""Registers one small pair many times, as a worker of a cohort does, and prints the memory after each: what is in use,
+and what the system counts. Run by test_cohort.py as a script: FOLDER COUNT."""
 
+import ctypes
 import gc
 import json
 import sys
@@ -20,6 +21,23 @@ LOADED = 20
 """Registrations after which all is loaded that ever is."""
 
 
+class MallocInfo(ctypes.Structure):
+    """What the C library says of its memory: mallinfo2(3)."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+def used_bytes():
+    """What is in use, to the byte; what the C library keeps for later, and gives back when it likes, is not."""
+    library = ctypes.CDLL(None)
+    library.mallinfo2.restype = MallocInfo
+    info = library.mallinfo2()
+    return info.uordblks + info.hblkhd
+
+
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
     work = RegisterSubject(choose_method("Gaussian-L2", None, ("levels=1", "warps=2")), options)
@@ -30,7 +48,7 @@ def main(folder, count):
         gc.collect()
         if run == LOADED:
             gc.freeze()  # modules need not be looked through again
-        sizes.append(process.memory_info().rss)
+        sizes.append((used_bytes(), process.memory_info().rss))
     print(json.dumps(sizes))
 
 
