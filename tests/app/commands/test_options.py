@@ -23,7 +23,10 @@ IGNORED = {
         (*OF_FILE, "--ignore-masks", "--ignore-recorded"),
         "--ignore-masks would have no effect with --ignore-recorded",
     ),
-    "what is recorded of a method": ((*PAIR, "--ignore-recorded"), "--ignore-recorded would have no effect on identity"),
+    "what is recorded of a method": (
+        (*PAIR, "--ignore-recorded"),
+        "--ignore-recorded would have no effect on identity",
+    ),
     "what is recorded of a data set": ((*DATA, "--ignore-recorded"), "would have no effect on a data set"),
     "labels of a data set": ((*DATA, "--fixed-labels", "x.nii.gz"), "--fixed-labels would"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),

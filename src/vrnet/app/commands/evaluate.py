@@ -169,7 +169,7 @@ class Evaluate:
         from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import landmark_error, measure_transform
-        from vrnet.app.notes import notes_on
+        from vrnet.app.notes import notes_on, unmatched_notes
         from vrnet.app.pair import find_transform, names_file
         from vrnet.files import write_json
         from vrnet.images.points import read_points
@@ -192,13 +192,15 @@ class Evaluate:
                 known = self.judged.conditions(Path(self.method), fixed, moving, pair.fixed.grid)
             stage("measuring")
             command = "evaluate" if registration else "evaluate FILE"
-            metrics = measure_transform(pair, transform, registration, self.method, command, known).metrics
+            result = measure_transform(pair, transform, registration, self.method, command, known)
+            metrics = result.metrics
             if landmarks:
                 metrics |= landmark_error(transform, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         print_metrics(metrics)
-        for note in notes_on(pair, metrics, known.affine, command=command):
+        notes = notes_on(pair, metrics, known.affine, command=command)
+        for note in notes + unmatched_notes(pair, result.unmatched):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if metrics["method"] != "identity":  # which was not meant to succeed

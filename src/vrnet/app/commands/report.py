@@ -55,7 +55,7 @@ class Report:
     def run(self) -> None:
         from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.notes import notes_on
+        from vrnet.app.notes import notes_on, unmatched_notes
         from vrnet.app.reported import check_place, report_transform
 
         masks = self.judged.mask_files(self.transform, self.fixed, self.moving)
@@ -69,7 +69,8 @@ class Report:
                 known = self.judged.conditions(self.transform, self.fixed, self.moving, pair.fixed.grid)
             result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
         print_metrics(result.metrics)
-        for note in notes_on(pair, result.metrics, known.affine, command="report"):
+        notes = notes_on(pair, result.metrics, known.affine, command="report")
+        for note in notes + unmatched_notes(pair, result.unmatched):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(map(str, written))}.")
