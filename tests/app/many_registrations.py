@@ -20,14 +20,16 @@ IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 LOADED = 20
 """Registrations after which all is loaded that ever is."""
 
+NAMES = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+)  # fmt: skip
+"""The fields of mallinfo2(3), in their order."""
+
 
 class MallocInfo(ctypes.Structure):
-    """What the C library says of its memory: mallinfo2(3)."""
+    """What the C library says of its memory."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in NAMES]
 
 
 def used_bytes():

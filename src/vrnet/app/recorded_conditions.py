@@ -75,8 +75,8 @@ def tell_of_loss(transform: Path, metrics: Any) -> None:
         return
     lacking = [key for key in (*OF_CONDITIONS, "files") if key not in metrics]
     reason = f"has no {' and no '.join(lacking)}" if lacking else "is damaged"
-    warn_of_input(f"{transform.with_name(METRICS)} {reason}, so that it does not tell how {transform} was found: that is "
-                  "judged as a whole, in the intensities of the images")  # fmt: skip
+    warn_of_input(f"{transform.with_name(METRICS)} {reason}, so that it does not tell how {transform} was found: that "
+                  "is judged as a whole, in the intensities of the images")  # fmt: skip
 
 
 def start_of(metrics: Any) -> RecordedStart | None:

@@ -25,7 +25,7 @@ IGNORED = {
     ),
     "what is recorded of a method": (
         (*PAIR, "--ignore-recorded"),
-        "--ignore-recorded would have no effect on identity",
+        "would have no effect on identity, of which",
     ),
     "what is recorded of a data set": ((*DATA, "--ignore-recorded"), "would have no effect on a data set"),
     "labels of a data set": ((*DATA, "--fixed-labels", "x.nii.gz"), "--fixed-labels would"),

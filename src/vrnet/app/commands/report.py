@@ -28,7 +28,8 @@ class Report:
 
     Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
     need not be given again: metrics.json beside it says where they are. It also says whether there was an affine start,
-    and whether intensities were matched: the page is then made as `vrnet register` made it. --ignore-recorded uses nothing of this.
+    and whether intensities were matched: the page is then made as `vrnet register` made it. --ignore-recorded uses
+    nothing of this.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
