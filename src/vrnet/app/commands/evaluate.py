@@ -151,11 +151,15 @@ class Evaluate:
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
+        from vrnet.app.pair import names_file
         from vrnet.files import check_file
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
         refuse_options(self, ("jobs", "split", *OF_A_SPLIT), "on a pair: leave that out, or give --data")
+        if not names_file(self.method):
+            ignoring = "ignore_masks", "ignore_recorded"
+            refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
         if self.fixed_points is None:
@@ -170,14 +174,11 @@ class Evaluate:
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import landmark_error, measure_transform
         from vrnet.app.notes import notes_on, unmatched_notes
-        from vrnet.app.pair import find_transform, names_file
+        from vrnet.app.pair import find_transform
         from vrnet.files import write_json
         from vrnet.images.points import read_points
 
         fixed, moving = self.checked_pair()
-        if not names_file(self.method):
-            ignoring = "ignore_masks", "ignore_recorded"
-            refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
         with stage_progress() as stage:
             stage("reading")
             masks = self.judged.mask_files(Path(self.method), fixed, moving)
