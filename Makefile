@@ -42,7 +42,7 @@ dist: .venv/core
 lint: .venv/test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 .venv/core: $(SOURCES)

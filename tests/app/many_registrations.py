@@ -1,6 +1,7 @@
-"""Registers one small pair many times, as a worker of a cohort does, and prints the memory after each; run by
-test_cohort.py as a script: FOLDER COUNT."""
+"""Registers one small pair many times, as a worker of a cohort does, and prints the memory after each: what is in use,
+and what the system counts. Run by test_cohort.py as a script: FOLDER COUNT."""
 
+import ctypes
 import gc
 import json
 import sys
@@ -19,6 +20,25 @@ IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 LOADED = 20
 """Registrations after which all is loaded that ever is."""
 
+NAMES = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+)  # fmt: skip
+"""The fields of mallinfo2(3), in their order."""
+
+
+class MallocInfo(ctypes.Structure):
+    """What the C library says of its memory."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in NAMES]
+
+
+def used_bytes():
+    """What is in use, to the byte; what the C library keeps for later, and gives back when it likes, is not."""
+    library = ctypes.CDLL(None)
+    library.mallinfo2.restype = MallocInfo
+    info = library.mallinfo2()
+    return info.uordblks + info.hblkhd
+
 
 def main(folder, count):
     options = RegistrationOptions(device="cpu")
@@ -30,7 +50,7 @@ def main(folder, count):
         gc.collect()
         if run == LOADED:
             gc.freeze()  # modules need not be looked through again
-        sizes.append(process.memory_info().rss)
+        sizes.append((used_bytes(), process.memory_info().rss))
     print(json.dumps(sizes))
 
 

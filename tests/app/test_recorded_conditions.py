@@ -1,7 +1,9 @@
 """A transform is judged again after its affine start, and in the intensities, that it was found with."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from numpy.testing import assert_allclose
 
 from tests.app.outputs import read_json
 from tests.app.test_recorded_masks import flat
-from vrnet import Grid, Image, write_image
+from vrnet import Grid, Image, read_image, write_image
 from vrnet.app.conditions import Conditions
 from vrnet.app.image_pair import read_pair
-from vrnet.app.measured import run_of
+from vrnet.app.measured import run_of, unmatched_brightness
 from vrnet.app.pair import register_pair
 from vrnet.app.recorded_conditions import conditions_beside
 from vrnet.images.affine import Affine
@@ -22,6 +24,7 @@ from vrnet.methods.names import parse
 from vrnet.phantom import phantom
 from vrnet.registration.brightness import Remap
 from vrnet.registration.options import RegistrationOptions
+from vrnet.report.pair import Pair
 
 GRID = Grid.plain((48, 48), (4.0, 4.0))
 MEASURES = "affine", "similarity", "folding_percent", "folding_strict_percent", "jacobian_gradient"
@@ -58,10 +61,10 @@ def hearts(made, tmp_path):
 def again(vrnet, hearts, tmp_path):
     """again(transform) gives (all that is printed in one line, metrics, the page)."""
 
-    def run(transform, command="report"):
+    def run(transform, command="report", *words):
         out = tmp_path / ("page" if command == "report" else "m.json")
         pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
-        status, said, err = vrnet(command, transform, *pair, "--out", out)
+        status, said, err = vrnet(command, transform, *pair, "--out", out, *words)
         assert status in (0, 3), err
         page = (out / "report.html").read_text(encoding="utf-8") if command == "report" else ""
         return " ".join((said + err).split()), read_json(out / "metrics.json" if page else out), page
@@ -101,6 +104,71 @@ def test_of_a_file_alone_nothing_is_known(hearts, again, tmp_path):
     assert "is judged as it was found" not in said
     assert [metrics[key] for key in ("affine", "intensities_matched", "brightness")] == [None, False, None]
     assert AFTER_START not in page
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate"])
+def test_of_a_file_alone_other_brightness_is_told(hearts, again, tmp_path, command):
+    """Moving is 3 times fixed, plus 0.2; and the same heart as bright as fixed is not told of."""
+    shutil.copy(hearts / "both" / "transform.nii.gz", tmp_path / "alone.nii.gz")
+    said, _, _ = again(tmp_path / "alone.nii.gz", command)
+    found = re.search(
+        r"moving.nii.gz would be as bright as fixed.nii.gz with .* as ([\d.]+) times .*, less (\d\.\d+)", said
+    )
+    assert [float(number) for number in found.groups()] == pytest.approx([1 / 3, 0.2 / 3], rel=0.15)
+    moving = read_image(hearts / "moving.nii.gz")
+    write_image(moving.with_array((moving.array - 0.2) / 3), hearts / "moving.nii.gz")
+    assert "equally bright" not in again(tmp_path / "alone.nii.gz", command)[0]
+
+
+def test_brightness_that_was_matched_or_kept_is_not_told_as_unmatched():
+    """And only the voxels that both images have count."""
+    heart = phantom(3, GRID.shape, 4.0)
+    fixed, moving = heart.fixed[0, 0].numpy(), 2 * heart.fixed[0, 0].numpy()
+    pair = Pair(fixed, moving, moving, np.zeros((2, *GRID.shape), np.float32), GRID)
+    everywhere, part = np.ones(GRID.shape, bool), np.arange(48)[:, None] < np.full(48, 20)
+    for known in (Conditions(match_intensities=True), Conditions(remap=Remap(2.0, 0.0))):
+        assert unmatched_brightness(pair, everywhere, known) is None
+    assert unmatched_brightness(pair, everywhere, Conditions(is_brightness_kept=True)) is None
+    assert unmatched_brightness(pair, everywhere, Conditions()).gain == pytest.approx(0.5)
+    brighter_beyond = replace(pair, warped=np.where(part, fixed, moving))
+    assert unmatched_brightness(brighter_beyond, everywhere, Conditions()) is not None
+    assert unmatched_brightness(brighter_beyond, part, Conditions()) is None
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate"])
+def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp_path, command):
+    out = hearts / "both"
+    assert "(--ignore-recorded judges it as a whole" in again(out / "transform.nii.gz", command)[0]
+    said, metrics, _ = again(out / "transform.nii.gz", command, "--ignore-recorded")
+    shutil.copy(out / "transform.nii.gz", tmp_path / "alone.nii.gz")
+    _, alone, _ = again(tmp_path / "alone.nii.gz", command)
+    assert "metrics.json says" not in said
+    assert metrics | {"method": ""} == alone | {"method": ""}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda metrics: metrics.pop("brightness"), "has no brightness"),
+        (lambda metrics: (metrics.pop("brightness"), metrics.pop("options")), "has no brightness and no options"),
+        (lambda metrics: metrics["options"].pop("match_intensities"), "is damaged"),
+    ],
+)
+def test_a_start_that_is_lost_with_other_keys_is_told(hearts, again, change, reason):
+    out = hearts / "both"
+    metrics = read_json(out / "metrics.json")
+    change(metrics)
+    (out / "metrics.json").write_text(json.dumps(metrics))
+    said, metrics, _ = again(out / "transform.nii.gz")
+    assert f"{out / 'metrics.json'} {reason}, so that it does not tell how {out / 'transform.nii.gz'} was found" in said
+    assert metrics["affine"] is None
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"dice": 0.9}'])
+def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content):
+    (tmp_path / "metrics.json").write_text(content)
+    conditions_beside(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b", GRID)
+    assert not recwarn
 
 
 def test_a_start_that_is_gone_or_another_is_told_and_not_used(hearts, again):

@@ -107,6 +107,15 @@ def test_the_masks_of_a_registration_are_used_unless_they_are_to_be_ignored(mask
     assert MASKS[0] not in said
 
 
+def test_masks_that_are_given_are_used_where_what_is_recorded_is_not(masked, report):
+    data, out = masked()
+    _, said, metrics = report(out / "transform.nii.gz", data, "--ignore-recorded")
+    assert "masks" not in metrics
+    assert MASKS[0] not in said
+    _, _, metrics = report(out / "transform.nii.gz", data, "--ignore-recorded", *masks_of(data))
+    assert metrics["masks"] == {"fixed": MASKS[0], "moving": MASKS[1]}
+
+
 def test_one_mask_that_is_given_stands_for_both_that_are_recorded(masked, report):
     data, out = masked()
     _, said, metrics = report(out / "transform.nii.gz", data, "--fixed-mask", data / MASKS[0])

@@ -83,6 +83,45 @@ def test_a_table_of_which_all_is_measured_is_the_whole_table(known):
     assert build_table("initialisation", known, measured_only=True) == build_table("initialisation", known)
 
 
+def write_scores(results, names=NAMES):
+    """Results of these rows, as if measured."""
+    for name in names:
+        write_result(results, results.entry(name), SCORES[name])
+
+
+def test_a_table_that_lacks_rows_names_the_budgets_that_have_them_all(study):
+    made = study(BUDGETS["short"])
+    write_scores(made.results, NAMES[:1])
+    for name in ("consistent", "long"):
+        write_scores(replace(made.results, budget=BUDGETS[name]))
+    write_scores(replace(made.results, budget=BUDGETS["central"]), NAMES[:2])
+    words = '^2 of the 3 rows .* within the budget "short", but .*results has all of them with '
+    with pytest.warns(InputWarning, match=words + '`budget="consistent"` or `budget="long"`$'):
+        build_table("initialisation", made, measured_only=True)
+
+
+def test_a_budget_with_fewer_seeds_damaged_scores_or_other_images_has_not_all_rows(study, recwarn):
+    made = study(BUDGETS["short"])
+    write_scores(made.results, NAMES[:1])
+    write_scores(replace(made.results, budget=BUDGETS["quick"]))
+    write_scores(long := replace(made.results, budget=BUDGETS["long"]))
+    (long.out / long.data / "consistent").mkdir()
+    (long.out / long.data / "consistent" / "alphas.csv").write_text("entry,method,alpha,val_dice\na,b,c,d\n")
+    build_table("initialisation", made, measured_only=True)
+    (long.out / long.data / "consistent" / "alphas.csv").unlink()
+    with pytest.raises(BadInput, match="nothing of this table is measured"):
+        build_table("initialisation", made, seeds=2, measured_only=True)
+    assert not recwarn
+
+
+def test_a_whole_table_names_no_other_budget(study, recwarn):
+    made = study(BUDGETS["short"])
+    for name in ("short", "long"):
+        write_scores(replace(made.results, budget=BUDGETS[name]))
+    build_table("initialisation", made)
+    assert not recwarn
+
+
 def test_there_is_no_table_of_what_is_measured_where_nothing_is(study):
     with pytest.raises(BadInput, match="nothing of this table is measured in"):
         build_table("initialisation", study(), measured_only=True)

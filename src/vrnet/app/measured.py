@@ -32,7 +32,9 @@ from vrnet.images.transform import Transform
 from vrnet.methods.names import parameters, parse
 from vrnet.methods.parameters import value_in
 from vrnet.provenance import provenance, versions
+from vrnet.registration.brightness import Remap, find_remap
 from vrnet.registration.images import ImageRegistration
+from vrnet.registration.masks import Inside
 from vrnet.report.pair import Pair
 
 MASK_PATHS = "mask_paths"
@@ -52,6 +54,8 @@ class MeasuredTransform:
     """Both images, the warped one and the field, as the report shows them: after an affine start, what is beyond it."""
     metrics: dict[str, Any]
     """What metrics.json holds."""
+    unmatched: Remap | None = None
+    """What would make moving as bright as fixed, of a transform from a file, where it is not and was not made so."""
 
 
 def measure_transform(
@@ -90,7 +94,17 @@ def measure_transform(
     shown = replace(placed, mask=None if compared is None or compared.all() else compared)
     if start is not None and registered.started is not None:
         shown = seen_through(start, shown, registered.started, labels, registered.deformation)
-    return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics)
+    unmatched = None if registration else unmatched_brightness(placed, seen[1], conditions)
+    return MeasuredTransform(transform, warped, warped_labels, start, shown, metrics, unmatched)
+
+
+def unmatched_brightness(pair: Pair, seen: NDArray[Any], conditions: Conditions) -> Remap | None:
+    """What would make the warped image as bright as fixed at the voxels that both have; None where they are so, or
+    were compared so, or were to be compared as they are."""
+    if conditions.is_matched or conditions.is_brightness_kept:
+        return None
+    mask = None if seen.all() else torch.from_numpy(seen)
+    return find_remap(torch.from_numpy(pair.fixed), torch.from_numpy(pair.warped), Inside(mask, mask))
 
 
 def placed_pair(

@@ -54,6 +54,18 @@ def notes_on(
     return notes
 
 
+def unmatched_notes(pair: ImagePair, remap: Remap | None) -> list[str]:
+    """What a reader should know of differences of intensities, where one image is plainly brighter."""
+    if remap is None:
+        return []
+    fixed, moving = name_of(pair.fixed), name_of(pair.moving)
+    return [
+        f"{moving} and {fixed} are not equally bright: {moving} would be as bright as {fixed} with its intensities as "
+        f"{remap}. Nothing says that the transform was found so, and differences are measured as the images are: they "
+        "show brightness, not motion alone."
+    ]
+
+
 def brightness_note(pair: ImagePair, remap: Remap, command: str) -> str:
     """What was done about images of which one is plainly brighter, and how to have it otherwise."""
     switch = as_options('`brightness="keep"`', command)

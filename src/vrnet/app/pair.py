@@ -82,6 +82,11 @@ def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool,
     return [WARPED, TRANSFORM, *start, METRICS, *labels, *pages, *given]
 
 
+def names_file(name: str) -> bool:
+    """Whether a name is that of a transform file, not of a method or its weights."""
+    return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
+
+
 def find_transform(
     stage: Stage,
     pair: ImagePair,
@@ -92,7 +97,7 @@ def find_transform(
     options: RegistrationOptions = DEFAULTS,
 ) -> tuple[Transform, ImageRegistration | None]:
     """Read the transform from a file of this name; or find it by the method of this name, and return how, too."""
-    if Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name):
+    if names_file(name):
         if weights is not None or any(settings) or average:
             raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
         check_pair(pair.fixed, pair.moving, must_overlap=False)

@@ -19,6 +19,9 @@ from vrnet.schema import convert, convert_record
 SAME_WITHIN = 1e-3
 """By how many degrees, millimetres and parts of a scale a start may differ from what is recorded of it."""
 
+OF_CONDITIONS = "affine", "brightness", "options"
+"""The keys of metrics.json that say how a transform was found."""
+
 
 @dataclass(frozen=True)
 class RecordedStart:
@@ -41,8 +44,12 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
     images are others. The user is told which are used, and why they are not."""
     try:
         metrics = metrics_beside(transform)
+    except (ValueError, KeyError):  # a file of another program, or none
+        return NOTHING_KNOWN
+    try:
         recorded, found, files = start_of(metrics), matching(metrics), images_named(metrics)
-    except (ValueError, KeyError, TypeError):  # a file of another program, or none
+    except (ValueError, KeyError, TypeError):
+        tell_of_loss(transform, metrics)
         return NOTHING_KNOWN
     place, parts = transform.with_name(METRICS), ["with matched intensities"] if found.is_matched else []
     if recorded is None and not parts:
@@ -57,8 +64,19 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
         warn_of_input(f"{transform} was found after an affine start, but {start} is gone, or is another: the whole "
                       "transform is judged as a deformation")  # fmt: skip
     if parts:
-        warn_of_input(f"{transform} is judged as it was found: {' and '.join(parts)}, as {place} says")
+        warn_of_input(f"{transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
+                      "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
     return found
+
+
+def tell_of_loss(transform: Path, metrics: Any) -> None:
+    """Say that a file of a registration does not tell how it was found; one of another program was never to tell."""
+    if not isinstance(metrics, dict) or not any(key in metrics for key in OF_CONDITIONS):
+        return
+    lacking = [key for key in (*OF_CONDITIONS, "files") if key not in metrics]
+    reason = f"has no {' and no '.join(lacking)}" if lacking else "is damaged"
+    warn_of_input(f"{transform.with_name(METRICS)} {reason}, so that it does not tell how {transform} was found: that "
+                  "is judged as a whole, in the intensities of the images")  # fmt: skip
 
 
 def start_of(metrics: Any) -> RecordedStart | None:

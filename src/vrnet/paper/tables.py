@@ -23,6 +23,7 @@ from vrnet.paper.columns import (
     time_columns,
     timed_images,
 )
+from vrnet.paper.other_budgets import measured_rows, tell_of_whole_budgets
 from vrnet.paper.results import Entry, Results
 from vrnet.paper.runtime import in_singular, timing_hardware
 from vrnet.paper.specs import REPEATED_SUBJECTS, TABLES, TIMED_METHODS, TableSpec, is_timed
@@ -47,6 +48,7 @@ def build_table(
     spec, results, left_out = TABLES[name], study.results, list[str]()
     alphas = alphas or tried_by_all(results, spec.methods)
     chosen = choose_alphas(study, spec.methods, alphas) if alphas else {}
+    tell_of_whole_budgets(study, spec.methods, chosen, seeds)
     if measured_only:
         spec, left_out = leave_out_unmeasured(spec, results, seeds, chosen)
     entries = choose_entries(spec, results, seeds, chosen)
@@ -67,7 +69,7 @@ def leave_out_unmeasured(
     spec: TableSpec, results: Results, seeds: int, alphas: Mapping[str, float]
 ) -> tuple[TableSpec, list[str]]:
     """A table of the rows that are measured with so many seeds, and the others; BadInput where there is none."""
-    kept = [name for name in spec.methods if all(map(results.has, results.seeds(name, alphas.get(name), seeds)))]
+    kept = measured_rows(results, spec.methods, alphas, seeds)
     if not kept:
         raise BadInput(f"nothing of this table is measured in {results.out}: leave out `measured_only`")
     return replace(spec, methods=tuple(kept)), [name for name in spec.methods if name not in kept]

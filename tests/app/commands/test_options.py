@@ -19,6 +19,15 @@ IGNORED = {
         ("report", *OF_FILE[1:], "--out", "out", "--fixed-mask", "x.nii.gz", "--ignore-masks"),
         "--fixed-mask would have no effect with --ignore-masks",
     ),
+    "masks that are ignored twice": (
+        (*OF_FILE, "--ignore-masks", "--ignore-recorded"),
+        "--ignore-masks would have no effect with --ignore-recorded",
+    ),
+    "what is recorded of a method": (
+        (*PAIR, "--ignore-recorded"),
+        "would have no effect on identity, of which",
+    ),
+    "what is recorded of a data set": ((*DATA, "--ignore-recorded"), "would have no effect on a data set"),
     "labels of a data set": ((*DATA, "--fixed-labels", "x.nii.gz"), "--fixed-labels would"),
     "a method where a folder is listed": ((*SCAN, "--method", "TV-L1", "--set", "lam=1"), "--method, --set would"),
     "an affine start there": ((*SCAN, "--affine", "rigid", "--jobs", "3"), "--jobs, --affine would"),

@@ -11,7 +11,7 @@ from vrnet.app.commands.options import (
     DeviceOptions,
     Group,
     Jobs,
-    JudgedMaskOptions,
+    JudgedOptions,
     LabelNamesText,
     MethodOptions,
     Name,
@@ -33,8 +33,8 @@ from vrnet.errors import BadInput
 from vrnet.registration.options import RegistrationOptions
 
 OF_A_PAIR = (
-    "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "fixed_points", "moving_points",
-    "space", "slices",
+    "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "ignore_recorded",
+    "fixed_points", "moving_points", "space", "slices",
 )  # fmt: skip
 """Options that say nothing of a data set."""
 HD_LEGEND = "hd: Hausdorff distance, how far apart outer contours lie at most, in mm. docs/protocols.md defines all."
@@ -48,7 +48,8 @@ class Evaluate:
     or on a data set (--data, --root).
 
     Masks are for a pair; a data set is measured under its protocol. Those that a
-    transform.nii.gz of `vrnet register` was found with need not be given again.
+    transform.nii.gz of `vrnet register` was found with need not be given again. It is also judged after
+    its affine start and in matched intensities, if it was found so. --ignore-recorded uses nothing of this.
 
     Of a pair there is a verdict, as in `vrnet register`: where it is failed, the exit status is 3, but
     for `identity`. Of a data set, it is 3 where subjects could not be measured.
@@ -75,7 +76,7 @@ class Evaluate:
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
-    masks: Group[JudgedMaskOptions]
+    judged: Group[JudgedOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
     paper where it has one; or a file that `vrnet prepare` wrote."""
@@ -150,11 +151,15 @@ class Evaluate:
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
+        from vrnet.app.pair import names_file
         from vrnet.files import check_file
 
         if self.fixed is None or self.moving is None:
             raise BadInput("nothing to evaluate on: give --fixed and --moving, or --data and --root")
         refuse_options(self, ("jobs", "split", *OF_A_SPLIT), "on a pair: leave that out, or give --data")
+        if not names_file(self.method):
+            ignoring = "ignore_masks", "ignore_recorded"
+            refuse_options(self, ignoring, f"on {self.method}, of which nothing is recorded: leave that out")
         if (self.fixed_points is None) != (self.moving_points is None):
             raise BadInput("points of one image only: give both --fixed-points and --moving-points")
         if self.fixed_points is None:
@@ -168,16 +173,15 @@ class Evaluate:
         from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
         from vrnet.app.measured import landmark_error, measure_transform
-        from vrnet.app.notes import notes_on
+        from vrnet.app.notes import notes_on, unmatched_notes
         from vrnet.app.pair import find_transform
-        from vrnet.app.recorded_conditions import conditions_beside
         from vrnet.files import write_json
         from vrnet.images.points import read_points
 
         fixed, moving = self.checked_pair()
         with stage_progress() as stage:
             stage("reading")
-            masks = self.masks.files(Path(self.method), fixed, moving)
+            masks = self.judged.mask_files(Path(self.method), fixed, moving)
             pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels, *masks)
             pair = pair.with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
@@ -186,16 +190,18 @@ class Evaluate:
             known = NOTHING_KNOWN
             if registration is None:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
-                known = conditions_beside(Path(self.method), fixed, moving, pair.fixed.grid)
+                known = self.judged.conditions(Path(self.method), fixed, moving, pair.fixed.grid)
             stage("measuring")
             command = "evaluate" if registration else "evaluate FILE"
-            metrics = measure_transform(pair, transform, registration, self.method, command, known).metrics
+            result = measure_transform(pair, transform, registration, self.method, command, known)
+            metrics = result.metrics
             if landmarks:
                 metrics |= landmark_error(pair, transform, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         print_metrics(metrics)
-        for note in notes_on(pair, metrics, known.affine, command=command):
+        notes = notes_on(pair, metrics, known.affine, command=command)
+        for note in notes + unmatched_notes(pair, result.unmatched):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if self.out is not None:

@@ -11,7 +11,9 @@ from vrnet.choices import DeviceChoice
 from vrnet.errors import BadInput
 
 if TYPE_CHECKING:
+    from vrnet.app.conditions import Conditions
     from vrnet.data.source import Source
+    from vrnet.images.grid import Grid
     from vrnet.methods.choice import MethodChoice
     from vrnet.methods.method import Images, Method
 
@@ -98,21 +100,34 @@ class MaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedMaskOptions:
-    """Inside which masks a transform is judged."""
+class JudgedOptions:
+    """Under which conditions a transform is judged."""
 
     masks: Group[MaskOptions]
     ignore_masks: bool = False
     """Compare all of the images, also where metrics.json beside the transform names masks."""
+    ignore_recorded: bool = False
+    """Use nothing that metrics.json beside the transform says of how it was found: judge it as a whole, also after an
+    affine start, in the intensities that the images have, and inside no masks but those given."""
 
-    def files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
+    def mask_files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
         """The masks that are given; without any, those that the transform was found with."""
         from vrnet.app.recorded_masks import masks_beside
 
+        if self.ignore_recorded:
+            refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
         if self.ignore_masks:
             refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
             return None, None
-        return self.masks.files if any(self.masks.files) else masks_beside(transform, fixed, moving)
+        is_given = self.ignore_recorded or any(self.masks.files)
+        return self.masks.files if is_given else masks_beside(transform, fixed, moving)
+
+    def conditions(self, transform: Path, fixed: Path, moving: Path, grid: "Grid") -> "Conditions":
+        """Those that the transform was found under, as far as they are recorded and to be used."""
+        from vrnet.app.conditions import NOTHING_KNOWN
+        from vrnet.app.recorded_conditions import conditions_beside
+
+        return NOTHING_KNOWN if self.ignore_recorded else conditions_beside(transform, fixed, moving, grid)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import tyro
 from vrnet.app.commands.options import (
     File,
     Group,
-    JudgedMaskOptions,
+    JudgedOptions,
     LabelNamesText,
     NextTransforms,
     OptionalFile,
@@ -28,7 +28,8 @@ class Report:
 
     Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
     need not be given again: metrics.json beside it says where they are. It also says whether there was an affine start,
-    and whether intensities were matched: the page is then made as `vrnet register` made it.
+    and whether intensities were matched: the page is then made as `vrnet register` made it. --ignore-recorded uses
+    nothing of this.
 
     Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
     """
@@ -50,16 +51,15 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
-    masks: Group[JudgedMaskOptions]
+    judged: Group[JudgedOptions]
 
     def run(self) -> None:
         from vrnet.app.conditions import NOTHING_KNOWN
         from vrnet.app.image_pair import read_pair
-        from vrnet.app.notes import notes_on
-        from vrnet.app.recorded_conditions import conditions_beside
+        from vrnet.app.notes import notes_on, unmatched_notes
         from vrnet.app.reported import check_place, report_transform
 
-        masks = self.masks.files(self.transform, self.fixed, self.moving)
+        masks = self.judged.mask_files(self.transform, self.fixed, self.moving)
         images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *masks
         check_place(self.out, (self.transform, *self.then, *images))
         with stage_progress() as stage:
@@ -67,10 +67,11 @@ class Report:
             pair = read_pair(*images).with_label_names(self.label_names)
             known = NOTHING_KNOWN
             if not self.then:
-                known = conditions_beside(self.transform, self.fixed, self.moving, pair.fixed.grid)
+                known = self.judged.conditions(self.transform, self.fixed, self.moving, pair.fixed.grid)
             result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
         print_metrics(result.metrics)
-        for note in notes_on(pair, result.metrics, known.affine, command="report"):
+        notes = notes_on(pair, result.metrics, known.affine, command="report")
+        for note in notes + unmatched_notes(pair, result.unmatched):
             print_line(f"Note: {note}")
         print_verdict(result.metrics["verdict"])
         print_line(f"Wrote {', '.join(map(str, written))}.")
