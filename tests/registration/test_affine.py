@@ -114,10 +114,10 @@ def test_alignments_that_overlap_leave_the_threads_of_itk_as_they_were(as_users_
     with ThreadPoolExecutor(1) as pool:
 
         def start_second(done):
-            pool.submit(find_affine, small, small, "rigid", lambda done: begun.set() or end.wait(60))
+            pool.submit(find_affine, small, small, "rigid", progress=lambda done: begun.set() or end.wait(60))
             assert begun.wait(60)
 
-        find_affine(small, small, "rigid", start_second)
+        find_affine(small, small, "rigid", progress=start_second)
         end.set()
     found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)

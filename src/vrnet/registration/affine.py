@@ -4,6 +4,9 @@ The optimiser is SimpleITK's. It is given coordinates in which fixed lies about 
 axis: there the entries of a matrix and of a shift move points equally far, and one length of step suits all of them.
 Each refinement seeks a small map before the one that is known. Samples are seeded and added up by one thread, so that
 results are the same to the bit on any number of cores.
+
+A mask says where to look. What lies around it often moves alike and shows the way, and sometimes misleads: so a map is
+sought twice, in the whole images and in what the masks leave of them. What is alike inside alone decides which is kept.
 """
 
 from itertools import permutations, product
@@ -22,6 +25,7 @@ from vrnet.images.image import Image
 from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.itk_settings import one_thread
 from vrnet.progress import Progress
+from vrnet.registration.masks import ImageMasks
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -38,6 +42,13 @@ SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
 MIN_SHARE = 0.2
 """A map that takes less of fixed into moving is none: by chance, little can be alike."""
+MAX_VOXELS_OF_SHARE = 4000
+"""By how many voxels inside a mask at most that share is measured."""
+MIN_VOXELS_INSIDE = 100
+"""Of fewer voxels inside a mask, any two are alike by chance."""
+LEVELS_FROM_WHOLE = 2
+"""At how many levels, the finest, a map of the whole images is refined inside the masks."""
+NO_MASKS = ImageMasks()
 
 
 score = attrgetter("score")
@@ -49,31 +60,66 @@ class Level(NamedTuple):
     fixed: "sitk.Image"
     moving: "sitk.Image"
     spacing: float
+    inside: "sitk.Image | None" = None
+    """The mask of fixed: where samples are taken."""
 
 
 class Found(NamedTuple):
-    """A map, and its mutual information times the share of fixed that it takes into moving."""
+    """A map, and its mutual information times the share of fixed, inside its mask, that it takes into moving."""
 
     affine: Affine
     score: float
 
 
-def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progress | None = None) -> Affine:
-    """The map from fixed to moving, wherever their headers put them."""
-    for image in (fixed, moving):
-        if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-            size = "x".join(map(str, image.grid.shape))
-            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
-            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
-    unit = rms_distance(fixed.grid)
+def find_affine(
+    fixed: Image, moving: Image, kind: AffineKind, masks: ImageMasks = NO_MASKS, progress: Progress | None = None
+) -> Affine:
+    """The map from fixed to moving, wherever their headers put them, that has the greatest mutual information inside
+    their masks."""
+    masks = masks.without_full()
+    if masks.fixed is None and masks.moving is not None:  # samples are taken where the mask is
+        swapped = ImageMasks(fixed=masks.moving)
+        return find_affine(moving, fixed, kind, swapped, progress).inverse().about(fixed.grid.centre)
+    for image, mask in (fixed, masks.fixed), (moving, masks.moving):
+        check_size(image, mask)
+    unit, report = rms_distance(fixed.grid), progress or ignore
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        levels = make_levels(fixed, moving, unit)
-        best = best_start(levels[0])
-        for done, level in enumerate(levels, start=1):
-            best = refine(level, best.affine, kind)
-            if progress:
-                progress(done / len(levels))
-    return Affine(kind, best.affine.matrix, best.affine.translation * unit, fixed.grid.centre)
+        whole, parts = make_levels(fixed, moving, unit), 1 if masks.fixed is None else 2
+        found = search(whole, kind, lambda done: report(done / parts))
+        if masks.fixed is not None:
+            I0, I1 = masks.inpaint(fixed, moving)
+            inside = make_levels(I0, I1, unit, masks.fixed)
+            guided = descend(inside[-LEVELS_FROM_WHOLE:], found, kind)
+            found = max(guided, search(inside, kind, lambda done: report((1 + done) / parts)), key=score)
+    return Affine(kind, found.affine.matrix, found.affine.translation * unit, fixed.grid.centre)
+
+
+def ignore(done: float) -> None:
+    """Nobody asked for the progress."""
+
+
+def check_size(image: Image, mask: Image | None) -> None:
+    """BadInput if an image, or what is inside its mask, is too small to be aligned."""
+    if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
+        size = "x".join(map(str, image.grid.shape))
+        needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
+        raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
+    if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
+        needed = f"an affine start needs {MIN_VOXELS_INSIDE}"
+        raise BadInput(f"{mask.name} has {count} voxels inside: {needed}; give a larger mask, or leave `affine` out")
+
+
+def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
+    """The best map from any start."""
+    return descend(levels, best_start(levels[0]), kind, progress)
+
+
+def descend(levels: list[Level], found: Found, kind: AffineKind, progress: Progress = ignore) -> Found:
+    """A map, refined from level to level."""
+    for done, level in enumerate(levels, start=1):
+        found = refine(level, found.affine, kind)
+        progress(done / len(levels))
+    return found
 
 
 def rms_distance(grid: Grid) -> float:
@@ -81,25 +127,27 @@ def rms_distance(grid: Grid) -> float:
     return float(np.linalg.norm(np.multiply(grid.shape, grid.spacing)) / (12 * len(grid.shape)) ** 0.5)
 
 
-def make_levels(fixed: Image, moving: Image, unit: float) -> list[Level]:
-    """Both images from coarse to fine, about the centre of fixed, with lengths in a unit of millimetres."""
+def make_levels(fixed: Image, moving: Image, unit: float, mask: Image | None = None) -> list[Level]:
+    """Both images, and the mask of fixed, from coarse to fine, about the centre of fixed, with lengths in a unit of
+    millimetres."""
     centre, place = fixed.grid.centre, fixed.grid
-    images = [to_optimiser(image, centre, unit) for image in (fixed, moving)]
+    images = [to_optimiser(rescale_images_jointly(image)[0], centre, unit) for image in (fixed, moving)]
+    images += [] if mask is None else [to_optimiser(mask.with_array(mask.array.astype(np.float32)), centre, unit)]
     spacings = [max(np.multiply(place.shape, place.spacing)) / COARSEST_VOXELS]
     while max(shrink_factors(place, spacings[-1])) > 1 and count_voxels(place, spacings[-1] / 2) < MAX_VOXELS:
         spacings.append(spacings[-1] / 2)
     levels: list[Level] = []
     for spacing in reversed(spacings):
         images = [shrink(image, spacing / unit) for image in images]
-        levels.insert(0, Level(images[0], images[1], spacing / unit))
+        levels.insert(0, Level(images[0], images[1], spacing / unit, *(part > 0 for part in images[2:])))
     return levels
 
 
 def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> "sitk.Image":
-    """The image in [0, 1], about a centre, with lengths in a unit of millimetres."""
+    """The image about a centre, with lengths in a unit of millimetres."""
     grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
     place = Grid(grid.shape, tuple(h / unit for h in grid.spacing), tuple(origin.tolist()), grid.direction)
-    return to_sitk(rescale_images_jointly(image)[0].array, place)
+    return to_sitk(image.array, place)
 
 
 def shrink(image: "sitk.Image", spacing: float) -> "sitk.Image":
@@ -170,7 +218,9 @@ def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMe
     made = sitk.ImageRegistrationMethod()
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
     made.SetMetricSamplingStrategy(made.RANDOM)
-    made.SetMetricSamplingPercentage(min(1.0, SAMPLES / level.fixed.GetNumberOfPixels()), SEED)
+    made.SetMetricSamplingPercentage(min(1.0, SAMPLES / count_inside(level)), SEED)
+    if level.inside is not None:
+        made.SetMetricFixedMask(level.inside)
     made.SetInterpolator(sitk.sitkLinear)
     made.SetMovingInitialTransform(start.itk)
     return made
@@ -190,10 +240,30 @@ def measure(level: Level, affine: Affine) -> Found:
 
 
 def share_inside(level: Level, affine: Affine) -> float:
-    """The share of fixed, out of a lattice of its voxels, that a map takes into moving."""
+    """The share of fixed, out of some of its voxels, that a map takes into moving."""
     fixed, moving = grid_of(level.fixed), grid_of(level.moving)
-    index = moving.index(affine.points(fixed.points(fixed.lattice())))
-    return float(((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1).mean())
+    index = moving.index(affine.points(fixed.points(some_voxels(level))))
+    reached = ((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)
+    return float(reached.mean()) if len(index) else 0.0
+
+
+def some_voxels(level: Level) -> Float[ndarray, "n d"]:
+    """Indices of voxels of fixed: a lattice of them, or some inside its mask."""
+    import SimpleITK as sitk
+
+    if level.inside is None:
+        return grid_of(level.fixed).lattice()
+    inside = np.argwhere(sitk.GetArrayViewFromImage(level.inside).T).astype(np.float64)
+    return inside[:: 1 + len(inside) // MAX_VOXELS_OF_SHARE]
+
+
+def count_inside(level: Level) -> int:
+    """How many voxels of fixed samples can be taken from: inside its mask, or all."""
+    import SimpleITK as sitk
+
+    if level.inside is None:
+        return int(level.fixed.GetNumberOfPixels())
+    return max(1, int(np.count_nonzero(sitk.GetArrayViewFromImage(level.inside))))
 
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:

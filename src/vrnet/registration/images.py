@@ -133,7 +133,8 @@ def register_image_pair(
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
     I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
-        affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
+        images = fixed.in_world_order(), moving.in_world_order()
+        affine = find_affine(*images, options.affine, masks.in_world_order(), stage("aligning"))
     I1 = match_histogram(I1, I0) if options.match_intensities else I1
     found = find_field(I0, I1, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored, backward = np.argsort(order).tolist(), I0.grid.backward
