@@ -9,13 +9,17 @@ from threading import Event
 import numpy as np
 import pytest
 import SimpleITK as sitk
+from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
+from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, find_affine, make_levels
+from vrnet.registration.affine import axis_turns, find_affine
+from vrnet.registration.affine_levels import make_levels
+from vrnet.registration.masks import ImageMasks
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
@@ -27,6 +31,14 @@ def heart(d):
     direction = Rotation.from_euler("zyx", [0.4, 0.3 * (d == 3), 0]).as_matrix()[:d, :d]
     grid = Grid(shape, (spacing,) * d, (-40.0, 25.0, 110.0)[:d], tuple(direction.ravel().tolist()))
     return Image(phantom(5, shape, spacing).fixed[0, 0].numpy(), grid)
+
+
+@cache
+def about_heart(d):
+    """The mask of that heart, with a margin of 8 mm."""
+    shape, spacing = SIZES[d]
+    labels = phantom(5, shape, spacing).fixed_labels[0, 0].numpy()
+    return heart(d).with_array(ndimage.binary_dilation(labels > 0, iterations=round(8 / spacing)))
 
 
 def known(grid, kind, degrees, shift_mm, seed=0):
@@ -52,10 +64,26 @@ def misplace(image, affine):
     return Image(sitk.GetArrayFromImage(moved).T, Grid(shape, own.spacing, origin, own.direction), "moved")
 
 
+def misplaced_heart(d, true):
+    """(moving, masks) of the heart moved by a map, with the mask of both."""
+    moving = misplace(heart(d), true)
+    mask = place_labels(about_heart(d), moving.grid, true.inverse())
+    return moving, ImageMasks(about_heart(d), mask)
+
+
 def error_mm(found, true, grid):
     """Median distance between two maps over a grid."""
-    x = grid.points(grid.lattice())
-    return np.median(np.linalg.norm(found.points(x) - true.points(x), axis=1))
+    return np.median(distances_mm(found, true, grid.points(grid.lattice())))
+
+
+def error_inside_mm(found, true, d):
+    """The greatest distance between two maps inside the mask."""
+    inside = heart(d).grid.points(np.argwhere(about_heart(d).array).astype(float))
+    return distances_mm(found, true, inside).max()
+
+
+def distances_mm(found, true, x):
+    return np.linalg.norm(found.points(x) - true.points(x), axis=1)
 
 
 @pytest.mark.parametrize("kind", ["rigid", "affine"])
@@ -97,11 +125,11 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
 
 
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
-    pair = heart(d), misplace(heart(d), known(heart(d).grid, "affine", 20, 15.0))
+    moving, masks = misplaced_heart(d, known(heart(d).grid, "affine", 20, 15.0))
     threads, found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads(), []
     for count in (1, 2, 7):
         sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
-        found.append(find_affine(*pair, "affine"))
+        found.append(find_affine(heart(d), moving, "affine", masks))
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(threads)
     assert len({(each.matrix.tobytes(), each.translation.tobytes()) for each in found}) == 1
 
@@ -134,6 +162,58 @@ def test_too_few_slices_to_turn_are_bad_input():
     thin = Image(heart(3).array[..., :3], replace(heart(3).grid, shape=(42, 36, 3)))
     with pytest.raises(BadInput, match=r"42x36x3: .* 4 voxels along each axis"):
         find_affine(heart(3), thin, "rigid")
+
+
+@pytest.mark.parametrize("kind", ["rigid", "affine"])
+def test_masks_leave_what_is_found_as_it_is_where_nothing_misleads(d, kind):
+    true = known(heart(d).grid, kind, 15, 20.0)
+    moving, masks = misplaced_heart(d, true)
+    for given in (masks, replace(masks, moving=None), replace(masks, fixed=None)):
+        assert error_inside_mm(find_affine(heart(d), moving, kind, given), true, d) < 1
+
+
+@pytest.mark.parametrize("which", ["both", "moving"])
+def test_what_stays_outside_the_mask_does_not_mislead(d, which):
+    """The heart has moved, and all around it is where it was."""
+    true = known(heart(d).grid, "rigid", 15, 20.0)
+    moving, masks = misplaced_heart(d, true)
+    stayed = resample_image(heart(d), moving.grid).array
+    around = moving.with_array(np.where(masks.moving.array, moving.array, stayed))
+    given = masks if which == "both" else replace(masks, fixed=None)
+    assert error_inside_mm(find_affine(heart(d), around, "rigid"), true, d) > 10
+    assert error_inside_mm(find_affine(heart(d), around, "rigid", given), true, d) < 1
+
+
+def test_masks_of_all_are_none(d):
+    moving = misplace(heart(d), known(heart(d).grid, "rigid", 15, 20.0))
+    masks = ImageMasks(*(image.with_array(np.ones(image.grid.shape, bool)) for image in (heart(d), moving)))
+    found = [find_affine(heart(d), moving, "rigid", given) for given in (ImageMasks(), masks)]
+    assert np.array_equal(found[0].matrix, found[1].matrix)
+    assert np.array_equal(found[0].translation, found[1].translation)
+
+
+def test_masks_turn_with_their_images_before_a_start_is_sought(d):
+    """How the axes are stored does not matter."""
+    true = known(heart(d).grid, "rigid", 15, 20.0)
+    moving, masks = misplaced_heart(d, true)
+    stored = [turn_storage(image) for image in (heart(d), moving, masks.fixed, masks.moving)]
+    fixed, moving, fixed_mask, moving_mask = stored
+    options = {"affine": "rigid", "fixed_mask": fixed_mask, "moving_mask": moving_mask}
+    assert error_inside_mm(register_images(fixed, moving, "identity", **options).affine, true, d) < 1
+
+
+def turn_storage(image):
+    """The same image with its axes in another order, the first of them backward."""
+    turned = image.reordered(range(len(image.grid.shape))[::-1])
+    return replace(turned, array=np.flip(turned.array, 0).copy(), grid=turned.grid.flipped((0,)))
+
+
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+def test_a_mask_of_few_voxels_is_bad_input(d, which):
+    few = heart(d).with_array(np.zeros(heart(d).grid.shape, bool))
+    few.array[(slice(5, 8),) * d] = True
+    with pytest.raises(BadInput, match=f"has {3**d} voxels inside: an affine start needs 100; give a larger mask"):
+        find_affine(heart(d), heart(d), "rigid", ImageMasks(**{which: few}))
 
 
 BAD_MAPS = {

@@ -6,7 +6,8 @@ Each refinement seeks a small map before the one that is known. Samples are seed
 results are the same to the bit on any number of cores.
 
 A mask says where to look. What lies around it often moves alike and shows the way, and sometimes misleads: so a map is
-sought twice, in the whole images and in what the masks leave of them. What is alike inside alone decides which is kept.
+sought twice, in the whole images and in what the masks leave of them. The second is kept if images are plainly more
+alike by it inside.
 """
 
 from itertools import permutations, product
@@ -19,22 +20,24 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine, AffineKind
-from vrnet.images.exchange import grid_of, to_sitk
-from vrnet.images.grid import Grid
+from vrnet.images.exchange import grid_of
 from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.itk_settings import one_thread
 from vrnet.progress import Progress
+from vrnet.registration.affine_levels import (
+    MIN_VOXELS_PER_AXIS,
+    NO_MASKS,
+    Level,
+    count_inside,
+    make_levels,
+    rms_distance,
+    some_voxels,
+)
 from vrnet.registration.masks import ImageMasks
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-COARSEST_VOXELS = 28
-"""About how many voxels the longest side of fixed has at the coarsest level."""
-MAX_VOXELS = 1e6
-"""A level of more voxels would cost time and gain nothing that can be measured."""
-MIN_VOXELS_PER_AXIS = 4
 SAMPLES, SEED, HISTOGRAM_BINS = 20_000, 1, 32
 FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100
 """The steps of a refinement, in voxels of its level: from the first down to the last, or so many."""
@@ -42,30 +45,19 @@ SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
 MIN_SHARE = 0.2
 """A map that takes less of fixed into moving is none: by chance, little can be alike."""
-MAX_VOXELS_OF_SHARE = 4000
-"""By how many voxels inside a mask at most that share is measured."""
 MIN_VOXELS_INSIDE = 100
 """Of fewer voxels inside a mask, any two are alike by chance."""
-LEVELS_FROM_WHOLE = 2
-"""At how many levels, the finest, a map of the whole images is refined inside the masks."""
-NO_MASKS = ImageMasks()
+MIN_SAMPLES = 500
+"""A level with fewer voxels inside a mask is too coarse to seek a map in it."""
+PLAINLY_BETTER = 1.1
+"""How many times as alike the images must be inside their masks for another map than that of the whole images."""
 
 
 score = attrgetter("score")
 
 
-class Level(NamedTuple):
-    """Both images at one coarseness, in the optimiser's coordinates."""
-
-    fixed: "sitk.Image"
-    moving: "sitk.Image"
-    spacing: float
-    inside: "sitk.Image | None" = None
-    """The mask of fixed: where samples are taken."""
-
-
 class Found(NamedTuple):
-    """A map, and its mutual information times the share of fixed, inside its mask, that it takes into moving."""
+    """A map, and its mutual information times the share of fixed that it takes into moving, both inside their masks."""
 
     affine: Affine
     score: float
@@ -84,13 +76,13 @@ def find_affine(
         check_size(image, mask)
     unit, report = rms_distance(fixed.grid), progress or ignore
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        whole, parts = make_levels(fixed, moving, unit), 1 if masks.fixed is None else 2
-        found = search(whole, kind, lambda done: report(done / parts))
+        parts = 1 if masks.fixed is None else 2
+        found = search(make_levels(fixed, moving, unit), kind, lambda done: report(done / parts))
         if masks.fixed is not None:
-            I0, I1 = masks.inpaint(fixed, moving)
-            inside = make_levels(I0, I1, unit, masks.fixed)
-            guided = descend(inside[-LEVELS_FROM_WHOLE:], found, kind)
-            found = max(guided, search(inside, kind, lambda done: report((1 + done) / parts)), key=score)
+            *coarser, finest = make_levels(fixed, moving, unit, masks)
+            levels = [*(level for level in coarser if count_inside(level) >= MIN_SAMPLES), finest]
+            inside = search(levels, kind, lambda done: report((1 + done) / parts))
+            found = inside if inside.score > PLAINLY_BETTER * measure(finest, found.affine).score else found
     return Affine(kind, found.affine.matrix, found.affine.translation * unit, fixed.grid.centre)
 
 
@@ -122,52 +114,6 @@ def descend(levels: list[Level], found: Found, kind: AffineKind, progress: Progr
     return found
 
 
-def rms_distance(grid: Grid) -> float:
-    """The root mean square, over the grid and the axes, of the distance from its centre along an axis."""
-    return float(np.linalg.norm(np.multiply(grid.shape, grid.spacing)) / (12 * len(grid.shape)) ** 0.5)
-
-
-def make_levels(fixed: Image, moving: Image, unit: float, mask: Image | None = None) -> list[Level]:
-    """Both images, and the mask of fixed, from coarse to fine, about the centre of fixed, with lengths in a unit of
-    millimetres."""
-    centre, place = fixed.grid.centre, fixed.grid
-    images = [to_optimiser(rescale_images_jointly(image)[0], centre, unit) for image in (fixed, moving)]
-    images += [] if mask is None else [to_optimiser(mask.with_array(mask.array.astype(np.float32)), centre, unit)]
-    spacings = [max(np.multiply(place.shape, place.spacing)) / COARSEST_VOXELS]
-    while max(shrink_factors(place, spacings[-1])) > 1 and count_voxels(place, spacings[-1] / 2) < MAX_VOXELS:
-        spacings.append(spacings[-1] / 2)
-    levels: list[Level] = []
-    for spacing in reversed(spacings):
-        images = [shrink(image, spacing / unit) for image in images]
-        levels.insert(0, Level(images[0], images[1], spacing / unit, *(part > 0 for part in images[2:])))
-    return levels
-
-
-def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> "sitk.Image":
-    """The image about a centre, with lengths in a unit of millimetres."""
-    grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
-    place = Grid(grid.shape, tuple(h / unit for h in grid.spacing), tuple(origin.tolist()), grid.direction)
-    return to_sitk(image.array, place)
-
-
-def shrink(image: "sitk.Image", spacing: float) -> "sitk.Image":
-    """The image at about this spacing, by means over blocks of voxels."""
-    import SimpleITK as sitk
-
-    return sitk.BinShrink(image, shrink_factors(grid_of(image), spacing))
-
-
-def shrink_factors(grid: Grid, spacing: float) -> list[int]:
-    """How many voxels become one along each axis: 1 where they are that coarse, as in thick slices, or few."""
-    sides = zip(grid.shape, grid.spacing, strict=True)
-    return [max(1, min(round(spacing / h), n // MIN_VOXELS_PER_AXIS)) for n, h in sides]
-
-
-def count_voxels(grid: Grid, spacing: float) -> int:
-    """How many voxels an image on this grid has at about this spacing."""
-    return int(np.prod(np.floor_divide(grid.shape, shrink_factors(grid, spacing))))
-
-
 def best_start(level: Level) -> Found:
     """The best rigid map from any start: the most promising of them are refined."""
     starts = sorted((measure(level, start) for start in possible_starts(level)), key=score, reverse=True)
@@ -175,9 +121,13 @@ def best_start(level: Level) -> Found:
 
 
 def possible_starts(level: Level) -> list[Affine]:
-    """As the headers say, centre on centre, and centre of mass on centre of mass: each as it is, and turned."""
+    """As the headers say, centre on centre, centre of mass on centre of mass, and mask on mask: each as it is, and
+    turned."""
     origin = np.zeros(level.fixed.GetDimension())
-    shifts = (origin, origin), (origin, grid_of(level.moving).centre), tuple(map(centre_of_mass, level[:2]))
+    shifts = [(origin, origin), (origin, grid_of(level.moving).centre)]
+    shifts += [(centre_of_mass(level.fixed), centre_of_mass(level.moving))]
+    if level.fixed_mask is not None and level.moving_mask is not None:
+        shifts += [(centre_of_mass(level.fixed_mask), centre_of_mass(level.moving_mask))]
     turns = all_turns(len(origin))
     return [Affine("rigid", R, target - R @ pivot, origin) for R in turns for pivot, target in shifts]
 
@@ -219,8 +169,8 @@ def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMe
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
     made.SetMetricSamplingStrategy(made.RANDOM)
     made.SetMetricSamplingPercentage(min(1.0, SAMPLES / count_inside(level)), SEED)
-    if level.inside is not None:
-        made.SetMetricFixedMask(level.inside)
+    if level.fixed_mask is not None:
+        made.SetMetricFixedMask(level.fixed_mask)
     made.SetInterpolator(sitk.sitkLinear)
     made.SetMovingInitialTransform(start.itk)
     return made
@@ -234,36 +184,25 @@ def measure(level: Level, affine: Affine) -> Found:
     optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
     share = share_inside(level, affine)
     try:
-        return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share > MIN_SHARE else 0.0)
+        return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share else 0.0)
     except RuntimeError:  # as good as nothing of fixed is taken into moving
         return Found(affine, 0.0)
 
 
 def share_inside(level: Level, affine: Affine) -> float:
-    """The share of fixed, out of some of its voxels, that a map takes into moving."""
+    """The share of fixed, out of some of its voxels, that a map takes into moving, and there into its mask; 0 if it
+    takes too little of it into moving."""
+    import SimpleITK as sitk
+
     fixed, moving = grid_of(level.fixed), grid_of(level.moving)
     index = moving.index(affine.points(fixed.points(some_voxels(level))))
-    reached = ((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)
-    return float(reached.mean()) if len(index) else 0.0
-
-
-def some_voxels(level: Level) -> Float[ndarray, "n d"]:
-    """Indices of voxels of fixed: a lattice of them, or some inside its mask."""
-    import SimpleITK as sitk
-
-    if level.inside is None:
-        return grid_of(level.fixed).lattice()
-    inside = np.argwhere(sitk.GetArrayViewFromImage(level.inside).T).astype(np.float64)
-    return inside[:: 1 + len(inside) // MAX_VOXELS_OF_SHARE]
-
-
-def count_inside(level: Level) -> int:
-    """How many voxels of fixed samples can be taken from: inside its mask, or all."""
-    import SimpleITK as sitk
-
-    if level.inside is None:
-        return int(level.fixed.GetNumberOfPixels())
-    return max(1, int(np.count_nonzero(sitk.GetArrayViewFromImage(level.inside))))
+    reached = index[((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)]
+    if len(reached) <= MIN_SHARE * len(index):
+        return 0.0
+    if level.moving_mask is None:
+        return len(reached) / len(index)
+    mask = sitk.GetArrayViewFromImage(level.moving_mask).T
+    return float(mask[tuple(np.round(reached).astype(int).T)].sum() / len(index))
 
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
