@@ -102,7 +102,8 @@ def register_images(
     dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
-    compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
+    compared, and where moving has voxels; what lies outside has no influence but on an affine start, as long as what
+    is inside does not contradict it. The rest is as of `register`."""
     I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
     known = affine.checked(len(I0.grid.shape)).about(I0.grid.centre) if isinstance(affine, Affine) else None
     options = RegistrationOptions(
