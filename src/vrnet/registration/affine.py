@@ -46,11 +46,11 @@ STARTS_REFINED = 6
 MIN_SHARE = 0.2
 """A map that takes less of fixed into moving is none: by chance, little can be alike."""
 MIN_VOXELS_INSIDE = 100
-"""Of fewer voxels inside a mask, any two are alike by chance."""
+"""Fewer voxels inside a mask are alike by chance, whatever the map."""
 MIN_SAMPLES = 500
 """A level with fewer voxels inside a mask is too coarse to seek a map in it."""
 PLAINLY_BETTER = 1.1
-"""How many times as alike the images must be inside their masks for another map than that of the whole images."""
+"""By what factor a map must have a greater score inside the masks than that of the whole images has there."""
 
 
 score = attrgetter("score")
@@ -66,8 +66,8 @@ class Found(NamedTuple):
 def find_affine(
     fixed: Image, moving: Image, kind: AffineKind, masks: ImageMasks = NO_MASKS, progress: Progress | None = None
 ) -> Affine:
-    """The map from fixed to moving, wherever their headers put them, that has the greatest mutual information inside
-    their masks."""
+    """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
+    another is plainly better."""
     masks = masks.without_full()
     if masks.fixed is None and masks.moving is not None:  # samples are taken where the mask is
         swapped = ImageMasks(fixed=masks.moving)
@@ -102,12 +102,8 @@ def check_size(image: Image, mask: Image | None) -> None:
 
 
 def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
-    """The best map from any start."""
-    return descend(levels, best_start(levels[0]), kind, progress)
-
-
-def descend(levels: list[Level], found: Found, kind: AffineKind, progress: Progress = ignore) -> Found:
-    """A map, refined from level to level."""
+    """The best map from any start, refined from level to level."""
+    found = best_start(levels[0])
     for done, level in enumerate(levels, start=1):
         found = refine(level, found.affine, kind)
         progress(done / len(levels))
