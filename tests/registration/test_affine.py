@@ -9,13 +9,17 @@ from threading import Event
 import numpy as np
 import pytest
 import SimpleITK as sitk
+from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, register_images
 from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
+from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, find_affine, make_levels
+from vrnet.registration.affine import axis_turns, find_affine
+from vrnet.registration.affine_levels import make_levels
+from vrnet.registration.masks import ImageMasks
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
 
@@ -27,6 +31,14 @@ def heart(d):
     direction = Rotation.from_euler("zyx", [0.4, 0.3 * (d == 3), 0]).as_matrix()[:d, :d]
     grid = Grid(shape, (spacing,) * d, (-40.0, 25.0, 110.0)[:d], tuple(direction.ravel().tolist()))
     return Image(phantom(5, shape, spacing).fixed[0, 0].numpy(), grid)
+
+
+@cache
+def about_heart(d):
+    """The mask of that heart, with a margin of 8 mm."""
+    shape, spacing = SIZES[d]
+    labels = phantom(5, shape, spacing).fixed_labels[0, 0].numpy()
+    return heart(d).with_array(ndimage.binary_dilation(labels > 0, iterations=round(8 / spacing)))
 
 
 def known(grid, kind, degrees, shift_mm, seed=0):
@@ -52,10 +64,26 @@ def misplace(image, affine):
     return Image(sitk.GetArrayFromImage(moved).T, Grid(shape, own.spacing, origin, own.direction), "moved")
 
 
+def misplaced_heart(d, true):
+    """(moving, masks) of the heart moved by a map, with the mask of both."""
+    moving = misplace(heart(d), true)
+    mask = place_labels(about_heart(d), moving.grid, true.inverse())
+    return moving, ImageMasks(about_heart(d), mask)
+
+
 def error_mm(found, true, grid):
     """Median distance between two maps over a grid."""
-    x = grid.points(grid.lattice())
-    return np.median(np.linalg.norm(found.points(x) - true.points(x), axis=1))
+    return np.median(distances_mm(found, true, grid.points(grid.lattice())))
+
+
+def error_inside_mm(found, true, d):
+    """The greatest distance between two maps inside the mask."""
+    inside = heart(d).grid.points(np.argwhere(about_heart(d).array).astype(float))
+    return distances_mm(found, true, inside).max()
+
+
+def distances_mm(found, true, x):
+    return np.linalg.norm(found.points(x) - true.points(x), axis=1)
 
 
 @pytest.mark.parametrize("kind", ["rigid", "affine"])
@@ -97,11 +125,11 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
 
 
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
-    pair = heart(d), misplace(heart(d), known(heart(d).grid, "affine", 20, 15.0))
+    moving, masks = misplaced_heart(d, known(heart(d).grid, "affine", 20, 15.0))
     threads, found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads(), []
     for count in (1, 2, 7):
         sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
-        found.append(find_affine(*pair, "affine"))
+        found.append(find_affine(heart(d), moving, "affine", masks))
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(threads)
     assert len({(each.matrix.tobytes(), each.translation.tobytes()) for each in found}) == 1
 
@@ -114,10 +142,10 @@ def test_alignments_that_overlap_leave_the_threads_of_itk_as_they_were(as_users_
     with ThreadPoolExecutor(1) as pool:
 
         def start_second(done):
-            pool.submit(find_affine, small, small, "rigid", lambda done: begun.set() or end.wait(60))
+            pool.submit(find_affine, small, small, "rigid", progress=lambda done: begun.set() or end.wait(60))
             assert begun.wait(60)
 
-        find_affine(small, small, "rigid", start_second)
+        find_affine(small, small, "rigid", progress=start_second)
         end.set()
     found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(before)
@@ -134,6 +162,83 @@ def test_too_few_slices_to_turn_are_bad_input():
     thin = Image(heart(3).array[..., :3], replace(heart(3).grid, shape=(42, 36, 3)))
     with pytest.raises(BadInput, match=r"42x36x3: .* 4 voxels along each axis"):
         find_affine(heart(3), thin, "rigid")
+
+
+@pytest.mark.parametrize("given", ["both", "fixed", "moving"])
+def test_a_known_misplacement_is_recovered_with_masks(d, given):
+    true, told = known(heart(d).grid, "affine", 15, 20.0), []
+    moving, masks = misplaced_heart(d, true)
+    masks = masks if given == "both" else ImageMasks(**{given: getattr(masks, given)})
+    found = find_affine(heart(d), moving, "affine", masks, told.append)
+    assert error_inside_mm(found, true, d) < 1
+    assert np.array_equal(found.centre, heart(d).grid.centre)
+    assert told == sorted(told)
+    assert told[-1] == 1
+
+
+def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it():
+    """At end-systole the heart is smaller, and by a map that is millimetres off it is a little more alike."""
+    true, (shape, spacing) = known(heart(3).grid, "rigid", 8, 20.0, seed=5), SIZES[3]
+    patient = phantom(5, shape, spacing)
+    systole = misplace(heart(3).with_array(patient.moving[0, 0].numpy()), true)
+    labels = ndimage.binary_dilation(patient.moving_labels[0, 0].numpy() > 0, iterations=2)
+    masks = ImageMasks(about_heart(3), place_labels(heart(3).with_array(labels), systole.grid, true.inverse()))
+    whole, found = (find_affine(heart(3), systole, "rigid", given) for given in (ImageMasks(), masks))
+    assert np.array_equal(whole.matrix, found.matrix)
+    assert np.array_equal(whole.translation, found.translation)
+
+
+def heart_moved_alone(d, true):
+    """(moving, masks): the heart is moved by a map, and all around it is where it was."""
+    moving, masks = misplaced_heart(d, true)
+    stayed = resample_image(heart(d), moving.grid).array
+    return moving.with_array(np.where(masks.moving.array, moving.array, stayed)), masks
+
+
+@pytest.mark.parametrize("which", ["both", "moving", "wide"])
+def test_what_stays_outside_the_mask_does_not_mislead(d, which):
+    """Wide: the mask of fixed has far more inside than that of moving."""
+    true = known(heart(d).grid, "rigid", 15, 20.0)
+    moving, masks = heart_moved_alone(d, true)
+    wide = about_heart(d).with_array(ndimage.binary_dilation(about_heart(d).array, iterations=round(32 / SIZES[d][1])))
+    masks = replace(masks, fixed={"both": masks.fixed, "moving": None, "wide": wide}[which])
+    assert error_inside_mm(find_affine(heart(d), moving, "rigid"), true, d) > 10
+    assert error_inside_mm(find_affine(heart(d), moving, "rigid", masks), true, d) < 1
+
+
+def test_masks_of_all_are_none(d):
+    moving = misplace(heart(d), known(heart(d).grid, "rigid", 15, 20.0))
+    masks = ImageMasks(*(image.with_array(np.ones(image.grid.shape, bool)) for image in (heart(d), moving)))
+    told = [], []
+    given = zip((ImageMasks(), masks), told, strict=True)
+    found = [find_affine(heart(d), moving, "rigid", each, heard.append) for each, heard in given]
+    assert np.array_equal(found[0].matrix, found[1].matrix)
+    assert np.array_equal(found[0].translation, found[1].translation)
+    assert told[0] == told[1], "it is sought once"
+
+
+def test_masks_turn_with_their_images_before_a_start_is_sought(d):
+    """How the axes are stored does not matter."""
+    true = known(heart(d).grid, "rigid", 15, 20.0)
+    moving, masks = heart_moved_alone(d, true)
+    stored = [turn_storage(image) for image in (heart(d), moving, masks.fixed, masks.moving)]
+    fixed, moving, fixed_mask, moving_mask = stored
+    options = {"affine": "rigid", "fixed_mask": fixed_mask, "moving_mask": moving_mask}
+    assert error_inside_mm(register_images(fixed, moving, "identity", **options).affine, true, d) < 1
+
+
+def turn_storage(image):
+    """The same image with its axes in another order, the first of them backward."""
+    turned = image.reordered(range(len(image.grid.shape))[::-1])
+    return replace(turned, array=np.flip(turned.array, 0).copy(), grid=turned.grid.flipped((0,)))
+
+
+@pytest.mark.parametrize("which", ["fixed", "moving"])
+def test_a_mask_of_few_voxels_is_bad_input(d, which):
+    few = heart(d).with_array(np.zeros(heart(d).grid.shape, bool))
+    few.array[(slice(5, 8),) * d] = True
+    with pytest.raises(BadInput, match=f"has {3**d} voxels inside: an affine start needs 100; give a larger mask"):
+        find_affine(heart(d), heart(d), "rigid", ImageMasks(**{which: few}))
 
 
 BAD_MAPS = {

@@ -4,6 +4,10 @@ The optimiser is SimpleITK's. It is given coordinates in which fixed lies about 
 axis: there the entries of a matrix and of a shift move points equally far, and one length of step suits all of them.
 Each refinement seeks a small map before the one that is known. Samples are seeded and added up by one thread, so that
 results are the same to the bit on any number of cores.
+
+A mask says where to look. What lies around it often moves alike and shows the way, and sometimes misleads: so a map is
+sought twice, in the whole images and in what the masks leave of them. The second is kept if images are plainly more
+alike by it inside.
 """
 
 from itertools import permutations, product
@@ -16,21 +20,24 @@ from numpy import ndarray
 
 from vrnet.errors import BadInput
 from vrnet.images.affine import Affine, AffineKind
-from vrnet.images.exchange import grid_of, to_sitk
-from vrnet.images.grid import Grid
+from vrnet.images.exchange import grid_of
 from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_images_jointly
 from vrnet.images.itk_settings import one_thread
 from vrnet.progress import Progress
+from vrnet.registration.affine_levels import (
+    MIN_VOXELS_PER_AXIS,
+    NO_MASKS,
+    Level,
+    count_inside,
+    make_levels,
+    rms_distance,
+    some_voxels,
+)
+from vrnet.registration.masks import ImageMasks
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
 
-COARSEST_VOXELS = 28
-"""About how many voxels the longest side of fixed has at the coarsest level."""
-MAX_VOXELS = 1e6
-"""A level of more voxels would cost time and gain nothing that can be measured."""
-MIN_VOXELS_PER_AXIS = 4
 SAMPLES, SEED, HISTOGRAM_BINS = 20_000, 1, 32
 FIRST_STEP, LAST_STEP, ITERATIONS = 0.5, 0.002, 100
 """The steps of a refinement, in voxels of its level: from the first down to the last, or so many."""
@@ -38,86 +45,69 @@ SMALL_TURN = np.radians(25)
 STARTS_REFINED = 6
 MIN_SHARE = 0.2
 """A map that takes less of fixed into moving is none: by chance, little can be alike."""
+MIN_VOXELS_INSIDE = 100
+"""Fewer voxels inside a mask are alike by chance, whatever the map."""
+MIN_SAMPLES = 500
+"""A level with fewer voxels inside a mask is too coarse to seek a map in it."""
+PLAINLY_BETTER = 1.1
+"""By what factor a map must have a greater score inside the masks than that of the whole images has there."""
 
 
 score = attrgetter("score")
 
 
-class Level(NamedTuple):
-    """Both images at one coarseness, in the optimiser's coordinates."""
-
-    fixed: "sitk.Image"
-    moving: "sitk.Image"
-    spacing: float
-
-
 class Found(NamedTuple):
-    """A map, and its mutual information times the share of fixed that it takes into moving."""
+    """A map, and its mutual information times the share of fixed that it takes into moving, both inside their masks."""
 
     affine: Affine
     score: float
 
 
-def find_affine(fixed: Image, moving: Image, kind: AffineKind, progress: Progress | None = None) -> Affine:
-    """The map from fixed to moving, wherever their headers put them."""
-    for image in (fixed, moving):
-        if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-            size = "x".join(map(str, image.grid.shape))
-            needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
-            raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
-    unit = rms_distance(fixed.grid)
+def find_affine(
+    fixed: Image, moving: Image, kind: AffineKind, masks: ImageMasks = NO_MASKS, progress: Progress | None = None
+) -> Affine:
+    """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
+    another is plainly better."""
+    masks = masks.without_full()
+    if masks.fixed is None and masks.moving is not None:  # samples are taken where the mask is
+        swapped = ImageMasks(fixed=masks.moving)
+        return find_affine(moving, fixed, kind, swapped, progress).inverse().about(fixed.grid.centre)
+    for image, mask in (fixed, masks.fixed), (moving, masks.moving):
+        check_size(image, mask)
+    unit, report = rms_distance(fixed.grid), progress or ignore
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        levels = make_levels(fixed, moving, unit)
-        best = best_start(levels[0])
-        for done, level in enumerate(levels, start=1):
-            best = refine(level, best.affine, kind)
-            if progress:
-                progress(done / len(levels))
-    return Affine(kind, best.affine.matrix, best.affine.translation * unit, fixed.grid.centre)
+        parts = 1 if masks.fixed is None else 2
+        found = search(make_levels(fixed, moving, unit), kind, lambda done: report(done / parts))
+        if masks.fixed is not None:
+            *coarser, finest = make_levels(fixed, moving, unit, masks)
+            levels = [*(level for level in coarser if count_inside(level) >= MIN_SAMPLES), finest]
+            inside = search(levels, kind, lambda done: report((1 + done) / parts))
+            found = inside if inside.score > PLAINLY_BETTER * measure(finest, found.affine).score else found
+    return Affine(kind, found.affine.matrix, found.affine.translation * unit, fixed.grid.centre)
 
 
-def rms_distance(grid: Grid) -> float:
-    """The root mean square, over the grid and the axes, of the distance from its centre along an axis."""
-    return float(np.linalg.norm(np.multiply(grid.shape, grid.spacing)) / (12 * len(grid.shape)) ** 0.5)
+def ignore(done: float) -> None:
+    """Nobody asked for the progress."""
 
 
-def make_levels(fixed: Image, moving: Image, unit: float) -> list[Level]:
-    """Both images from coarse to fine, about the centre of fixed, with lengths in a unit of millimetres."""
-    centre, place = fixed.grid.centre, fixed.grid
-    images = [to_optimiser(image, centre, unit) for image in (fixed, moving)]
-    spacings = [max(np.multiply(place.shape, place.spacing)) / COARSEST_VOXELS]
-    while max(shrink_factors(place, spacings[-1])) > 1 and count_voxels(place, spacings[-1] / 2) < MAX_VOXELS:
-        spacings.append(spacings[-1] / 2)
-    levels: list[Level] = []
-    for spacing in reversed(spacings):
-        images = [shrink(image, spacing / unit) for image in images]
-        levels.insert(0, Level(images[0], images[1], spacing / unit))
-    return levels
+def check_size(image: Image, mask: Image | None) -> None:
+    """BadInput if an image, or what is inside its mask, is too small to be aligned."""
+    if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
+        size = "x".join(map(str, image.grid.shape))
+        needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
+        raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
+    if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:
+        needed = f"an affine start needs {MIN_VOXELS_INSIDE}"
+        raise BadInput(f"{mask.name} has {count} voxels inside: {needed}; give a larger mask, or leave `affine` out")
 
 
-def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> "sitk.Image":
-    """The image in [0, 1], about a centre, with lengths in a unit of millimetres."""
-    grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
-    place = Grid(grid.shape, tuple(h / unit for h in grid.spacing), tuple(origin.tolist()), grid.direction)
-    return to_sitk(rescale_images_jointly(image)[0].array, place)
-
-
-def shrink(image: "sitk.Image", spacing: float) -> "sitk.Image":
-    """The image at about this spacing, by means over blocks of voxels."""
-    import SimpleITK as sitk
-
-    return sitk.BinShrink(image, shrink_factors(grid_of(image), spacing))
-
-
-def shrink_factors(grid: Grid, spacing: float) -> list[int]:
-    """How many voxels become one along each axis: 1 where they are that coarse, as in thick slices, or few."""
-    sides = zip(grid.shape, grid.spacing, strict=True)
-    return [max(1, min(round(spacing / h), n // MIN_VOXELS_PER_AXIS)) for n, h in sides]
-
-
-def count_voxels(grid: Grid, spacing: float) -> int:
-    """How many voxels an image on this grid has at about this spacing."""
-    return int(np.prod(np.floor_divide(grid.shape, shrink_factors(grid, spacing))))
+def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
+    """The best map from any start, refined from level to level."""
+    found = best_start(levels[0])
+    for done, level in enumerate(levels, start=1):
+        found = refine(level, found.affine, kind)
+        progress(done / len(levels))
+    return found
 
 
 def best_start(level: Level) -> Found:
@@ -127,9 +117,13 @@ def best_start(level: Level) -> Found:
 
 
 def possible_starts(level: Level) -> list[Affine]:
-    """As the headers say, centre on centre, and centre of mass on centre of mass: each as it is, and turned."""
+    """As the headers say, centre on centre, centre of mass on centre of mass, and mask on mask: each as it is, and
+    turned."""
     origin = np.zeros(level.fixed.GetDimension())
-    shifts = (origin, origin), (origin, grid_of(level.moving).centre), tuple(map(centre_of_mass, level[:2]))
+    shifts = [(origin, origin), (origin, grid_of(level.moving).centre)]
+    shifts += [(centre_of_mass(level.fixed), centre_of_mass(level.moving))]
+    if level.fixed_mask is not None and level.moving_mask is not None:
+        shifts += [(centre_of_mass(level.fixed_mask), centre_of_mass(level.moving_mask))]
     turns = all_turns(len(origin))
     return [Affine("rigid", R, target - R @ pivot, origin) for R in turns for pivot, target in shifts]
 
@@ -170,7 +164,9 @@ def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMe
     made = sitk.ImageRegistrationMethod()
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
     made.SetMetricSamplingStrategy(made.RANDOM)
-    made.SetMetricSamplingPercentage(min(1.0, SAMPLES / level.fixed.GetNumberOfPixels()), SEED)
+    made.SetMetricSamplingPercentage(min(1.0, SAMPLES / count_inside(level)), SEED)
+    if level.fixed_mask is not None:
+        made.SetMetricFixedMask(level.fixed_mask)
     made.SetInterpolator(sitk.sitkLinear)
     made.SetMovingInitialTransform(start.itk)
     return made
@@ -184,16 +180,25 @@ def measure(level: Level, affine: Affine) -> Found:
     optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
     share = share_inside(level, affine)
     try:
-        return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share > MIN_SHARE else 0.0)
+        return Found(affine, -share * optimiser.MetricEvaluate(level.fixed, level.moving) if share else 0.0)
     except RuntimeError:  # as good as nothing of fixed is taken into moving
         return Found(affine, 0.0)
 
 
 def share_inside(level: Level, affine: Affine) -> float:
-    """The share of fixed, out of a lattice of its voxels, that a map takes into moving."""
+    """The share of fixed, out of some of its voxels, that a map takes into moving, and there into its mask; 0 if it
+    takes too little of it into moving."""
+    import SimpleITK as sitk
+
     fixed, moving = grid_of(level.fixed), grid_of(level.moving)
-    index = moving.index(affine.points(fixed.points(fixed.lattice())))
-    return float(((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1).mean())
+    index = moving.index(affine.points(fixed.points(some_voxels(level))))
+    reached = index[((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)]
+    if len(reached) <= MIN_SHARE * len(index):
+        return 0.0
+    if level.moving_mask is None:
+        return len(reached) / len(index)
+    mask = sitk.GetArrayViewFromImage(level.moving_mask).T
+    return float(mask[tuple(np.round(reached).astype(int).T)].sum() / len(index))
 
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
-from vrnet.images.affine import Affine
+from vrnet.images.affine import Affine, AffineKind
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.inputs import ImageLike, given_image
@@ -102,7 +102,7 @@ def register_images(
     dimension: in 2D one by one, in 3D together). Where moving is plainly brighter or darker, methods that compare
     intensities see it as bright as fixed, unless `brightness` is "keep"; `match_intensities` gives it the histogram of
     fixed; warped keeps its own. Of masks, each on its image's grid, what is not zero is inside: only there images are
-    compared, and where moving has voxels; what lies outside has no influence. The rest is as of `register`."""
+    compared, and where moving has voxels; the outside can only guide an affine start. The rest is as of `register`."""
     I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
     known = affine.checked(len(I0.grid.shape)).about(I0.grid.centre) if isinstance(affine, Affine) else None
     options = RegistrationOptions(
@@ -133,7 +133,7 @@ def register_image_pair(
     plan = make_plan(I0, I1, method, options, must_overlap=options.affine == "none" and affine is None)
     I0, I1 = (inside := masks.reordered(order, moving.grid.order)).inpaint(I0, I1)
     if options.affine != "none":
-        affine = find_affine(I0.in_world_order(), I1.in_world_order(), options.affine, stage("aligning"))
+        affine = find_start(fixed, moving, masks, options.affine, stage("aligning"))
     I1 = match_histogram(I1, I0) if options.match_intensities else I1
     found = find_field(I0, I1, inside, plan, affine, stage(f"registering with {plan.method}"))
     stored, backward = np.argsort(order).tolist(), I0.grid.backward
@@ -157,6 +157,11 @@ def register_image_pair(
         masks=masks,
         details=plan.method.details,
     )
+
+
+def find_start(fixed: Image, moving: Image, masks: ImageMasks, kind: AffineKind, progress: Progress) -> Affine:
+    """The affine start, however the axes of the images are stored."""
+    return find_affine(fixed.in_world_order(), moving.in_world_order(), kind, masks.in_world_order(), progress)
 
 
 def deformation_stage(progress: Progress | None) -> Stage:

@@ -84,6 +84,14 @@ class ImageMasks:
         parts = (self.fixed, fixed), (self.moving, moving)
         return ImageMasks(*(None if mask is None else mask.reordered(order) for mask, order in parts))
 
+    def in_world_order(self) -> "ImageMasks":
+        """The masks with their axes in the order of the world's, and running as these do."""
+        return ImageMasks(*(None if mask is None else mask.in_world_order() for mask in (self.fixed, self.moving)))
+
+    def without_full(self) -> "ImageMasks":
+        """The masks that leave anything out: a mask of all of its image is none."""
+        return ImageMasks(*(None if mask is None or mask.array.all() else mask for mask in (self.fixed, self.moving)))
+
     def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
         """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
         return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]

@@ -15,7 +15,8 @@ class RegistrationOptions:
 
     affine: AffineStart = "none"
     """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
-    (affine). For images that lie differently, also where headers put them far apart."""
+    (affine). For images that lie differently, also where headers put them far apart. With masks, the whole images are
+    aligned, unless inside the masks another start makes them plainly more alike."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
     two and a half times as far apart as the voxels within them, or where a 2D model is named."""

@@ -87,8 +87,9 @@ class MaskOptions:
 
     fixed_mask: OptionalFile = None
     """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
-    influence on the result. The similarity in metrics.json is then measured inside the masks. What lies about a small
-    structure helps to find it: leave a margin, or cut the images to it and give no mask."""
+    influence on the result, but for an affine start, which is also sought in the whole images. The similarity in
+    metrics.json is then measured inside the masks. What lies about a small structure helps to find it: leave a margin,
+    or cut the images to it and give no mask."""
     moving_mask: OptionalFile = None
     """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
     or the edge of its field of view, leave that out of its mask."""
