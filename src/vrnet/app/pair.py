@@ -14,13 +14,13 @@ from vrnet.app.notes import FULL_COVERAGE_PERCENT
 from vrnet.errors import BadInput
 from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
-from vrnet.files import check_not_input, write_json
+from vrnet.files import check_not_input, exists, write_json
 from vrnet.images.io import write_image
 from vrnet.images.itk_transforms import write_itk
 from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import choose
+from vrnet.methods.names import choose, is_known
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import versions
@@ -83,7 +83,9 @@ def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool,
 
 
 def names_file(name: str) -> bool:
-    """Whether a name is that of a transform file, not of a method or its weights."""
+    """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
+    if exists(Path(name) / TRANSFORM) and not is_known(name):
+        return True
     return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
 
 
