@@ -16,7 +16,7 @@ from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
 from vrnet.files import check_not_input, exists, write_json
 from vrnet.images.io import write_image
-from vrnet.images.itk_transforms import write_itk
+from vrnet.images.itk_transforms import RESULT, write_itk
 from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
@@ -32,7 +32,7 @@ from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.measures import title as title_of_measure
 from vrnet.report.page import write_report
 
-WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
+WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
 AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
