@@ -113,6 +113,11 @@ def test_in_a_file_a_long_stage_is_told_of_from_time_to_time(capsys, monkeypatch
         stage("tracking [red]")(0.25)
         time.sleep(0.3)
     assert capsys.readouterr().err.splitlines()[0] == "tracking [red], 25 %"
+    with stage_progress() as stage:
+        stage("tracking")(0.25)
+        stage("writing")
+        time.sleep(0.3)
+    assert capsys.readouterr().err.splitlines()[0] == "writing"
 
 
 def status(step=12_345, thetas=(), scores=None):

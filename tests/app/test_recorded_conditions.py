@@ -152,6 +152,7 @@ def test_what_is_recorded_is_not_used_where_that_is_asked_for(hearts, again, tmp
         (lambda metrics: metrics.pop("brightness"), "has no brightness"),
         (lambda metrics: (metrics.pop("brightness"), metrics.pop("options")), "has no brightness and no options"),
         (lambda metrics: metrics["options"].pop("match_intensities"), "is damaged"),
+        (lambda metrics: metrics.update(options=None), "has no options"),
     ],
 )
 def test_a_start_that_is_lost_with_other_keys_is_told(hearts, again, change, reason):
@@ -164,7 +165,37 @@ def test_a_start_that_is_lost_with_other_keys_is_told(hearts, again, change, rea
     assert metrics["affine"] is None
 
 
-@pytest.mark.parametrize("content", ["", "[1]", '{"dice": 0.9}'])
+def test_a_record_that_cannot_be_read_is_told(hearts, again):
+    """Its masks, its start and its intensities are lost with it."""
+    out = hearts / "both"
+    (out / "metrics.json").write_text((out / "metrics.json").read_text()[:100])
+    assert f"{out / 'metrics.json'} cannot be read, so that it does not tell how" in again(out / "transform.nii.gz")[0]
+
+
+@pytest.mark.parametrize("method", ["both/transform.nii.gz", "identity"])
+def test_an_evaluation_does_not_replace_the_record_of_a_registration(vrnet, hearts, method):
+    record = hearts / "both" / "metrics.json"
+    before = record.read_bytes()
+    pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
+    name = hearts / method if "/" in method else method
+    status, _, err = vrnet("evaluate", name, *pair, "--out", record)
+    assert (status, "metrics.json is of the result in its folder" in err) == (2, True), err
+    assert record.read_bytes() == before
+
+
+def test_the_folder_of_a_result_is_answered_with_its_transform(vrnet, hearts, monkeypatch):
+    """But for one with the name of a method."""
+    monkeypatch.chdir(hearts)
+    pair = "--fixed", "fixed.nii.gz", "--moving", "moving.nii.gz"
+    (hearts / "both").rename("identity")
+    assert vrnet("evaluate", "identity", *pair)[0] == 0
+    (hearts / "identity").rename("both")
+    for words in ((), ("--ignore-recorded",)):
+        status, _, err = vrnet("evaluate", "both", *pair, *words)
+        assert (status, "both is a folder: give its transform, both/transform.nii.gz" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"dice": 0.9}'])
 def test_nothing_is_said_of_a_file_of_another_program(tmp_path, recwarn, content):
     (tmp_path / "metrics.json").write_text(content)
     conditions_beside(tmp_path / "transform.nii.gz", tmp_path / "a", tmp_path / "b", GRID)

@@ -125,7 +125,8 @@ def stage_progress() -> Iterator[Stage]:
         task = bar.add_task("starting", total=None)
 
         def stage(name: str) -> Callable[[float], None]:
-            bar.reset(task, description=name, total=None)
+            bar.reset(task, description=name)
+            bar.tasks[task].total = None  # to `reset`, None is no change
             return lambda done: bar.update(task, total=1.0, completed=done)
 
         def print_stage() -> None:

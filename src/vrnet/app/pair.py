@@ -14,13 +14,13 @@ from vrnet.app.notes import FULL_COVERAGE_PERCENT
 from vrnet.errors import BadInput
 from vrnet.evaluation.levels import WORDS
 from vrnet.file_sets import check_set, replace_set
-from vrnet.files import check_not_input, write_json
+from vrnet.files import check_not_input, exists, write_json
 from vrnet.images.io import write_image
-from vrnet.images.itk_transforms import write_itk
+from vrnet.images.itk_transforms import RESULT, write_itk
 from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import choose
+from vrnet.methods.names import choose, is_known
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import versions
@@ -32,7 +32,7 @@ from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.measures import title as title_of_measure
 from vrnet.report.page import write_report
 
-WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", "transform.nii.gz", "warped_labels.nii.gz", "metrics.json"
+WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
 AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
 OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
 """All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
@@ -83,7 +83,9 @@ def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool,
 
 
 def names_file(name: str) -> bool:
-    """Whether a name is that of a transform file, not of a method or its weights."""
+    """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
+    if exists(Path(name) / TRANSFORM) and not is_known(name):
+        return True
     return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
 
 

@@ -44,12 +44,16 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
     images are others. The user is told which are used, and why they are not."""
     try:
         metrics = metrics_beside(transform)
-    except (ValueError, KeyError):  # a file of another program, or none
+    except KeyError:
+        return NOTHING_KNOWN
+    except BadInput:
+        tell_of_loss(transform, "cannot be read")
         return NOTHING_KNOWN
     try:
         recorded, found, files = start_of(metrics), matching(metrics), images_named(metrics)
     except (ValueError, KeyError, TypeError):
-        tell_of_loss(transform, metrics)
+        if is_of_registration(metrics):
+            tell_of_loss(transform, what_is_lacking(metrics))
         return NOTHING_KNOWN
     place, parts = transform.with_name(METRICS), ["with matched intensities"] if found.is_matched else []
     if recorded is None and not parts:
@@ -69,12 +73,19 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
     return found
 
 
-def tell_of_loss(transform: Path, metrics: Any) -> None:
-    """Say that a file of a registration does not tell how it was found; one of another program was never to tell."""
-    if not isinstance(metrics, dict) or not any(key in metrics for key in OF_CONDITIONS):
-        return
-    lacking = [key for key in (*OF_CONDITIONS, "files") if key not in metrics]
-    reason = f"has no {' and no '.join(lacking)}" if lacking else "is damaged"
+def is_of_registration(metrics: Any) -> bool:
+    """Whether a record is of a registration; one of another program was never to tell how a transform was found."""
+    return isinstance(metrics, dict) and any(key in metrics for key in OF_CONDITIONS)
+
+
+def what_is_lacking(metrics: dict[str, Any]) -> str:
+    """Why a record does not tell how a transform was found; that of an evaluation has no options."""
+    known = {key for key in metrics if key != "options" or metrics[key] is not None}
+    lacking = [key for key in (*OF_CONDITIONS, "files") if key not in known]
+    return f"has no {' and no '.join(lacking)}" if lacking else "is damaged"
+
+
+def tell_of_loss(transform: Path, reason: str) -> None:
     warn_of_input(f"{transform.with_name(METRICS)} {reason}, so that it does not tell how {transform} was found: that "
                   "is judged as a whole, in the intensities of the images")  # fmt: skip
 

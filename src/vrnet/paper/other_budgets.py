@@ -22,7 +22,9 @@ def tell_of_whole_budgets(study: Study, names: Sequence[str], alphas: Mapping[st
     """Say which other budgets have all rows of a table, where that of the study lacks some."""
     results = study.results
     lacking = len(names) - len(measured_rows(results, names, alphas, seeds))
-    whole = lacking and [name for name in comparable_budgets(results) if has_whole_table(study, name, names, seeds)]
+    if not lacking:
+        return
+    whole = [name for name in comparable_budgets(results) if has_whole_table(study, name, names, seeds)]
     if whole:
         choices = either([f'`budget="{name}"`' for name in whole])
         warn_of_input(

@@ -14,7 +14,9 @@ from tests.app.outputs import file_names, read_json
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet.app import cli
 from vrnet.methods.weights import load_weights
+from vrnet.training import validation
 from vrnet.training.settings import PRESETS, Training
+from vrnet.training.validation import validate_identity
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
@@ -71,6 +73,15 @@ def test_fine_tuning_tells_how_good_its_start_was(train, rate, is_no_better):
     _, out = train("second", "--start-from", start, "--rate", rate, "--steps", 3 if is_no_better else 20)
     assert f", before fine-tuning {float(best['val_dice']):.3f})." in out
     assert (f"{start} itself is no worse" in out) == is_no_better
+
+
+def test_fine_tuning_ends_well_where_its_start_is_gone_meanwhile(train, monkeypatch):
+    folder, _ = train("first")
+    start = folder / "weights.safetensors"
+    monkeypatch.setattr(validation, "validate_identity", lambda *given: (start.unlink(), validate_identity(*given))[1])
+    _, out = train("second", "--start-from", start)
+    assert f"How good the start was cannot be told: there is no {start}" in out
+    assert "Best on validation after" in out
 
 
 def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(train, vrnet, data, monkeypatch):

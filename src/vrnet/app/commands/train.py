@@ -9,6 +9,7 @@ import tyro
 
 from vrnet.app.commands.options import DeviceOptions, Group, ParameterOptions, SourceOptions
 from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
+from vrnet.errors import BadInput
 from vrnet.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -121,8 +122,12 @@ class Train:
 
         others: dict[str, Row] = {"unregistered": {**validate_identity(val, loss)}}
         if self.start_from is not None:
-            device = find_device(self.device_options.device)
-            others["before fine-tuning"] = {**validate_start(self.start_from, val, loss, device)}
+            try:
+                scores = validate_start(self.start_from, val, loss, find_device(self.device_options.device))
+                others["before fine-tuning"] = {**scores}
+            except BadInput as error:  # what was trained is there all the same
+                print_line(f"How good the start was cannot be told: {error}.")
         print_line(f"Best on validation {best_score(best, others)}.")
-        if self.start_from is not None and best_row([others["before fine-tuning"], best]) is not best:
+        start = others.get("before fine-tuning")
+        if start is not None and best_row([start, best]) is start:
             print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
