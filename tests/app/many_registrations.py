@@ -33,8 +33,12 @@ class MallocInfo(ctypes.Structure):
 
 
 def used_bytes():
-    """What is in use, to the byte; what the C library keeps for later, and gives back when it likes, is not."""
+    """What is in use, to the byte; what the C library keeps for later, and gives back when it likes, is not.
+
+    0 where the C library does not tell, as that of macOS: there only what the system counts is tested."""
     library = ctypes.CDLL(None)
+    if not hasattr(library, "mallinfo2"):
+        return 0
     library.mallinfo2.restype = MallocInfo
     info = library.mallinfo2()
     return info.uordblks + info.hblkhd
