@@ -3,14 +3,16 @@
 import ast
 import re
 
+import numpy as np
 import pytest
 
-from vrnet import parse
+from vrnet import Grid, Image, Transform, judge_images, parse
 from vrnet.evaluation import advice
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.cine_verdict import FINDINGS as CINE_FINDINGS
 from vrnet.evaluation.rules import CAUSES, FINDINGS
 from vrnet.methods.names import all_methods
+from vrnet.phantom import phantom
 
 EVERY = {each for rule in (*FINDINGS, *CAUSES) for each in rule.to_try}
 
@@ -116,3 +118,37 @@ def test_nothing_is_advised_that_was_done():
     assert set(re.findall("`([a-z_]+)", said)) == {
         "affine", "fixed_mask", "folds", "match_intensities", "method", "moving_mask",
     }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def slices():
+    """Two images of a phantom on a grid, and the labels of the second."""
+    pair = phantom(7)
+    grid = Grid.plain(tuple(pair.fixed.shape[2:]), pair.spacing)
+    return [Image(part[0, 0].numpy(), grid) for part in (pair.fixed, pair.moving, pair.moving_labels)]
+
+
+def turned(grid, radians, bend=0.0):
+    """The field, in voxels, that turns a slice about its middle, and bends it by so many voxels."""
+    places = np.indices(grid.shape) - np.reshape(grid.shape, (-1, 1, 1)) / 2
+    across = np.stack([-places[1], places[0]]) * radians
+    return Transform.from_voxels((across + bend * np.sin(places[::-1] / 8)).astype(np.float32), grid)
+
+
+def test_of_an_affine_map_from_a_file_the_way_it_goes_is_to_be_checked_first_not_its_smoothness(slices):
+    fixed, moving, _ = slices
+    first = [judge_images(fixed, moving, turned(fixed.grid, 0.5, bend)).try_[0] for bend in (0.0, 2.0)]
+    assert first == [advice.smoother(Run(is_affine=True)), advice.smoother(Run())]
+    assert "points of fixed to moving" in first[0]
+    assert "smoother" in advice.smoother(Run("TV-L1", is_affine=True)), "vrnet's own goes the right way"
+
+
+def test_of_a_label_map_given_as_an_image_the_image_is_advised_first(slices):
+    fixed, moving, labels = slices
+    still = turned(fixed.grid, 0.0)
+    words = "give as {} the image that the labels were drawn on: it looks like the labels themselves"
+    assert judge_images(fixed, labels, still).try_[0] == words.format("moving")
+    assert judge_images(labels, moving, still).try_[0] == words.format("fixed")
+    both = judge_images(labels, labels, turned(fixed.grid, 0.5))
+    assert both.level != "good"
+    assert not any("drawn on" in each for each in both.try_), "who gives two label maps means them"

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, Transform, judge_images
+from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import dice_overlap, largest_fall, overlap, structure_evidence
+from vrnet.evaluation.verdict import judge_evidence
 from vrnet.phantom import phantom
 
 
@@ -53,3 +55,48 @@ def test_dice_alone_is_the_dice_of_all_measures(heart):
     *_, labels, moved, motion = heart
     maps = labels.array, moved.array, motion.apply_labels(moved, labels.grid).array
     assert dice_overlap(*maps)["dice"] == overlap(*maps, spacing=labels.grid.spacing)["dice"]
+
+
+def part_of(motion, grid, share):
+    """A motion of which only a share was found."""
+    return Transform.from_voxels(share * motion.on(grid).in_voxels(), grid)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_structures_that_overlap_no_more_than_before_need_a_look(heart, share):
+    fixed, moving, labels, moved, motion = heart
+    weak = part_of(motion, fixed.grid, share)
+    dice = dice_overlap(labels.array, moved.array, weak.apply_labels(moved, fixed.grid).array)["dice"]
+    verdict = judge_images(fixed, moving, weak, labels, moved)
+    assert verdict.level == "look"
+    assert verdict.reasons[0] == (
+        f"The structures overlap hardly more than before: mean Dice {dice['before']['mean']:.3f}, "
+        f"then {dice['after']['mean']:.3f}."
+    )
+
+
+def test_where_structures_lay_on_each_other_there_is_nothing_to_gain(heart):
+    """One image given twice, or one that hardly moved, and was not moved."""
+    fixed, _, labels, _, motion = heart
+    still = part_of(motion, fixed.grid, 0.0)
+    assert judge_images(fixed, fixed, still, labels, labels).level == "good"
+    little = part_of(motion, fixed.grid, 0.15)
+    other, drawn = little.apply(fixed, fixed.grid), little.apply_labels(labels, fixed.grid)
+    before = dice_overlap(labels.array, drawn.array, drawn.array)["dice"]["before"]["mean"]
+    assert 0.9 < before < 1
+    assert not any("overlap" in words for words in judge_images(fixed, other, still, labels, drawn).reasons)
+
+
+@pytest.mark.parametrize(
+    ("dice", "is_told"),
+    [((0.77, 0.77), True), ((0.5, 0.54), True), ((0.5, 0.56), False), ((0.77, 0.765), True), ((0.77, 0.7), False),
+     ((0.89, 0.89), True), ((0.9, 0.9), False), ((1.0, 1.0), False), ((np.nan, np.nan), False)],
+)  # fmt: skip
+def test_a_tenth_of_the_missing_dice_is_to_be_found_where_it_was_below_nine_tenths(heart, dice, is_told):
+    """Where it fell, that is told instead, and once."""
+    fixed, moving, *_, motion = heart
+    field = motion.on(fixed.grid).in_voxels()
+    warped = motion.apply(moving, fixed.grid).array
+    evidence = gather(fixed.array, moving.array, warped, field, fixed.grid.spacing, 0.0, dice=dice)
+    told = [words for words in judge_evidence(evidence).reasons if "hardly more than before" in words]
+    assert len(told) == is_told

@@ -152,6 +152,25 @@ def test_an_unknown_name_is_answered_with_all_known_ones(unknown):
     assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("unknown", ["", "R-L9", "TVL1", "Elastix(lam=2)"])
+def test_where_a_name_to_train_is_unknown_only_what_can_be_trained_is_told(unknown):
+    with pytest.raises(BadInput, match=r'^no method is called "[^"(]*": choose one of ') as raised:
+        parse_trainable(unknown)
+    assert all(name in str(raised.value) for name in FAMILIES)
+    assert not any(name in str(raised.value) for name in names())
+
+
+@pytest.mark.parametrize(("wrong", "meant"), [("R-L1-3x", "R-L1-3x2"), ("shrt-axis", "short-axis")])
+def test_a_slip_in_a_name_to_train_is_answered_with_the_name_meant(wrong, meant):
+    with pytest.raises(BadInput, match=f'"{wrong}": did you mean {meant}\\?$'):
+        parse_trainable(wrong)
+
+
+def test_a_file_to_train_is_answered_with_what_tells_its_method():
+    with pytest.raises(BadInput, match=r"beside the name of its method, which vrnet methods run/w\.safetensors tells"):
+        parse_trainable("run/w.safetensors")
+
+
 def test_a_file_for_a_name_is_answered_with_how_to_give_it():
     with pytest.raises(BadInput, match=r"to vrnet\.load_method, or on the command line by --weights"):
         parse("weights.safetensors")

@@ -243,6 +243,27 @@ def test_all_subjects_and_each_group_have_the_percentiles_of_summary_json(browse
     assert line == ["Dice after", *(f"{middle:.3f} ({low:.3f} to {high:.3f})" for middle, low, high in expected)]
 
 
+def test_a_median_of_fewer_subjects_than_its_column_is_headed_with_says_of_how_many(browser, tmp_path):
+    """One has no labels, and one failed: its old numbers do not count."""
+    rows = [
+        {"subject": f"s{k}", "status": "failed" if k == 4 else "done", "group": "aabbb"[k], "ncc_after": 0.5}
+        | ({} if k == 2 else {"dice_after": 0.75})
+        for k in range(5)
+    ]
+    columns = ["ncc_after", *COLUMNS]
+    write_index(tmp_path / "index.html", columns, rows, SUMMARY, ["group"], LINKS)
+    set_screen(browser)
+    browser.get((tmp_path / "index.html").as_uri())
+    script = "return [...document.querySelectorAll('#groups tr')].map(row => [...row.children].map(c => c.textContent))"
+    head, *lines = browser.execute_script(script)
+    assert head == ["", "all (5)", "a (2)", "b (3)"]
+    correlation, dice = (f"{value} ({value} to {value})" for value in ("0.500", "0.750"))
+    assert lines == [
+        ["Correlation after", f"{correlation}, of 4", correlation, f"{correlation}, of 2"],
+        ["Dice after", f"{dice}, of 3", dice, "0.750, of 1"],
+    ]
+
+
 def test_each_of_few_subjects_is_a_dot_where_its_value_lies_and_a_click_shows_it(wide):
     """From the least at the left to the greatest at the right. Dots of the same place lie above each other."""
     page = wide(1280)

@@ -33,6 +33,7 @@ from vrnet.progress import Progress, Stage
 from vrnet.provenance import __version__, commit, versions
 from vrnet.registration.chains import KEPT_OF_START, SMOOTHING_MM, SOLVER_SMOOTHING_MM, Link
 from vrnet.tensor_files import checksum, open_tensors, write_tensors
+from vrnet.wording import percent
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -122,13 +123,22 @@ def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
         shutil.rmtree(other, ignore_errors=True)
     links = LinkFiles(place)
     if links.steps:
-        steps = len(request.plan.seen(len(request.cine)))
-        said = f"{folder} holds {links.steps} of {steps} steps of this very tracking: it goes on from there"
-        warn_of_input(said)
+        warn_of_input(f"{folder} holds {kept_words(request, links.steps)}")
     elif others:
         said = f"{folder} held a tracking that was not finished, of another cine or asked otherwise: it is begun anew"
         warn_of_input(said)
     return links
+
+
+def kept_words(request: TrackingRequest, kept: int) -> str:
+    """How much of a tracking is kept, and what is left, where steps are not all of it."""
+    n = len(request.cine)
+    known = f"{kept} of {len(request.plan.seen(n))} steps of this very tracking: it goes on from there"
+    if request.plan.refinement(n) is None:
+        return known
+    turns = "" if request.plan.turning(n) is None else "how slices turn, and "
+    rest = f"about {percent(1 - request.plan.part_of_steps(n))} of the time"
+    return f"{known}. What follows the steps, {rest}, is not kept: {turns}the refinement of all {n} frames"
 
 
 def fingerprint(request: TrackingRequest) -> str:

@@ -33,10 +33,20 @@ class Run:
     has_masks: bool = False
     is_repaired: bool = False
     """Whether folds were repaired."""
+    label_map: str = ""
+    """Which of the images, fixed or moving, is evidently a label map, where the other is none."""
+    is_affine: bool = False
+    """Whether the field, beyond an affine start, is that of an affine map."""
 
 
 Advice = Callable[[Run], str | None]
 """What to try after a run; None where it was done."""
+
+
+def drawn_on(run: Run) -> str | None:
+    """Of a label map that was registered as an image."""
+    words = f"give as {run.label_map} the image that the labels were drawn on: it looks like the labels themselves"
+    return words if run.label_map else None
 
 
 def same_patient(run: Run) -> str:
@@ -107,6 +117,9 @@ def no_folds(run: Run) -> str | None:
 
 
 def smoother(run: Run) -> str:
+    """An affine map is as smooth as can be: one from a file may go the other way, or be of other axes."""
+    if run.is_affine and not run.method:
+        return "check the transform: it should take points of fixed to moving, in mm along the axes of ITK (LPS)"
     return f"a smoother field: {stronger(run, 2.0, 'more', 'Gaussian-LNCC')}"
 
 

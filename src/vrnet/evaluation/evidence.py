@@ -33,6 +33,8 @@ REACH = 3
 """Voxels by which parts of the result are moved, to see whether they would fit better there."""
 REST = 0.9
 """The part of an image that is not its brightest."""
+LEAST_BEND = 1e-3
+"""The stretch, and the motion beyond the nearest affine map, below which a field counts as affine."""
 LEAST_DETERMINANT = 0.05
 """What a fold counts as, in the mean of log det."""
 
@@ -100,6 +102,11 @@ class Evidence:
     def gain(self) -> float:
         """The part of the missing local correlation that the registration found."""
         return (self.local_after - self.local_before) / max(1 - self.local_before, 1e-6)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether the field is that of an affine map, but for what rounding adds."""
+        return max(self.stretch, self.motion) < LEAST_BEND
 
     @property
     def placement_gain(self) -> float:

@@ -1,7 +1,7 @@
 """Good, look at it, or failed: what the evidence of a registration comes to, in words, with what to try."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxtyping import Real
@@ -9,7 +9,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.evaluation.advice import Run
+from vrnet.evaluation.advice import Run, drawn_on
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.likeness import Range
@@ -23,7 +23,7 @@ from vrnet.images.array_masks import mask_tensor
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_labels, checked_numbers
+from vrnet.images.image import Image, as_labels, checked_numbers, lone_label_map
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
 from vrnet.images.same_grid import check_same_grid
@@ -69,7 +69,8 @@ def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     causes = [rule for rule in CAUSES if has_enough and rule.concerns(run) and rule.level(evidence) != "good"]
     rules = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     blamed = [*explaining[:1], *causes[:1]] or rules
-    advice = unique(words for rule in blamed for advice in rule.to_try if (words := advice(run)) is not None)
+    known, to_try = replace(run, is_affine=evidence.is_affine), [drawn_on, *(a for rule in blamed for a in rule.to_try)]
+    advice = unique(words for each in to_try if (words := each(known)) is not None)
     return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
 
 
@@ -131,7 +132,7 @@ def judge_images(
     if affine is not None:
         started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
-    run = Run(has_masks=compared is not None)
+    run = Run(has_masks=compared is not None, label_map=lone_label_map(I0, I1))
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence(), run)
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array

@@ -185,7 +185,18 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     if is_boxed(name):
         method = read_card(BOXED[name.casefold()].file).method
         raise BadInput(f'{name} is trained already: to fine-tune it, train {method} with `start_from="{name}"`')
+    base, _ = by_name.split_name(name)
+    if not is_known(base):
+        raise BadInput(f'no method is called "{base}": {hint_of_trainable(base)}')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
         raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
     return cast(Trainable, found)
+
+
+def hint_of_trainable(name: str) -> str:
+    """What may have been meant by a name that is none, of what can be trained."""
+    if name.endswith(SUFFIX):
+        return f"a file of weights is given beside the name of its method, which vrnet methods {name} tells"
+    known = (*map(str, EXAMPLES), *BOXED)
+    return did_you_mean(name, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"

@@ -106,6 +106,12 @@ class TrackingPlan:
         """What finds how n frames turn, where the method finds how they contract: of slices that are refined."""
         return TURNING if self.refinement(n) is not None and self.d == 2 else None
 
+    def part_of_steps(self, n: int) -> float:
+        """Of the time that n frames take, that of the chains' steps, which are kept where a run is interrupted."""
+        if self.refinement(n) is None:
+            return 1.0
+        return PART_OF_NETWORK + (PART_OF_TURNING if self.turning(n) is None else 0.0)
+
     def seen(self, n: int) -> list[int]:
         """Those of n frames, from the reference on, that the method registers: of a network some, evenly spread over
         the cycle."""
@@ -175,8 +181,7 @@ def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, pro
     if refinement is None:
         return follow(plan, frames, store, tell)
     seen, turning = plan.seen(n), plan.turning(n)
-    share = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0.0)
-    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, share))
+    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, plan.part_of_steps(n)))
     fields = between(cycle.fields, seen, n)
     if turning is not None:
         tell_turning = partial(tell_part, tell, PART_OF_NETWORK, PART_OF_TURNING)

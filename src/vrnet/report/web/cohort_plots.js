@@ -74,10 +74,11 @@ function drawGroups() {
 const tellMoreGroups = () => tellMore(byId("spreads"), byId("more_groups"));
 
 function spread(name, isWanted) {
-  const known = values[name].filter((value, row) => isMeasured(value, row) && isWanted(row)).sort((a, b) => a - b);
-  const at = part => textOf(name, percentile(known, part));
-  if (known.length < 2) return known.length ? at(.5) : "–";
-  return `${at(.5)} (${at(.05)} to ${at(.95)})`;
+  const wanted = [...values[name].keys()].filter(isWanted);
+  const known = wanted.filter(row => isMeasured(values[name][row], row)).map(row => values[name][row]).sort((a, b) => a - b);
+  if (!known.length) return "–";
+  const at = part => textOf(name, percentile(known, part)), ends = known.length > 1 ? ` (${at(.05)} to ${at(.95)})` : "";
+  return at(.5) + ends + (known.length < wanted.length ? `, of ${known.length.toLocaleString("en")}` : "");
 }
 
 if (groups.length) byId("group").onchange = drawGroups;
