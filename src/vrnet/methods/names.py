@@ -65,7 +65,7 @@ def refuse_nearly_averaged(name: str) -> None:
     if found is None or most_like(found[2], [AVERAGED.strip("+")]) is None:
         return
     base, bracket, settings = found[1].partition("(")
-    if meant := base if is_known(base) else most_like(base, known_names()):
+    if meant := base if find_base(base) else most_like(base, known_names()):
         raise BadInput(f'no method is called "{name}": did you mean {meant}{bracket}{settings}{AVERAGED}?')
 
 
@@ -77,21 +77,17 @@ def kind_of(name: str) -> str | None:
 
 def parse_base(name: str) -> Method:
     """The method of a name without brackets."""
-    if is_boxed(name):
-        return boxed(name)
-    found = {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
+    found = find_base(name)
     if found is None:
         raise BadInput(f'no method is called "{name}": {hint(name)}')
     return found
 
 
-def is_known(name: str) -> bool:
-    """Whether a name without brackets is that of a method."""
-    try:
-        parse_base(name)
-    except BadInput:
-        return False
-    return True
+def find_base(name: str) -> Method | None:
+    """The method of a name without brackets, if there is one; BadInput where it cannot be, as VoxelMorph-w0."""
+    if is_boxed(name):
+        return boxed(name)
+    return {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
 
 
 def hint(name: str) -> str:
@@ -186,7 +182,7 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
         method = read_card(BOXED[name.casefold()].file).method
         raise BadInput(f'{name} is trained already: to fine-tune it, train {method} with `start_from="{name}"`')
     base, _ = by_name.split_name(name)
-    if not is_known(base):
+    if find_base(base) is None:
         raise BadInput(f'no method is called "{base}": {hint_of_trainable(base)}')
     found = with_parameters(parse(name), read_settings(settings))
     if not found.is_trainable:
