@@ -20,7 +20,7 @@ from vrnet.images.itk_transforms import RESULT, write_itk
 from vrnet.images.resample import coverage
 from vrnet.images.transform import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import choose, is_known
+from vrnet.methods.names import choose, find_base
 from vrnet.methods.weights import SUFFIX
 from vrnet.progress import Stage
 from vrnet.provenance import versions
@@ -84,7 +84,7 @@ def planned_outputs(pair: ImagePair, options: RegistrationOptions, report: bool,
 
 def names_file(name: str) -> bool:
     """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
-    if exists(Path(name) / TRANSFORM) and not is_known(name):
+    if exists(Path(name) / TRANSFORM) and find_base(name) is None:
         return True
     return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
 
