@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 GIT_TIMEOUT_SECONDS = 10
 
 
