@@ -185,6 +185,13 @@ def test_an_evaluation_does_not_replace_the_record_of_a_registration(vrnet, hear
         (hearts / "both" / ".vrnet.json").unlink(missing_ok=True)
 
 
+def test_an_evaluation_does_not_replace_the_measures_of_a_page(vrnet, hearts, again, tmp_path):
+    again(hearts / "both" / "transform.nii.gz", "report")
+    pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
+    status, _, err = vrnet("evaluate", "identity", *pair, "--out", tmp_path / "page" / "metrics.json")
+    assert (status, "metrics.json is of the result in its folder" in err) == (2, True), err
+
+
 def test_an_evaluation_replaces_its_own_earlier_one_beside_a_transform(vrnet, hearts, tmp_path):
     shutil.copy(hearts / "both" / "transform.nii.gz", tmp_path / "transform.nii.gz")
     pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
