@@ -1,9 +1,18 @@
 """What a cohort says adds up, and names what to look at."""
 
 from vrnet.app import cohort_words
-from vrnet.app.cohort_words import ending_lines, failure_lines, jobs_line, plan_lines, shard_lines, unable_lines
+from vrnet.app.cohort_words import (
+    ending_lines,
+    failure_lines,
+    jobs_line,
+    missing_lines,
+    plan_lines,
+    shard_lines,
+    unable_lines,
+    unlabelled_lines,
+)
 from vrnet.cohort.plan import Plan
-from vrnet.cohort.table import Subject
+from vrnet.cohort.table import Missing, Subject
 from vrnet.cohort.tally import Tally
 
 
@@ -79,3 +88,18 @@ def test_more_jobs_are_advised_only_where_there_are_cores_and_subjects(monkeypat
     monkeypatch.setattr(cohort_words.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
     assert "--jobs 3 would use more of the 4 cores" in next(jobs_line(3))
     assert list(jobs_line(1)) == []
+
+
+def test_missing_files_come_with_what_to_do_unless_they_are_skipped():
+    missing = [Missing(Subject("a", {}), "a.nii.gz", ""), Missing(Subject("b", {}), "b.nii.gz", "Permission denied")]
+    *files, advice = missing_lines(missing, skip_broken=False)
+    assert files == ["Missing, of a: a.nii.gz", "Cannot be read, of b: b.nii.gz (Permission denied)"]
+    assert "--skip-broken" in advice
+    assert [*missing_lines(missing, skip_broken=True)] == files
+    assert [*missing_lines([], skip_broken=False)] == []
+
+
+def test_subjects_without_labels_are_told_where_others_have_some():
+    bare, full = Subject("bare", {"fixed": "f"}), Subject("full", {"fixed": "f", "fixed_labels": "l"})
+    assert [*unlabelled_lines([full, bare])] == ["Without labels, which others have: bare."]
+    assert [*unlabelled_lines([bare, bare])] == [*unlabelled_lines([full])] == []

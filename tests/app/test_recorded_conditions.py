@@ -178,9 +178,27 @@ def test_an_evaluation_does_not_replace_the_record_of_a_registration(vrnet, hear
     before = record.read_bytes()
     pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
     name = hearts / method if "/" in method else method
-    status, _, err = vrnet("evaluate", name, *pair, "--out", record)
+    for _ in ("as it was written", "copied without hidden files"):
+        status, _, err = vrnet("evaluate", name, *pair, "--out", record)
+        assert (status, "metrics.json is of the result in its folder" in err) == (2, True), err
+        assert record.read_bytes() == before
+        (hearts / "both" / ".vrnet.json").unlink(missing_ok=True)
+
+
+def test_an_evaluation_does_not_replace_the_measures_of_a_page(vrnet, hearts, again, tmp_path):
+    again(hearts / "both" / "transform.nii.gz", "report")
+    pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
+    status, _, err = vrnet("evaluate", "identity", *pair, "--out", tmp_path / "page" / "metrics.json")
     assert (status, "metrics.json is of the result in its folder" in err) == (2, True), err
-    assert record.read_bytes() == before
+
+
+def test_an_evaluation_replaces_its_own_earlier_one_beside_a_transform(vrnet, hearts, tmp_path):
+    shutil.copy(hearts / "both" / "transform.nii.gz", tmp_path / "transform.nii.gz")
+    pair = "--fixed", hearts / "fixed.nii.gz", "--moving", hearts / "moving.nii.gz"
+    for _ in ("first", "again"):
+        status, said, err = vrnet("evaluate", tmp_path / "transform.nii.gz", *pair, "--out", tmp_path / "metrics.json")
+        assert status in (0, 3), err
+        assert "metrics.json." in " ".join(said.split())
 
 
 def test_the_folder_of_a_result_is_answered_with_its_transform(vrnet, hearts, monkeypatch):

@@ -281,6 +281,9 @@ def test_a_method_without_weights_cannot_register_and_one_with_them_cannot_be_tr
         ready("R-L1-3x2")
     with pytest.raises(BadInput, match="has nothing to learn"):
         parse_trainable("TV-L1")
+    for name in ("short-axis", "short-axis+average"):
+        with pytest.raises(BadInput, match=r"^short-axis is trained already: .* train D-L2-.* with `start_from="):
+            parse_trainable(name)
     with pytest.raises(BadInput, match="method is an int"):
         ready(3)
     assert ready(parse("TV-L1")) == parse("TV-L1")

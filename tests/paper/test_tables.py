@@ -100,6 +100,20 @@ def test_a_table_that_lacks_rows_names_the_budgets_that_have_them_all(study):
         build_table("initialisation", made, measured_only=True)
 
 
+def test_another_budget_counts_with_the_alphas_that_it_chooses(study, recwarn):
+    """By the scores that it kept, it would take networks of which none is measured."""
+    made = study(BUDGETS["short"])
+    write_scores(made.results, NAMES[:1])
+    write_scores(long := replace(made.results, budget=BUDGETS["long"]))
+    rows = [(long.entry(name, alpha), name, alpha) for name in NAMES for alpha in (0.3, 0.7)]
+    scores = (f"{entry.folder_name},{name},{alpha},{alpha}" for entry, name, alpha in rows)
+    (long.out / long.data / "consistent").mkdir()
+    kept = "\n".join(("entry,method,alpha,val_dice", *scores))
+    (long.out / long.data / "consistent" / "alphas.csv").write_text(kept)
+    build_table("initialisation", made, measured_only=True)
+    assert not recwarn
+
+
 def test_a_budget_with_fewer_seeds_damaged_scores_or_other_images_has_not_all_rows(study, recwarn):
     made = study(BUDGETS["short"])
     write_scores(made.results, NAMES[:1])

@@ -17,7 +17,7 @@ from vrnet.images.affine import Affine, rotation_angle
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, find_affine
+from vrnet.registration.affine import axis_turns, find_affine, possible_starts, share_inside
 from vrnet.registration.affine_levels import make_levels
 from vrnet.registration.masks import ImageMasks
 
@@ -176,14 +176,16 @@ def test_a_known_misplacement_is_recovered_with_masks(d, given):
     assert told[-1] == 1
 
 
-def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it():
+@pytest.mark.parametrize("given", ["both", "fixed", "moving"])
+def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it(given):
     """At end-systole the heart is smaller, and by a map that is millimetres off it is a little more alike."""
     true, (shape, spacing) = known(heart(3).grid, "rigid", 8, 20.0, seed=5), SIZES[3]
     patient = phantom(5, shape, spacing)
     systole = misplace(heart(3).with_array(patient.moving[0, 0].numpy()), true)
     labels = ndimage.binary_dilation(patient.moving_labels[0, 0].numpy() > 0, iterations=2)
     masks = ImageMasks(about_heart(3), place_labels(heart(3).with_array(labels), systole.grid, true.inverse()))
-    whole, found = (find_affine(heart(3), systole, "rigid", given) for given in (ImageMasks(), masks))
+    masks = masks if given == "both" else ImageMasks(**{given: getattr(masks, given)})
+    whole, found = (find_affine(heart(3), systole, "rigid", each) for each in (ImageMasks(), masks))
     assert np.array_equal(whole.matrix, found.matrix)
     assert np.array_equal(whole.translation, found.translation)
 
@@ -204,6 +206,18 @@ def test_what_stays_outside_the_mask_does_not_mislead(d, which):
     masks = replace(masks, fixed={"both": masks.fixed, "moving": None, "wide": wide}[which])
     assert error_inside_mm(find_affine(heart(d), moving, "rigid"), true, d) > 10
     assert error_inside_mm(find_affine(heart(d), moving, "rigid", masks), true, d) < 1
+
+
+def test_masks_that_lie_apart_give_a_start_and_only_what_is_taken_from_one_into_the_other_counts(d):
+    """Of a mask and the first half of it, in two images that lie alike."""
+    whole = about_heart(d).array
+    half = whole & (np.arange(len(whole)) < np.argwhere(whole)[:, 0].mean()).reshape(-1, *[1] * (d - 1))
+    masks = ImageMasks(about_heart(d), heart(d).with_array(half))
+    level, still = make_levels(heart(d), heart(d), 1.0, masks)[-1], Affine("rigid", np.eye(d), *np.zeros((2, d)))
+    assert share_inside(level, still) == pytest.approx(half.sum() / whole.sum(), abs=0.01)
+    places = (heart(d).grid.points(np.argwhere(mask).astype(float)).mean(0) for mask in (whole, half))
+    pivot, target = (place - heart(d).grid.centre for place in places)
+    assert min(np.linalg.norm(start.points(pivot[None])[0] - target) for start in possible_starts(level)) < 1e-3
 
 
 def test_masks_of_all_are_none(d):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vrnet.app.conditions import NOTHING_KNOWN, Conditions
-from vrnet.app.pair import AFFINE, METRICS
+from vrnet.app.pair import AFFINE, METRICS, TRANSFORM
 from vrnet.app.recorded_masks import images_named, metrics_beside
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.files import exists
@@ -71,6 +71,14 @@ def conditions_beside(transform: Path, fixed: Path, moving: Path, grid: Grid) ->
         warn_of_input(f"{transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                       "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
     return found
+
+
+def is_record(path: Path) -> bool:
+    """Whether a file says how the transform beside it was found, also where it was copied there with it."""
+    try:
+        return path.name == METRICS and metrics_beside(path.with_name(TRANSFORM))["options"] is not None
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def is_of_registration(metrics: Any) -> bool:

@@ -176,11 +176,12 @@ def missing_package(method: Method) -> str | None:
 
 def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
-    if without_average(name) != name:
-        raise BadInput(f"networks are averaged in use, not in training: train {without_average(name)}")
-    if is_boxed(name):
-        method = read_card(BOXED[name.casefold()].file).method
-        raise BadInput(f'{name} is trained already: to fine-tune it, train {method} with `start_from="{name}"`')
+    alone = without_average(name)
+    if is_boxed(alone):
+        method = read_card(BOXED[alone.casefold()].file).method
+        raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
+    if alone != name:
+        raise BadInput(f"networks are averaged in use, not in training: train {alone}")
     base, _ = by_name.split_name(name)
     if find_base(base) is None:
         raise BadInput(f'no method is called "{base}": {hint_of_trainable(base)}')

@@ -68,22 +68,47 @@ def find_affine(
 ) -> Affine:
     """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
     another is plainly better."""
-    masks = masks.without_full()
-    if masks.fixed is None and masks.moving is not None:  # samples are taken where the mask is
-        swapped = ImageMasks(fixed=masks.moving)
-        return find_affine(moving, fixed, kind, swapped, progress).inverse().about(fixed.grid.centre)
+    masks, report = masks.without_full(), progress or ignore
     for image, mask in (fixed, masks.fixed), (moving, masks.moving):
         check_size(image, mask)
-    unit, report = rms_distance(fixed.grid), progress or ignore
     with one_thread():  # the optimiser's own setting does not reach all of its parts
-        parts = 1 if masks.fixed is None else 2
-        found = search(make_levels(fixed, moving, unit), kind, lambda done: report(done / parts))
-        if masks.fixed is not None:
-            *coarser, finest = make_levels(fixed, moving, unit, masks)
-            levels = [*(level for level in coarser if count_inside(level) >= MIN_SAMPLES), finest]
-            inside = search(levels, kind, lambda done: report((1 + done) / parts))
-            found = inside if inside.score > PLAINLY_BETTER * measure(finest, found.affine).score else found
-    return Affine(kind, found.affine.matrix, found.affine.translation * unit, fixed.grid.centre)
+        if masks.fixed is None and masks.moving is None:
+            return find_whole(fixed, moving, kind, report)
+        whole = find_whole(fixed, moving, kind, lambda done: report(done / 2))
+        return find_better_inside(fixed, moving, masks, whole, lambda done: report((1 + done) / 2)) or whole
+
+
+def find_whole(fixed: Image, moving: Image, kind: AffineKind, progress: Progress) -> Affine:
+    """The map by which the whole images are most alike."""
+    unit = rms_distance(fixed.grid)
+    found = search(make_levels(fixed, moving, unit), kind, progress)
+    return in_world(found.affine, kind, unit, fixed.grid.centre)
+
+
+def find_better_inside(
+    fixed: Image, moving: Image, masks: ImageMasks, whole: Affine, progress: Progress
+) -> Affine | None:
+    """A map by which images are plainly more alike inside their masks than by that of the whole images, if there is
+    one."""
+    if masks.fixed is None:  # samples are taken where the mask is
+        swapped = ImageMasks(fixed=masks.moving)
+        found = find_better_inside(moving, fixed, swapped, whole.inverse(), progress)
+        return found and found.inverse().about(fixed.grid.centre)
+    unit, centre = rms_distance(fixed.grid), fixed.grid.centre
+    *coarser, finest = make_levels(fixed, moving, unit, masks)
+    inside = search([*(each for each in coarser if count_inside(each) >= MIN_SAMPLES), finest], whole.kind, progress)
+    is_better = inside.score > PLAINLY_BETTER * measure(finest, in_optimiser(whole, unit, centre)).score
+    return in_world(inside.affine, whole.kind, unit, centre) if is_better else None
+
+
+def in_world(affine: Affine, kind: AffineKind, unit: float, centre: Float[ndarray, " d"]) -> Affine:
+    """A map of the optimiser's coordinates, whose lengths are in a unit of millimetres, as one of the world's."""
+    return Affine(kind, affine.matrix, affine.translation * unit, centre)
+
+
+def in_optimiser(affine: Affine, unit: float, centre: Float[ndarray, " d"]) -> Affine:
+    """The inverse of `in_world`."""
+    return Affine(affine.kind, affine.matrix, affine.about(centre).translation / unit, np.zeros(len(centre)))
 
 
 def ignore(done: float) -> None:

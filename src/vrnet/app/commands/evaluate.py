@@ -152,6 +152,7 @@ class Evaluate:
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
         from vrnet.app.pair import names_file
+        from vrnet.app.recorded_conditions import is_record
         from vrnet.file_sets import own_files
         from vrnet.files import check_file
 
@@ -167,7 +168,7 @@ class Evaluate:
             refuse_options(self, ("space",), "without points: give --fixed-points and --moving-points")
         if self.out is not None:
             check_file(self.out, (".json",))
-            if self.out.name in own_files(self.out.parent):
+            if self.out.name in own_files(self.out.parent) or is_record(self.out):
                 raise BadInput(f"{self.out} is of the result in its folder, which stays as it is: choose another name")
         return self.fixed, self.moving
 
