@@ -167,7 +167,7 @@ def test_a_slip_in_a_name_to_train_is_answered_with_the_name_meant(wrong, meant)
 
 
 def test_a_file_to_train_is_answered_with_what_tells_its_method():
-    with pytest.raises(BadInput, match=r"beside the name of its method, which vrnet methods run/w\.safetensors tells"):
+    with pytest.raises(BadInput, match=r"methods run/w\.safetensors tells, and give the file by `start_from="):
         parse_trainable("run/w.safetensors")
 
 

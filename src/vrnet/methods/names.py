@@ -194,6 +194,6 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
 def hint_of_trainable(name: str) -> str:
     """What may have been meant by a name that is none, of what can be trained."""
     if name.endswith(SUFFIX):
-        return f"a file of weights is given beside the name of its method, which vrnet methods {name} tells"
+        return f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
     known = (*map(str, EXAMPLES), *BOXED)
     return did_you_mean(name, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
