@@ -16,10 +16,12 @@ from vrnet.evaluation.placement import (
     LEAST_STRUCTURE,
     CoarseImage,
     Shifts,
+    best_turned,
     coarse_shape,
     compare_placements,
     gain,
     placements,
+    turns,
 )
 from vrnet.evaluation.rules import MAX_PLACEMENT_GAIN
 from vrnet.evaluation.verdict import judge
@@ -173,3 +175,30 @@ def test_a_real_brain_is_good_and_one_that_lies_otherwise_is_not_though_it_was_f
         verdict = judge(fixed, image, field)
         assert verdict.level == "failed"
         assert words.strip() in verdict.reasons[0]
+
+
+def angle_between(R, S):
+    return np.degrees(Rotation.from_matrix(R @ S.T).magnitude())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_rotation_is_found_to_a_few_degrees(seed):
+    """Of a likeness that falls with the angle to some rotation, which is none of those that are tried first."""
+    true = Rotation.from_rotvec(np.radians(25) * np.random.default_rng(seed).uniform(-1, 1, 3)).as_matrix()
+    found = best_turned(lambda R: -angle_between(R, true), (False,) * 3)
+    assert found > -6
+    assert found >= max(-angle_between(R, true) for R in placements((False,) * 3) if np.linalg.det(R) > 0)
+
+
+def test_an_image_turned_by_less_than_the_rotations_that_are_tried_first_is_told(hearts, d):
+    heart = hearts[d]
+    fixed, still = heart.fixed[0, 0], torch.zeros_like(heart.field)
+    near, away = (placed(fixed, turned(fixed, degrees), still, heart.spacing) for degrees in (1, 17))
+    assert gain(near.turned, near.found) < MAX_PLACEMENT_GAIN < gain(away.turned, away.found)
+
+
+def test_small_turns_leave_slices_that_are_far_apart_as_they_are():
+    assert [len(turns(6.0, across)) for across in ((False,) * 3, (False, False, True), (False,) * 2)] == [6, 2, 2]
+    for R in turns(6.0, (False, False, True)):
+        assert R[2, 2] == pytest.approx(1)
+        assert angle_between(R, np.eye(3)) == pytest.approx(6)

@@ -18,7 +18,7 @@ MAX_RANGE_RATIO, MAX_OFFSET = 2.0, 0.5
 MOST_ALIKE, MOST_INFORMATION = 0.87, 0.65
 """The local correlation and the information that count as before: those of an image with itself moved by a third of a
 voxel. One scan given twice has more, which any interpolation loses."""
-MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.2, 0.5
+MAX_PLACEMENT_GAIN, LEAST_COARSE = 0.15, 0.5
 """How much more alike the coarse images may be, by Fisher's z, if the whole of moving lay otherwise; and how alike they
 have to be then, so that it counts."""
 
