@@ -33,6 +33,17 @@ def test_help_names_the_commands(vrnet):
     assert all(command in out for command in COMMANDS)
 
 
+def test_help_is_a_list_that_fits_on_a_screen(vrnet, monkeypatch):
+    """The first sentence of each command, and no line wider than the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = vrnet("--help")
+    lines = out.splitlines()
+    assert (status, vrnet("-h")[1]) == (0, out)
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if re.match("  [a-z]", line)] == [*COMMANDS]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_explains_its_options(vrnet, command):
     status, out, _ = vrnet(command, "--help")

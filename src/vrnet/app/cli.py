@@ -24,7 +24,7 @@ from vrnet.app.endings import UNREAD_STATUS, as_options, close_streams, describe
 from vrnet.app.interrupts import repeat_lost_interrupts
 from vrnet.app.loading import load_libraries
 from vrnet.app.parser import Command, read_command
-from vrnet.app.start import start_text
+from vrnet.app.start import commands_text, start_text
 from vrnet.app.words import HELP, asks_for_help, check_arguments, refuse_unknown_command
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__
@@ -76,6 +76,9 @@ def run(words: list[str]) -> int:
         print(start_text())
         return 0
     check_words(words)
+    if words[0] in HELP:
+        print(commands_text(COMMANDS))
+        return 0
     refuse_unknown_command(words[0], COMMANDS)
     if asks_for_help(words):
         words = [words[0], HELP[0]]
