@@ -82,16 +82,21 @@ class Trained(Method):
         return any(isinstance(module, Noise) for module in self.model.modules())
 
     @property
+    def takes_flips(self) -> bool:
+        return self.card.flips_in_training is not False
+
+    @property
     def weights(self) -> str | None:
         return self.file
 
     @property
     def details(self) -> dict[str, str]:
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        labels = "yes" if self.card.labels_in_training else "no"
+        labels, mirrored = yes_or_no(self.card.labels_in_training), self.card.flips_in_training
+        flips = {} if mirrored is None else {"flips in training": yes_or_no(mirrored)}
         start = {"started from": self.card.started_from} if self.card.started_from else {}
         kind = {} if self.name == self.card.method else {"configuration": self.card.method}
-        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels}
+        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels, **flips}
 
     @property
     def summary(self) -> str:
@@ -151,6 +156,10 @@ def round_size(n: float) -> int:
 def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], ratio: float = UNIT_RATIO) -> bool:
     """Whether resizing from one to the other makes sense: the spacings differ by less than a ratio."""
     return all(1 / ratio < h / own < ratio for h, own in zip(spacing, wanted, strict=True))
+
+
+def yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:
