@@ -18,6 +18,7 @@ from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.inversion import describe_residual, invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
+from vrnet.methods.trained import warn_if_far
 from vrnet.progress import Progress
 from vrnet.registration.arguments import name_unknown
 from vrnet.registration.brightness import Remap, find_remap
@@ -151,6 +152,7 @@ def register(
     check_request(tuple(I0.shape), spacing, slice_axis)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
+    warn_if_far(chosen, within)
     remap = find_remap(I0, I1, inside) if brightness == "match" and chosen.scaling == "jointly" else None
     S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
