@@ -9,10 +9,10 @@ from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
 
 
-def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly"):
+def card(method="C-L2-2x1-w2", d=2, spacing=None, normalisation="jointly", **others):
     """What a model of that name says of itself; its spacing in mm is 1.8, and 4 across slices."""
     spacing = spacing or (1.8, 1.8, 4.0)[:d]
-    return Card(method, d, spacing, normalisation, "phantoms", "0.1.0")
+    return Card(method, d, spacing, normalisation, "phantoms", "0.1.0", **others)
 
 
 def trained(method="C-L2-2x1-w2", d=2, spacing=None, seed=0):

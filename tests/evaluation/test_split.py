@@ -15,6 +15,7 @@ from vrnet.data.phantoms import Phantoms
 from vrnet.data.prepared import prepare_split
 from vrnet.data.store import StoredSamples
 from vrnet.devices import describe_device
+from vrnet.errors import InputWarning
 from vrnet.evaluation import split as module
 from vrnet.evaluation.cohort import measure_subject, measure_unregistered, summarise
 from vrnet.evaluation.split import evaluate_split
@@ -107,6 +108,12 @@ def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
         )
         assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subject")
         assert json.loads((tmp_path / "summary.json").read_text()) == summary
+
+
+def test_a_split_of_voxels_far_from_those_of_training_is_told_of(split, tmp_path):
+    far = replace(split, samples=(replace(split.samples[0], spacing=(9.0, 9.0)),))
+    with pytest.warns(InputWarning, match=r"short-axis was trained on voxels of 1.8 x 1.8 mm; these are of 9 x 9 mm"):
+        evaluate_split(silent, MethodChoice("short-axis"), far, tmp_path)
 
 
 def test_folds_are_repaired_where_asked(split, tmp_path):

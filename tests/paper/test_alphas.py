@@ -11,6 +11,7 @@ from vrnet.paper.alphas import best_alphas, choose_alphas, file_of
 from vrnet.paper.budget import three_times_as_long
 from vrnet.paper.figures import measure_methods
 from vrnet.paper.request import PaperRequest, make_figure, make_table
+from vrnet.paper.specs import TABLES
 from vrnet.paper.tables import build_table
 
 TRIED = 0.02, 0.1, 0.4
@@ -135,6 +136,17 @@ def test_a_table_is_made_of_the_chosen_and_says_which(scored):
         "α was chosen for each method on the validation subjects, from 0.02, 0.1, 0.4: "
         "0.02 for R-L2-6x1-noise; 0.1 for R-L2-6x1; 0.4 for R-L2-6x1-zeros."
     )
+
+
+def test_a_table_says_who_has_an_alpha_of_its_own(scored, monkeypatch):
+    spec = replace(TABLES["initialisation"], methods=(*BEST, "Siamese"))
+    monkeypatch.setitem(TABLES, "initialisation", spec)
+    for name, alpha in (BEST | {"Siamese": None}).items():
+        write_result(scored.results, scored.results.entry(name, alpha=alpha), [(0.7, 9.0), (0.8, 8.0)])
+    chosen, own = build_table("initialisation", scored, alphas=TRIED).notes[-2:]
+    assert chosen.startswith("α was chosen")
+    assert "Siamese" not in chosen
+    assert own == "Siamese has an α of its own, 0.02."
 
 
 def test_a_table_that_is_made_again_without_alphas_is_the_one_with_them(scored, reader):

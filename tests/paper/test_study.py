@@ -209,6 +209,13 @@ def test_a_reader_hears_why_a_measured_network_is_trained_again(study, reader):
     assert "trained again" in reader.lines[-1]
 
 
+def test_networks_trained_without_flips_are_refused_an_average_before_they_are_trained(study, steps, reader):
+    made = study(steps(1).changed("unflipped", lambda training: replace(training, augmentation=None)))
+    with pytest.raises(BadInput, match="VoxelMorph-w2 was trained without mirrored images"):
+        made.complete([made.results.entry("VoxelMorph+average")])
+    assert not any(made.results.out.rglob("weights.safetensors"))
+
+
 def test_a_reader_without_images_hears_what_is_missing(study, reader):
     def refuse(split, purpose):
         raise BadInput("there are no images")

@@ -1,3 +1,4 @@
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -10,7 +11,7 @@ from scipy import ndimage
 
 import vrnet
 from tests.models import Flow, card, trained
-from vrnet import BadInput, Trained, fields, parse, register
+from vrnet import BadInput, InputWarning, Trained, fields, parse, register
 from vrnet.methods.variational import PRESETS
 from vrnet.phantom import phantom
 from vrnet.variational.data_terms import L1
@@ -501,3 +502,32 @@ def test_a_brightness_that_single_precision_cannot_hold_changes_nothing(name, dt
     assert_allclose(bright.field, plain.field, atol=1e-3)
     assert_allclose(bright.warped - 2.0**40, plain.warped, atol=0.1)
     assert bright.warped.dtype == np.float64
+
+
+def spacing_warnings(method, spacing, **options):
+    """What a registration of images with this spacing warns of."""
+    I = pair(3)[0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InputWarning)
+        register(I, I, method, spacing=spacing, folds="keep", **options)
+    return [str(one.message) for one in caught]
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize(("spacing", "is_told"), [((1.76, 1.76, 10.0), True), ((2.9, 1.0, 0.35), False), (None, False)])
+def test_voxels_far_coarser_or_finer_than_those_of_training_are_told(spacing, is_told, average):
+    said = spacing_warnings(trained(d=3, spacing=(1.0, 1.0, 1.0)), spacing, average=average)
+    words = "C-L2-2x1-w2 was trained on voxels of 1 x 1 x 1 mm; these are of 1.76 x 1.76 x 10 mm, three or more times"
+    assert [one.startswith(words.replace("w2 was", "w2+average was") if average else words) for one in said] == [
+        True
+    ] * is_told
+
+
+def test_how_far_slices_are_apart_does_not_matter_to_a_model_that_sees_each_alone():
+    assert spacing_warnings(trained(), (1.8, 1.8, 40.0), slice_axis=2) == []
+    (said,) = spacing_warnings(trained(), (0.5, 0.5, 1.8), slice_axis=2)
+    assert "of 1.8 x 1.8 mm; these are of 0.5 x 0.5 mm" in said
+
+
+def test_a_solver_has_no_spacing_that_it_was_trained_at():
+    assert spacing_warnings("TV-L1", (1.0, 1.0, 15.0)) == []

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from tests.models import trained
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, InputWarning
 from vrnet.fields import compose, smooth
 from vrnet.folds import smallest_determinant
 from vrnet.images.cine import Cine
@@ -190,3 +190,9 @@ def test_a_solver_finds_two_frames_as_it_registers_the_pair(beat):
     sigma = Smoothing.on(beat.spacing, is_solver=True).result
     expected, _ = repair_folds(smooth(pair[None], sigma)[0], beat.spacing, None)
     assert_allclose(run(Cine(two, grid)).fields[1], expected, atol=1e-4)
+
+
+def test_a_cine_of_voxels_far_from_those_of_training_is_told_of(beat):
+    fine = as_cine(beat, Grid.plain(tuple(beat.labels.shape), (0.4, 0.4)))
+    with pytest.warns(InputWarning, match=r"trained on voxels of 1.8 x 1.8 mm; these are of 0.4 x 0.4 mm"):
+        plan_tracking(fine, "short-axis-cine", "auto", "cpu")

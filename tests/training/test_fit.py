@@ -14,7 +14,7 @@ from vrnet.methods.trained import load_method
 from vrnet.methods.weights import load_weights, read_card
 from vrnet.provenance import provenance
 from vrnet.training.fit import TrainingJob, fit, make_card
-from vrnet.training.settings import Training
+from vrnet.training.settings import Augmentation, Training
 
 
 def weights_of(folder):
@@ -140,6 +140,18 @@ def test_labels_in_training_are_on_the_card_and_in_the_configuration(hearts, tmp
         assert read_card(folder / "weights.safetensors").labels_in_training is (weight > 0)
         shown = load_method(folder / "weights.safetensors").details["labels in training"]
         assert shown == ("yes" if weight else "no")
+
+
+@pytest.mark.parametrize(
+    ("augmentation", "flips"), [(Augmentation(), True), (Augmentation(flip=False), False), (None, False)]
+)
+def test_whether_images_were_mirrored_in_training_is_on_the_card(augmentation, flips, hearts, tmp_path):
+    one = hearts(2, [0])
+    settings = replace(QUICK, steps=1, augmentation=augmentation)
+    fit(parse_trainable(NAMES[2]), one, one, settings, tmp_path, device="cpu")
+    model = load_method(tmp_path / "weights.safetensors")
+    assert model.card.flips_in_training is model.takes_flips is flips
+    assert model.details["flips in training"] == ("yes" if flips else "no")
 
 
 def test_labels_that_are_not_there_are_missed_before_anything_is_written(hearts, tmp_path):

@@ -31,6 +31,7 @@ from vrnet.file_sets import check_set, replace_set
 from vrnet.files import Row, json_ready, write_json, write_rows
 from vrnet.methods.choice import MethodChoice
 from vrnet.methods.method import Method
+from vrnet.methods.trained import warn_if_far
 from vrnet.progress import Stage
 from vrnet.provenance import __version__, commit, provenance
 from vrnet.variational.cascade import Initializer
@@ -60,6 +61,7 @@ def evaluate_split(
     ready = method.load().resolve(len(first.spacing), first.spacing)
     place = find_device(device, ready.devices)
     ready.build(len(first.spacing))  # which fails at once if it is for another dimension
+    warn_if_far(ready, first.spacing)
     work = MeasureSubject(method, pairs.read, dict(pairs.structures), place.type, folds)
     task = Task(CohortFolder(folder.absolute()), work, recipe_of(work, ready, pairs.data))
     plan = make_plan(task.folder, subjects := subjects_of(pairs), task.recipe)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from vrnet.errors import BadInput
 from vrnet.fields import zeros
 from vrnet.methods.method import CPU, Images, Method, Scaling
 from vrnet.variational.cascade import Initializer, Spacing, initialize
@@ -83,9 +84,13 @@ class AverageOverTurns(nn.Module):
 
 @dataclass(frozen=True)
 class Averaged(Method):
-    """Another method, averaged; in all else it is that method."""
+    """Another method, averaged; in all else it is that method. BadInput where flips are not for it."""
 
     method: Method
+
+    def __post_init__(self) -> None:
+        if not self.method.takes_flips:
+            raise without_flips(self.method)
 
     def __str__(self) -> str:
         return f"{self.method}{AVERAGED}"
@@ -151,6 +156,14 @@ class Averaged(Method):
     @property
     def model(self) -> nn.Module | None:
         return self.method.model
+
+
+def without_flips(method: Method) -> BadInput:
+    """The error to raise where a network that never saw mirrored images is to be averaged."""
+    return BadInput(
+        f"{method} was trained without mirrored images and may go wrong in them, so that it is not averaged over flips "
+        "and turns: leave out `average=True`, and +average in its name"
+    )
 
 
 def averaged(method: Method) -> Averaged:

@@ -6,7 +6,7 @@ import torch
 
 from vrnet.methods.boxed import SHORT_AXIS, SHORT_AXIS_CINE, boxed
 from vrnet.methods.method import CPU, Images, Method
-from vrnet.methods.trained import is_in_reach
+from vrnet.methods.trained import MAX_SPACING_RATIO, is_in_reach
 from vrnet.methods.variational import preset
 from vrnet.variational.cascade import Initializer, Spacing
 
@@ -15,8 +15,6 @@ SOLVER = preset("Gaussian", "LNCC")
 MODELS: dict[Images, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
 """For slices. The first brings the labels of two phases together best; the second strains the tissue between them most
 nearly as phantoms do, whose motion is known."""
-MAX_SPACING_RATIO = 3.0
-"""How many times coarser or finer than the model's own: hearts of that size in voxels it has never seen."""
 
 
 @dataclass(frozen=True)

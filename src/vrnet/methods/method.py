@@ -81,6 +81,11 @@ class Method(Protocol):
         return False
 
     @property
+    def takes_flips(self) -> bool:
+        """Whether mirrored images are as good for it; not for a network that was trained without them."""
+        return True
+
+    @property
     def is_trainable(self) -> bool:
         """Whether it must be trained, and given weights, before it can register."""
         return False

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.devices import ModelOnDevices, channels_last
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields import resize, resize_field
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
@@ -19,6 +19,8 @@ from vrnet.variational.masks import Masks
 
 SPACING_TOLERANCE = 0.05
 """An axis whose spacing is within this part of the model's is not resized."""
+MAX_SPACING_RATIO = 3.0
+"""How many times coarser or finer than the model's own: structures of that size in voxels it has never seen."""
 UNIT_RATIO = 16
 """Spacings that differ by so many times are more likely in different units."""
 UNET_MULTIPLE, ROUNDING_TOLERANCE = 16, 0.01
@@ -82,16 +84,21 @@ class Trained(Method):
         return any(isinstance(module, Noise) for module in self.model.modules())
 
     @property
+    def takes_flips(self) -> bool:
+        return self.card.flips_in_training is not False
+
+    @property
     def weights(self) -> str | None:
         return self.file
 
     @property
     def details(self) -> dict[str, str]:
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        labels = "yes" if self.card.labels_in_training else "no"
+        labels, mirrored = yes_or_no(self.card.labels_in_training), self.card.flips_in_training
+        flips = {} if mirrored is None else {"flips in training": yes_or_no(mirrored)}
         start = {"started from": self.card.started_from} if self.card.started_from else {}
         kind = {} if self.name == self.card.method else {"configuration": self.card.method}
-        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels}
+        return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels, **flips}
 
     @property
     def summary(self) -> str:
@@ -151,6 +158,22 @@ def round_size(n: float) -> int:
 def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], ratio: float = UNIT_RATIO) -> bool:
     """Whether resizing from one to the other makes sense: the spacings differ by less than a ratio."""
     return all(1 / ratio < h / own < ratio for h, own in zip(spacing, wanted, strict=True))
+
+
+def warn_if_far(method: Method, spacing: Spacing) -> None:
+    """Warn of voxels that are far coarser or finer than those that a network was trained at."""
+    own = method.own_spacing
+    if own is None or spacing is None or len(own) != len(spacing):  # another dimension is refused by `build`
+        return
+    if not is_in_reach(own, spacing, MAX_SPACING_RATIO):
+        warn_of_input(
+            f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}, three or more "
+            "times coarser or finer along an axis: it has seen none such, and may go wrong in them"
+        )
+
+
+def yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:

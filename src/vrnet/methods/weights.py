@@ -45,6 +45,8 @@ class Card:
     """What it was trained on, where it is known."""
     labels_in_training: bool = False
     """Whether labels had a part in the loss that it, or what its training began with, was trained with."""
+    flips_in_training: bool | None = None
+    """Whether it was shown mirrored images in training, the last of several; None where that is not known."""
     started_from: str = ""
     """The weights that its training began with, and what these were trained on; empty where it began with none."""
 

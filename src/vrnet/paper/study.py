@@ -13,6 +13,7 @@ from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput
 from vrnet.evaluation.split import evaluate_split
 from vrnet.files import write_json
+from vrnet.methods.averaged import without_flips
 from vrnet.methods.choice import MethodChoice, choose_method
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing_package, parse
@@ -128,6 +129,8 @@ class Study:
         for entry in entries:
             self.results.check_subjects(entry, self.test.names)
         for entry in wanted:
+            if entry.is_averaged and entry.training is not None and not entry.training.mirrors:
+                raise without_flips(entry.method)
             package = missing_package(entry.method)
             if package:
                 raise BadInput(

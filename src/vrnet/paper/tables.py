@@ -9,7 +9,7 @@ from typing import cast
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
-from vrnet.paper.alphas import choose_alphas, tried_by_all
+from vrnet.paper.alphas import choose_alphas, has_choice, tried_by_all
 from vrnet.paper.budget import Budget
 from vrnet.paper.columns import (
     DEVICES,
@@ -54,7 +54,7 @@ def build_table(
     entries = choose_entries(spec, results, seeds, chosen)
     study.complete(list(chain.from_iterable(entries.values())))
     columns = build_columns(name, results, entries)
-    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget)
+    notes = table_notes(spec, results, entries) + alpha_notes(chosen, alphas, results.budget, own_alphas(entries))
     return Table(
         table_title(spec, study.data),
         ["method", *(column.title for column in columns)],
@@ -162,15 +162,28 @@ def loss_notes(training: Training) -> list[str]:
     return [f"Loss: {similarity} + α {smoothness}{both_ways}."]
 
 
-def alpha_notes(chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget) -> list[str]:
-    """Which α each method has, where it was chosen from several."""
+def own_alphas(entries: Entries) -> dict[str, float]:
+    """{method: its α}, of those that are trained with one of their own."""
+    return {
+        name: group[0].training.alpha
+        for name, group in entries.items()
+        if group[0].training is not None and not has_choice(group[0])
+    }
+
+
+def alpha_notes(
+    chosen: Mapping[str, float], alphas: Sequence[float], budget: Budget, own: Mapping[str, float]
+) -> list[str]:
+    """Which α each method has, where it was chosen from several; who has one of its own is told apart."""
     if not chosen or len(alphas) == 1:
         return []
     methods = [f"{alpha:g} for {', '.join(name for name in chosen if chosen[name] == alpha)}" for alpha in alphas
                if alpha in chosen.values()]  # fmt: skip
     tried = ", ".join(f"{alpha:g}" for alpha in alphas)
     where = f' with the budget "{budget.alphas_of.name}"' if budget.alphas_of else ""
-    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {'; '.join(methods)}."]
+    return [f"α was chosen for each method on the validation subjects{where}, from {tried}: {'; '.join(methods)}."] + [
+        f"{name} has an α of its own, {alpha:g}." for name, alpha in own.items()
+    ]
 
 
 def unmeasured_notes(results: Results, left_out: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from vrnet.images.intensity import rescale_each, rescale_jointly
 from vrnet.inversion import describe_residual, invert
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
+from vrnet.methods.trained import warn_if_far
 from vrnet.progress import Progress
 from vrnet.registration.arguments import name_unknown
 from vrnet.registration.brightness import Remap, find_remap
@@ -142,15 +143,16 @@ def register(
     take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
     slices. With masks, nonzero inside, images are compared only where both are inside. Where the field folds it is
     changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
-    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
-    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done, 0 to
-    1."""
+    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair, which a network
+    that was trained without flips is refused. The work is done in float32, on the device of the images unless one is
+    named (auto, cpu, cuda). `progress` is told the part done, 0 to 1."""
     start, options = perf_counter(), RegistrationOptions(folds=folds, brightness=brightness)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
     check_request(tuple(I0.shape), spacing, slice_axis)
     there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
     chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
+    warn_if_far(chosen, within)
     remap = find_remap(I0, I1, inside) if brightness == "match" and chosen.scaling == "jointly" else None
     S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(spacing, I0.dim(), slice_axis))
     field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)

@@ -22,6 +22,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.intensity import rescale_jointly
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
+from vrnet.methods.trained import warn_if_far
 from vrnet.methods.variational import Variational, preset
 from vrnet.progress import Progress
 from vrnet.registration.arrays import find_each, spacing_within, unbatch
@@ -125,10 +126,12 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     grid, given = cine.grid.reordered(order), ready(method)
     axis = choose_slice_axis(grid, slices, given.dimensions)
     check_axes(grid.shape, axis)
-    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis), "cine")
+    spacing = spacing_within(grid.spacing, axis)
+    chosen = given.resolve(len(grid.shape) - (axis is not None), spacing, "cine")
     place = find_device(device, chosen.devices)
     plan = TrackingPlan(chosen, place, grid, order, axis)
     chosen.build(plan.d, place)  # BadInput where a package is missing, or the model has another dimension
+    warn_if_far(chosen, spacing)
     return plan
 
 

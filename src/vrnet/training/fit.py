@@ -130,5 +130,6 @@ def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str 
         torch=made_by["torch"] or "",
         device=made_by["device"] or "",
         labels_in_training=with_labels or bool(start and start.labels_in_training),
+        flips_in_training=job.settings.mirrors,
         started_from=f"{Path(job.start_from).name} ({start.trained_on})" if job.start_from and start else "",
     )

@@ -104,6 +104,11 @@ class Training:
         if not 0 <= self.hold <= 1:
             raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
 
+    @property
+    def mirrors(self) -> bool:
+        """Whether images are mirrored, half of the time."""
+        return self.augmentation is not None and self.augmentation.flip
+
     def rate_at(self, step: int) -> float:
         """The learning rate of a step: it rises while warming up, is constant, then falls linearly to zero."""
         falling = (self.steps - step) / ((1 - self.hold) * self.steps) if self.hold < 1 else 1.0

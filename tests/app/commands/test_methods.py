@@ -37,6 +37,7 @@ def test_a_file_of_weights_tells_what_was_trained_and_how_to_use_it(vrnet, monke
     words = " ".join(out.split())
     assert "D-L2-2x1-w8" in words
     assert "labels in training yes" in words
+    assert "flips in training no" in words
     assert f"--weights {path}" in words
 
 
