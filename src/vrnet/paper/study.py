@@ -19,6 +19,7 @@ from vrnet.methods.names import missing_package, parse
 from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.progress import Stage
 from vrnet.provenance import versions
+from vrnet.training.processes import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training
 
@@ -133,8 +134,8 @@ class Study:
                 raise BadInput(
                     f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'"
                 )
-
         if self._untrained(wanted):
+            check_lightning()
             self._training_splits()
 
     def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:

@@ -31,12 +31,19 @@ def check_devices(batch: int, devices: int, nodes: int) -> None:
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
 
-def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
-    """Lightning's Fabric, on one device or in one process of many; the other processes of this machine start here."""
+def check_lightning() -> None:
+    """BadInput where Lightning, which training needs, is not installed."""
     try:
-        from lightning.fabric import Fabric
+        import lightning.fabric  # noqa: F401
     except ImportError as error:
         raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
+
+
+def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
+    """Lightning's Fabric, on one device or in one process of many; the other processes of this machine start here."""
+    check_lightning()
+    from lightning.fabric import Fabric
+
     for logger in lightning_loggers():
         logger.setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"
