@@ -11,6 +11,7 @@ import torch
 
 from vrnet.devices import check_gpus, find_device, has_cuda
 from vrnet.errors import BadInput
+from vrnet.provenance import how_to_install
 from vrnet.threads import in_main_thread
 from vrnet.training.settings import Training
 
@@ -36,7 +37,7 @@ def check_lightning() -> None:
     try:
         import lightning.fabric  # noqa: F401
     except ImportError as error:
-        raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
+        raise BadInput(f"training needs Lightning: {how_to_install('train')}") from error
 
 
 def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
