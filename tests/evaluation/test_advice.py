@@ -152,3 +152,15 @@ def test_of_a_label_map_given_as_an_image_the_image_is_advised_first(slices):
     both = judge_images(labels, labels, turned(fixed.grid, 0.5))
     assert both.level != "good"
     assert not any("drawn on" in each for each in both.try_), "who gives two label maps means them"
+
+
+def test_labels_in_place_of_images_are_a_reason_to_look_however_well_they_fit(slices):
+    fixed, _, labels = slices
+    still = turned(fixed.grid, 0.0)
+    assert judge_images(fixed, fixed, still).level == "good"
+    both = judge_images(labels, labels, still)
+    assert (both.level, both.try_) == ("look", ())
+    assert both.reasons == ("Both images look like labels: how tissue moves between outlines, labels do not show.",)
+    lone = judge_images(labels, fixed, still)
+    assert lone.level != "good"
+    assert lone.reasons[0].startswith("Fixed looks like labels, not like an image: ")
