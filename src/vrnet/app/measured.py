@@ -240,6 +240,7 @@ def run_of(
     """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
     whether there are masks, and what is recorded beside it."""
     run = Run(
+        has_start=conditions.affine is not None,
         has_affine=conditions.affine is not None and conditions.affine.kind == "affine",
         is_matched=conditions.match_intensities,
         is_brightness_kept=conditions.is_brightness_kept,

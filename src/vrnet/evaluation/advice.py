@@ -26,6 +26,8 @@ class Run:
     """Whether several slices were registered, each by itself."""
     has_affine: bool = False
     """Whether an affine start, with scaling and shear, was found."""
+    has_start: bool = False
+    """Whether there was any affine start, a rigid one too."""
     is_matched: bool = False
     """Whether moving was given the histogram of fixed."""
     is_brightness_kept: bool = False
@@ -98,6 +100,10 @@ def compares_structure(run: Run) -> bool:
 
 def affine(run: Run) -> str | None:
     return None if run.has_affine else '`affine="affine"`, if one image is turned or far away'
+
+
+def rigid(run: Run) -> str | None:
+    return None if run.has_start or run.has_affine else '`affine="rigid"`, if one image is turned or far away'
 
 
 def way_round(run: Run) -> str:

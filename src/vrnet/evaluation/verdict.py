@@ -134,7 +134,7 @@ def judge_images(
     if affine is not None:
         started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
-    run = Run(has_masks=compared is not None, label_maps=label_maps(I0, I1))
+    run = Run(has_start=affine is not None, has_masks=compared is not None, label_maps=label_maps(I0, I1))
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence(), run)
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
