@@ -41,6 +41,18 @@ def vrnet_commands(code):
     return [words[1:] for words in lines if words and Path(words[0]).name == "vrnet"]
 
 
+def test_git_ignores_every_folder_that_a_document_has_results_in():
+    """They hold images of patients: who copies a line in a checkout must not commit them by `git add .`."""
+    texts = [(ROOT / document).read_text() for document in DOCUMENTS]
+    folders = {name for text in texts for name in re.findall(r"--out ([a-z][\w/-]*)(?![\w./-])", text)}
+    assert {"result", "page", "tracked", "study", "run", "quick"} <= folders
+    if not (ROOT / ".git").exists():
+        return
+    inside = [f"{name}/metrics.json" for name in sorted(folders)]
+    asked = subprocess.run(["git", "check-ignore", *inside], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert asked.stdout.split() == inside
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if snippets(name)])

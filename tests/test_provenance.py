@@ -7,7 +7,7 @@ import torch
 
 from vrnet import provenance as module
 from vrnet.devices import describe_device
-from vrnet.provenance import __version__, commit, may_be_same_commit, provenance
+from vrnet.provenance import __version__, commit, how_to_install, may_be_same_commit, provenance
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,3 +60,22 @@ def test_without_git_there_is_no_commit(fresh_commit, monkeypatch, tmp_path):
 )
 def test_commits_differ_only_where_both_are_known(one, other, expected):
     assert may_be_same_commit(one, other) == may_be_same_commit(other, one) == expected
+
+
+def test_an_extra_is_added_by_the_name_of_the_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "lib" / "vrnet" / "provenance.py"))
+    assert how_to_install("train") == "pip install 'vrnet[train]'"
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_in_a_checkout_an_extra_is_added_as_its_readme_has_it(monkeypatch, tmp_path, has_own):
+    """From another folder, with the whole path; into another environment than its own, by the pip of that."""
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "src" / "vrnet" / "provenance.py"))
+    monkeypatch.setattr("sys.prefix", str(tmp_path / (".venv" if has_own else "other")))
+    (tmp_path / "constraints.txt").touch()
+    pip, own = (".venv/bin/pip", f"{tmp_path}/.venv/bin/pip") if has_own else ("pip", "pip")
+    assert how_to_install("train") == f"{own} install -c {tmp_path}/constraints.txt -e '{tmp_path}[train]'"
+    monkeypatch.chdir(tmp_path)
+    assert how_to_install("train") == f"{pip} install -c constraints.txt -e '.[train]'"
+    if has_own:
+        assert how_to_install("train") in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,9 @@
-"""What made a result: the versions of vrnet and torch, the commit where there is one, and the device."""
+"""What made a result: the versions of vrnet and torch, the commit where there is one, and the device. And how what
+is installed is added to."""
 
+import shlex
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +12,8 @@ if TYPE_CHECKING:
     import torch
 
 __version__ = "0.5.0"
+PINS = "constraints.txt"
+"""In a checkout: the versions of packages that vrnet is tested with."""
 GIT_TIMEOUT_SECONDS = 10
 
 
@@ -27,6 +32,16 @@ def commit() -> str | None:
         return head + ("+" if git(folder, "status", "--porcelain", "--", "src") else "")
     except (OSError, subprocess.SubprocessError):
         return f"{head}?"
+
+
+def how_to_install(extra: str) -> str:
+    """The command that adds an extra: in a checkout as its README has it, elsewhere by the name of the package."""
+    root = Path(__file__).parents[2]
+    if not (root / PINS).exists():
+        return f"pip install 'vrnet[{extra}]'"
+    folder = Path() if Path.cwd() == root else root
+    pip = folder / ".venv" / "bin" / "pip" if Path(sys.prefix) == root / ".venv" else "pip"
+    return shlex.join([str(pip), "install", "-c", str(folder / PINS), "-e", f"{folder}[{extra}]"])
 
 
 def may_be_same_commit(one: str | None, other: str | None) -> bool:

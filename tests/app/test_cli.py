@@ -345,6 +345,27 @@ def test_what_a_command_lacks_is_named_in_one_line_with_how_it_is_written(vrnet,
     assert vrnet(*words.split()) == (2, "", f"vrnet: {told}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("register a b --out {}.nii.gz", "a folder: give a name without .nii.gz"),
+        ("track a --out={}.NII", "a folder: give a name without .nii"),
+        ("demo --out {}.mha/", "a folder: give a name without .mha"),
+        ("cohort a.csv --out {}.nrrd", "a folder: give a name without .nrrd"),
+        ("cohort --scan a --out {}.png", "a folder: give a name without .png"),
+        ("train R-L1-1x1 --data phantom --out {}.h5", "a folder: give a name without .h5"),
+        ("paper table acdc --out {}.tfm", "a folder: give a name without .tfm"),
+        ("evaluate TV-L1 --data phantom --out {}.nii.gz", "a .json file or a folder: give a name without .nii.gz"),
+        ("report a --fixed b --moving c --out {}.nii", "a page (.html) or a folder: give a name without .nii"),
+    ],
+)  # fmt: skip
+def test_a_folder_of_results_is_not_called_as_an_image_or_a_transform(vrnet, tmp_path, words, told):
+    """Not even where there is such a folder: what was meant is a file."""
+    place = tmp_path / "x"
+    assert vrnet(*words.format(place).split()) == (2, "", f"vrnet: --out is {told}\n")
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("words", ["register a b c --out x", "doctor c", "register a b --report c", "methods a c"])
 def test_a_word_too_many_is_named_in_one_line(vrnet, words):
     status, out, err = vrnet(*words.split())

@@ -248,7 +248,8 @@ def test_nothing_is_advised_that_is_recorded():
     run = run_of(None, {}, Conditions(Affine("affine", *still), match_intensities=True))
     assert (run.has_affine, run.is_matched) == (True, True)
     run = run_of(None, {}, Conditions(Affine("rigid", *still), remap=Remap(2.0, 0.0), is_brightness_kept=True))
-    assert (run.has_affine, run.is_matched, run.is_brightness_kept) == (False, False, True)
+    assert (run.has_start, run.has_affine, run.is_matched, run.is_brightness_kept) == (True, False, False, True)
+    assert not run_of(None, {}, Conditions()).has_start
 
 
 def test_whoever_kept_brightness_is_told_again_to_match_it(hearts, again):

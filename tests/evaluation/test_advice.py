@@ -11,6 +11,7 @@ from vrnet.evaluation import advice
 from vrnet.evaluation.advice import Run
 from vrnet.evaluation.cine_verdict import FINDINGS as CINE_FINDINGS
 from vrnet.evaluation.rules import CAUSES, FINDINGS
+from vrnet.evaluation.verdict import MAX_ADVICE
 from vrnet.methods.names import all_methods
 from vrnet.phantom import phantom
 
@@ -102,16 +103,26 @@ def test_who_kept_the_brightness_is_told_to_match_it():
     assert advice.match(Run("TV-L1", is_brightness_kept=True, is_matched=True)) is None
 
 
-def test_an_affine_start_is_advised_where_images_lie_apart_or_turned_alone():
-    """Not for noise, nor where one image is five times as bright."""
+def test_an_affine_start_is_advised_where_images_may_lie_apart_or_turned_alone():
+    """Not where one image is five times as bright."""
     rules = {
         rule.name for rule in (*FINDINGS, *CAUSES) for each in rule.to_try if "`affine" in (each(Run("TV-L1")) or "")
     }
-    assert rules == {"lies turned", "large motion", "motion beyond the border", "little overlap", "blank places"}
+    assert rules == {
+        "lies turned", "structure unmatched", "large motion", "motion beyond the border", "little overlap",
+        "blank places",
+    }  # fmt: skip
+
+
+def test_where_much_of_fixed_has_no_counterpart_a_rigid_start_is_advised_unless_there_was_one():
+    (rule,) = (rule for rule in FINDINGS if rule.name == "structure unmatched")
+    runs = Run("TV-L1"), Run("TV-L1", has_start=True), Run("TV-L1", has_affine=True)
+    said = [[words for each in rule.to_try[:MAX_ADVICE] if (words := each(run))] for run in runs]
+    assert ['`affine="rigid"`' in " ".join(words) for words in said] == [True, False, False]
 
 
 def test_nothing_is_advised_that_was_done():
-    done = Run("TV-L1", 3, has_affine=True, is_matched=True, has_masks=True, is_repaired=True)
+    done = Run("TV-L1", 3, has_start=True, has_affine=True, is_matched=True, has_masks=True, is_repaired=True)
     said = " ".join(each(done) or "" for each in EVERY)
     assert set(re.findall("`([a-z_]+)", said)) == {"method"}
     said = " ".join(each(Run()) or "" for each in EVERY)
@@ -152,3 +163,15 @@ def test_of_a_label_map_given_as_an_image_the_image_is_advised_first(slices):
     both = judge_images(labels, labels, turned(fixed.grid, 0.5))
     assert both.level != "good"
     assert not any("drawn on" in each for each in both.try_), "who gives two label maps means them"
+
+
+def test_labels_in_place_of_images_are_a_reason_to_look_however_well_they_fit(slices):
+    fixed, _, labels = slices
+    still = turned(fixed.grid, 0.0)
+    assert judge_images(fixed, fixed, still).level == "good"
+    both = judge_images(labels, labels, still)
+    assert (both.level, both.try_) == ("look", ())
+    assert both.reasons == ("Both images look like labels: how tissue moves between outlines, labels do not show.",)
+    lone = judge_images(labels, fixed, still)
+    assert lone.level != "good"
+    assert lone.reasons[0].startswith("Fixed looks like labels, not like an image: ")

@@ -24,6 +24,7 @@ from vrnet.methods.names import (
 from vrnet.methods.parameters import Each
 from vrnet.methods.variational import PRESETS
 from vrnet.methods.vrnet import PAPER
+from vrnet.provenance import how_to_install
 from vrnet.variational.solver import Solver
 
 
@@ -102,7 +103,7 @@ def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
     assert missing_package(parse("TV-L1")) is None
     monkeypatch.setattr("vrnet.methods.outside.version", absent)
     assert missing_package(parse("SyN")) == "antspyx"
-    with pytest.raises(BadInput, match=r"needs antspyx.*pip install 'vrnet\[baselines\]'"):
+    with pytest.raises(BadInput, match=f"needs antspyx.*{re.escape(how_to_install('baselines'))}"):
         parse("SyN").build(2)
 
 

@@ -1,5 +1,6 @@
 import csv
 import json
+import sys
 from dataclasses import replace
 from hashlib import sha256
 
@@ -12,6 +13,7 @@ from vrnet.evaluation.cohort import measure_subject
 from vrnet.file_sets import RECORD
 from vrnet.methods.trained import Trained
 from vrnet.paper.budget import BUDGETS
+from vrnet.paper.study import Study
 from vrnet.provenance import versions
 from vrnet.training.concurrent import fit_concurrently
 
@@ -110,10 +112,20 @@ def test_a_missing_package_is_told_before_anything_is_trained(study, no_training
     made = study()
     no_training()
     monkeypatch.setattr("vrnet.methods.names.is_installed", lambda package: package != "antspyx")
-    with pytest.raises(BadInput, match=r"SyN\(iterations=\(5,\)\) needs antspyx, which is not installed: pip install"):
+    with pytest.raises(
+        BadInput, match=r"SyN\(iterations=\(5,\)\) needs antspyx, which is not installed: .*pip install"
+    ):
         made.complete([made.results.entry(name) for name in ("VoxelMorph", "identity", "SyN")])
     assert not made.results.out.exists()
     assert [made.can_run(name) for name in ("SyN", "Demons", "VoxelMorph")] == [False, True, True]
+
+
+def test_without_lightning_no_subjects_are_prepared_to_train_on(study, monkeypatch):
+    made = study()
+    monkeypatch.setitem(sys.modules, "lightning.fabric", None)
+    monkeypatch.setattr(Study, "_training_splits", lambda self: pytest.fail("what cannot be used is prepared"))
+    with pytest.raises(BadInput, match="training needs Lightning"):
+        made.complete([made.results.entry("VoxelMorph")])
 
 
 def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_after, monkeypatch):

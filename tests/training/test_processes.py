@@ -1,3 +1,4 @@
+import re
 import signal
 import threading
 
@@ -5,6 +6,7 @@ import pytest
 
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
+from vrnet.provenance import how_to_install
 from vrnet.training.processes import catch_stop_signals, check_devices, is_first_process, launch_fabric
 
 
@@ -62,5 +64,5 @@ def test_devices_that_cannot_share_a_batch_are_refused(batch, devices, nodes, an
 
 def test_without_lightning_training_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "lightning.fabric", None)
-    with pytest.raises(BadInput, match=r"training needs Lightning: pip install 'vrnet\[train\]'"):
+    with pytest.raises(BadInput, match=re.escape(f"training needs Lightning: {how_to_install('train')}")):
         launch_fabric("cpu", 1, 1, QUICK)

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from vrnet.errors import BadInput
-from vrnet.provenance import __version__, commit
+from vrnet.provenance import __version__, commit, how_to_install
 
 EXTRAS = {
     "train": "vrnet train",
@@ -86,9 +86,8 @@ def check_extra(name: str) -> Check:
     """Whether an extra is there; without one, all that does not need it works."""
     packages = [package for package in requirements(name) if package != "vrnet"]
     if any(installed(package) is None for package in packages):
-        return Check(
-            name, f"not installed; it gives {EXTRAS[name]}", hint=f"if you need that: pip install 'vrnet[{name}]'"
-        )
+        found = f"not installed; it gives {EXTRAS[name]}"
+        return Check(name, found, hint=f"if you need that: {how_to_install(name)}")
     return Check(name, f"{EXTRAS[name]} ({', '.join(f'{package} {installed(package)}' for package in packages)})")
 
 

@@ -25,7 +25,7 @@ from vrnet.evaluation.registered import RegisteredPair
 from vrnet.evaluation.verdict import Verdict, judge_evidence
 from vrnet.images.affine import Affine
 from vrnet.images.compared import compared_voxels
-from vrnet.images.image import Image, lone_label_map
+from vrnet.images.image import Image, label_maps
 from vrnet.images.points import Points
 from vrnet.images.resample import coverage, place_image, place_labels
 from vrnet.images.transform import Transform
@@ -90,7 +90,7 @@ def measure_transform(
     if compared is not None:
         metrics["masks"] = {"fixed": name_of(pair.fixed_mask), "moving": name_of(pair.moving_mask)}
         metrics[MASK_PATHS] = {"fixed": path_of(pair.fixed_mask), "moving": path_of(pair.moving_mask)}
-    run = run_of(registration, metrics, conditions, lone_label_map(pair.fixed, pair.moving))
+    run = run_of(registration, metrics, conditions, label_maps(pair.fixed, pair.moving))
     metrics["verdict"] = pair_verdict(registered, metrics, run, command).as_json()
     shown = replace(placed, mask=None if compared is None or compared.all() else compared)
     if start is not None and registered.started is not None:
@@ -232,16 +232,20 @@ def pair_verdict(registered: RegisteredPair, metrics: dict[str, Any], run: Run, 
 
 
 def run_of(
-    registration: ImageRegistration | None, metrics: Mapping[str, Any], conditions: Conditions, label_map: str = ""
+    registration: ImageRegistration | None,
+    metrics: Mapping[str, Any],
+    conditions: Conditions,
+    maps: tuple[str, ...] = (),
 ) -> Run:
     """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
     whether there are masks, and what is recorded beside it."""
     run = Run(
+        has_start=conditions.affine is not None,
         has_affine=conditions.affine is not None and conditions.affine.kind == "affine",
         is_matched=conditions.match_intensities,
         is_brightness_kept=conditions.is_brightness_kept,
         has_masks="masks" in metrics,
-        label_map=label_map,
+        label_maps=maps,
     )
     if registration is None:
         return run

@@ -130,6 +130,11 @@ def open_links(request: TrackingRequest, folder: Path) -> LinkFiles:
     return links
 
 
+def has_kept_steps(folder: Path) -> bool:
+    """Whether a tracking that was not finished, and goes on from there, has steps in a folder of results."""
+    return any(LinkFiles(place).steps for place in (folder / UNFINISHED).glob("*"))
+
+
 def kept_words(request: TrackingRequest, kept: int) -> str:
     """How much of a tracking is kept, and what is left, where steps are not all of it."""
     n = len(request.cine)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from itertools import islice, takewhile, zip_longest
+from pathlib import PurePath
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
@@ -20,6 +21,16 @@ NUMBERS = {int: "a whole number", float: "a number"}
 HELP = "--help", "-h"
 OF_TYRO = "--tyro-"
 """How options begin that write the completion of a shell."""
+OUT_OF_A_FOLDER = {
+    "DIR": "a folder", "RUN": "a folder", "PAGE.html|DIR": "a page (.html) or a folder",
+    "FILE|DIR": "a .json file or a folder",
+}  # fmt: skip
+"""What --out is, by its placeholder, where it may be a folder: such a name would never be that of an image."""
+SUFFIXES_OF_FILES = (
+    ".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr", ".hdr", ".img", ".dcm", ".png", ".jpg", ".jpeg",
+    ".h5", ".tfm", ".txt", ".mat", ".xfm",
+)  # fmt: skip
+"""Of images and transforms."""
 MAX_SHOWN = 40
 """Letters of a word that is told to be wrong."""
 
@@ -58,6 +69,8 @@ class Argument:
             raise BadInput(f"{told} '{shorten(word)}': give {either(self.choices)}. {says}")
         if self.number and not is_number(word, self.number):
             raise BadInput(f"{told} '{shorten(word)}': give {NUMBERS[self.number]}")
+        if self.name == "--out" and (place := OUT_OF_A_FOLDER.get(self.placeholder)):
+            refuse_name_of_file(place, word)
 
 
 def arguments_of(kind: Any) -> Iterator[Argument]:
@@ -121,6 +134,13 @@ def bare_type(hint: Any) -> Any:
 def as_typed(option: str) -> str:
     """An option as help shows it: tyro also takes _ for -."""
     return option.replace("_", "-")
+
+
+def refuse_name_of_file(place: str, word: str) -> None:
+    """BadInput for a folder called as an image or a transform: `register --out x.nii.gz` is meant to give a file."""
+    name = PurePath(word).name.lower()
+    if suffix := max((each for each in SUFFIXES_OF_FILES if name.endswith(each)), key=len, default=""):
+        raise BadInput(f"--out is {place}: give a name without {suffix}")
 
 
 def shorten(word: str) -> str:

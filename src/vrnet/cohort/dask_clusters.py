@@ -12,6 +12,7 @@ from typing import Any
 from vrnet.cohort.dask_executor import DaskExecutor
 from vrnet.errors import BadInput
 from vrnet.files import read_json
+from vrnet.provenance import how_to_install
 
 CONNECT_SECONDS = 30.0
 """How long a scheduler may take to answer, or to come back."""
@@ -137,9 +138,7 @@ def import_distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise BadInput(
-            "several jobs need Dask: pip install 'vrnet[cluster]' (in a checkout, -e '.[cluster]')"
-        ) from error
+        raise BadInput(f"several jobs need Dask: {how_to_install('cluster')}") from error
     return distributed
 
 

@@ -26,6 +26,8 @@ class Run:
     """Whether several slices were registered, each by itself."""
     has_affine: bool = False
     """Whether an affine start, with scaling and shear, was found."""
+    has_start: bool = False
+    """Whether there was any affine start, a rigid one too."""
     is_matched: bool = False
     """Whether moving was given the histogram of fixed."""
     is_brightness_kept: bool = False
@@ -33,8 +35,8 @@ class Run:
     has_masks: bool = False
     is_repaired: bool = False
     """Whether folds were repaired."""
-    label_map: str = ""
-    """Which of the images, fixed or moving, is evidently a label map, where the other is none."""
+    label_maps: tuple[str, ...] = ()
+    """Which of the images, fixed and moving, are evidently label maps."""
     is_affine: bool = False
     """Whether the field, beyond an affine start, is that of an affine map."""
 
@@ -44,9 +46,19 @@ Advice = Callable[[Run], str | None]
 
 
 def drawn_on(run: Run) -> str | None:
-    """Of a label map that was registered as an image."""
-    words = f"give as {run.label_map} the image that the labels were drawn on: it looks like the labels themselves"
-    return words if run.label_map else None
+    """Of a label map that was registered to an image; who gives two may mean them."""
+    if len(run.label_maps) != 1:
+        return None
+    return f"give as {run.label_maps[0]} the image that the labels were drawn on: it looks like the labels themselves"
+
+
+def labels_as_images(run: Run) -> tuple[str, ...]:
+    """The reason to look at what was found for labels in place of images; none of images."""
+    if not run.label_maps:
+        return ()
+    both, one = "Both images look like labels", f"{run.label_maps[0].capitalize()} looks like labels, not like an image"
+    who = both if len(run.label_maps) > 1 else one
+    return (f"{who}: how tissue moves between outlines, labels do not show.",)
 
 
 def same_patient(run: Run) -> str:
@@ -88,6 +100,10 @@ def compares_structure(run: Run) -> bool:
 
 def affine(run: Run) -> str | None:
     return None if run.has_affine else '`affine="affine"`, if one image is turned or far away'
+
+
+def rigid(run: Run) -> str | None:
+    return None if run.has_start or run.has_affine else '`affine="rigid"`, if one image is turned or far away'
 
 
 def way_round(run: Run) -> str:

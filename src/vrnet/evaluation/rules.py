@@ -110,7 +110,7 @@ FINDINGS = (
         0.37,
         0.50,
         lambda e: f"{percent(e.unmatched)} of what fixed shows has no counterpart in the result.",
-        (advice.same_patient, advice.other_contrast),
+        (advice.same_patient, advice.rigid, advice.other_contrast),
         compares_images=True,
     ),
     Rule(

@@ -9,7 +9,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.evaluation.advice import Run, drawn_on
+from vrnet.evaluation.advice import Run, drawn_on, labels_as_images
 from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.levels import WORDS, Level
 from vrnet.evaluation.likeness import Range
@@ -23,7 +23,7 @@ from vrnet.images.array_masks import mask_tensor
 from vrnet.images.arrays import as_tensor, as_tensors, check_spacing, field_tensor, is_lost_in_single
 from vrnet.images.compared import compared_voxels
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_labels, checked_numbers, lone_label_map
+from vrnet.images.image import Image, as_labels, checked_numbers, label_maps
 from vrnet.images.inputs import ImageLike, given_image
 from vrnet.images.resample import place_image, place_labels
 from vrnet.images.same_grid import check_same_grid
@@ -58,20 +58,22 @@ class Verdict:
 def judge_evidence(evidence: Evidence, run: Run = UNKNOWN) -> Verdict:
     """The worst level that any finding has, with the causes, the worst findings, and what to try after such a run.
 
-    Where too few voxels are compared, what they show of the images says nothing."""
+    Labels given as images are a reason to look, however well they fit. Where too few voxels are compared, what they
+    show of the images says nothing."""
     has_enough = evidence.voxels >= LEAST_VOXELS
     telling = [rule for rule in FINDINGS if has_enough or not rule.compares_images]
     found = [rule for rule in telling if rule.level(evidence) != "good"]
-    if not found:
+    if not found and not run.label_maps:
         return Verdict("good")
     found.sort(key=lambda rule: (rule.level(evidence) != "failed", not rule.is_named_first))
     explaining = [rule for rule in found if rule.is_cause]
-    causes = [rule for rule in CAUSES if has_enough and rule.concerns(run) and rule.level(evidence) != "good"]
+    causes = [rule for rule in CAUSES if found and has_enough and rule.concerns(run) and rule.level(evidence) != "good"]
     rules = [*explaining, *causes, *(rule for rule in found if not rule.is_cause)][:MAX_REASONS]
     blamed = [*explaining[:1], *causes[:1]] or rules
     known, to_try = replace(run, is_affine=evidence.is_affine), [drawn_on, *(a for rule in blamed for a in rule.to_try)]
     advice = unique(words for each in to_try if (words := each(known)) is not None)
-    return Verdict(found[0].level(evidence), tuple(rule.reason(evidence) for rule in rules), advice[:MAX_ADVICE])
+    reasons = (*labels_as_images(run), *(rule.reason(evidence) for rule in rules))
+    return Verdict(found[0].level(evidence) if found else "look", reasons[:MAX_REASONS], advice[:MAX_ADVICE])
 
 
 def judge(
@@ -132,7 +134,7 @@ def judge_images(
     if affine is not None:
         started = placed(I1, lambda I: place_image(I, grid, affine))
     pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
-    run = Run(has_masks=compared is not None, label_map=lone_label_map(I0, I1))
+    run = Run(has_start=affine is not None, has_masks=compared is not None, label_maps=label_maps(I0, I1))
     if labels0 is None or labels1 is None:
         return judge_evidence(pair.evidence(), run)
     maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Shaped
@@ -142,10 +142,9 @@ def segment_count(image: Image) -> int | None:
     return count if 1 < count <= MAX_SEGMENTS and edge_share(array) < MAX_EDGE_SHARE else None
 
 
-def lone_label_map(fixed: Image, moving: Image) -> Literal["fixed", "moving", ""]:
-    """Which of two images is evidently a segmentation, where the other is none."""
-    is_map = [segment_count(image) is not None for image in (fixed, moving)]
-    return "" if is_map[0] == is_map[1] else "fixed" if is_map[0] else "moving"
+def label_maps(fixed: Image, moving: Image) -> tuple[str, ...]:
+    """Which of two images, fixed or moving, are evidently segmentations."""
+    return tuple(role for role, image in (("fixed", fixed), ("moving", moving)) if segment_count(image) is not None)
 
 
 def edge_share(array: Shaped[ndarray, "*s"]) -> float:

@@ -22,6 +22,7 @@ from vrnet.images.exchange import to_sitk
 from vrnet.images.grid import Grid
 from vrnet.methods.method import CPU, Method
 from vrnet.methods.parameters import Each, changes, check_positive, value_in
+from vrnet.provenance import how_to_install
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.masks import Masks
 
@@ -252,7 +253,7 @@ def is_installed(package: str) -> bool:
 def each_pair(package: str, run: Tool) -> Initializer:
     """The tool as an initialiser: each pair in turn, millimetres to voxels; BadInput where it is absent."""
     if not is_installed(package):
-        raise BadInput(f"this method needs {package}, which is not installed: pip install 'vrnet[baselines]'")
+        raise BadInput(f"this method needs {package}, which is not installed: {how_to_install('baselines')}")
 
     def find(
         I0: Float[Tensor, "b 1 *s"],

@@ -19,7 +19,8 @@ from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import missing_package, parse
 from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.progress import Stage
-from vrnet.provenance import versions
+from vrnet.provenance import how_to_install, versions
+from vrnet.training.processes import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training
 
@@ -133,11 +134,11 @@ class Study:
                 raise without_flips(entry.method)
             package = missing_package(entry.method)
             if package:
-                raise BadInput(
-                    f"{entry.method} needs {package}, which is not installed: pip install 'vrnet[baselines]'"
-                )
+                install = how_to_install("baselines")
+                raise BadInput(f"{entry.method} needs {package}, which is not installed: {install}")
 
         if self._untrained(wanted):
+            check_lightning()
             self._training_splits()
 
     def _training_splits(self) -> tuple[PreparedSplit, PreparedSplit]:

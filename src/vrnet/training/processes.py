@@ -11,6 +11,7 @@ import torch
 
 from vrnet.devices import check_gpus, find_device, has_cuda
 from vrnet.errors import BadInput
+from vrnet.provenance import how_to_install
 from vrnet.threads import in_main_thread
 from vrnet.training.settings import Training
 
@@ -31,12 +32,19 @@ def check_devices(batch: int, devices: int, nodes: int) -> None:
         raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
 
+def check_lightning() -> None:
+    """BadInput where Lightning, which training needs, is not installed."""
+    try:
+        import lightning.fabric  # noqa: F401
+    except ImportError as error:
+        raise BadInput(f"training needs Lightning: {how_to_install('train')}") from error
+
+
 def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
     """Lightning's Fabric, on one device or in one process of many; the other processes of this machine start here."""
-    try:
-        from lightning.fabric import Fabric
-    except ImportError as error:
-        raise BadInput("training needs Lightning: pip install 'vrnet[train]' (in a checkout, -e '.[train]')") from error
+    check_lightning()
+    from lightning.fabric import Fabric
+
     for logger in lightning_loggers():
         logger.setLevel(logging.WARNING)
     on_gpu = find_device(device).type == "cuda"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from vrnet.app import doctor
+from vrnet.provenance import how_to_install
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -71,7 +72,7 @@ def test_an_extra_that_is_absent_is_no_fault(vrnet, quick, monkeypatch):
     monkeypatch.setattr(doctor, "installed", lambda package: None if package == "lightning" else there(package))
     status, out, _ = vrnet("doctor")
     assert status == 0
-    assert "train: not installed; it gives vrnet train → if you need that: pip install 'vrnet[train]'" in out
+    assert f"train: not installed; it gives vrnet train → if you need that: {how_to_install('train')}" in out
 
 
 def test_a_package_that_is_needed_and_absent_is(vrnet, quick, monkeypatch):

@@ -12,6 +12,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet import Grid, Image, Transform, write_image
+from vrnet.app.endings import STOPPED
 from vrnet.app.track_files import UNFINISHED, LinkFiles
 from vrnet.evaluation.strain import MEASURES
 from vrnet.fields import warp
@@ -158,7 +159,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_files(track, files, monkeypa
         save(self, step, link)
 
     monkeypatch.setattr(LinkFiles, "save", stop_at_the_third)
-    assert track("--labels", files / "labels.nii.gz")[0] == 130
+    status, out, _ = track("--labels", files / "labels.nii.gz")
+    assert (status, STOPPED in " ".join(out.split())) == (130, True)
     assert everything(files / "out") == whole
     assert saved == [1, 2, 3]
     status, out, err = track("--labels", files / "labels.nii.gz")
@@ -183,6 +185,16 @@ def test_a_run_whose_steps_are_all_kept_says_what_is_left(track, files, monkeypa
         f"holds {FRAMES} of {FRAMES} steps of this very tracking: it goes on from there. What follows the steps, about "
         f"30 % of the time, is not kept: how slices turn, and the refinement of all {FRAMES} frames"
     ) in " ".join(out.split())
+
+
+def test_a_run_that_was_stopped_at_its_first_step_does_not_say_that_it_goes_on(track, monkeypatch):
+    def stop(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LinkFiles, "save", stop)
+    status, out, err = track()
+    assert (status, STOPPED in " ".join(out.split())) == (130, False)
+    assert "interrupted; nothing is half-written" in err
 
 
 @pytest.mark.parametrize("change", [["--frame", "1"], ["--set", "lam=0.2"], "cine", "commit", "KEPT_OF_START"])

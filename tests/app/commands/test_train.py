@@ -49,6 +49,15 @@ def same(a, b, name="checkpoint.safetensors"):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
+def test_without_lightning_nothing_is_prepared(vrnet, hearts, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "lightning.fabric", None)
+    words = "--data", "manifest", "--root", hearts, "--cache", tmp_path / "cache", "--out", tmp_path / "run"
+    status, out, err = vrnet("train", METHOD, *words, *QUICK)
+    assert (status, out) == (2, "")
+    assert err.startswith("vrnet: training needs Lightning: ")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_run_holds_what_the_help_says(train):
     folder, out = train("run")
     assert file_names(folder) == RUN

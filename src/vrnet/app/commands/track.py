@@ -13,7 +13,7 @@ from vrnet.app.commands.options import (
     OptionalFile,
 )
 from vrnet.app.console import print_line, print_verdict, screen, stage_progress, tracking_table
-from vrnet.app.endings import end_if_failed
+from vrnet.app.endings import STOPPED, end_if_failed
 from vrnet.choices import Slices
 from vrnet.wording import counted
 
@@ -51,7 +51,7 @@ class Track:
     device_options: Group[DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.track_files import track_to_folder
+        from vrnet.app.track_files import has_kept_steps, track_to_folder
         from vrnet.app.track_report import notes_on_tracking, verdict_of
         from vrnet.app.tracking import prepare_tracking
         from vrnet.devices import find_device
@@ -64,7 +64,12 @@ class Track:
                 self.cine, method, self.labels, self.frame, self.slices, None, device, self.label_names
             )
             inputs = self.cine, self.labels, self.method_options.weights
-            tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
+            try:
+                tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
+            except KeyboardInterrupt:
+                if has_kept_steps(self.out):
+                    print_line(STOPPED)
+                raise
         screen.print(tracking_table(tracking))
         for note in notes_on_tracking(tracking):
             print_line(f"Note: {note}")

@@ -68,10 +68,11 @@ class Train:
         from vrnet.data.source import USES, splits
         from vrnet.devices import find_device
         from vrnet.methods.names import parse_trainable
-        from vrnet.training.processes import is_first_process
+        from vrnet.training.processes import check_lightning, is_first_process
         from vrnet.training.run import Run
 
         method = parse_trainable(self.method, self.parameter_options.settings)
+        check_lightning()  # before the data are prepared, as all of this
         source = self.source_options.source(self.data)
         find_device(self.device_options.device)  # which fails at once where there is none
         run, is_first = Run(self.out), self.devices * self.nodes == 1 or is_first_process()
