@@ -57,16 +57,18 @@ def subcommands(text):
     return re.findall(r"^\s+• (\S+)", listed, flags=re.M)
 
 
-def sections(words=()):
-    """One section per command, followed by those of its own commands; the help of vrnet itself only lists them."""
+def sections(words):
+    """The section of a command, followed by those of its own commands."""
     text = help_text(words)
-    own = [f"## vrnet {' '.join(words)}\n```text\n{text}\n```\n"] if words else []
+    own = [f"## vrnet {' '.join(words)}\n```text\n{text}\n```\n"]
     return own + [part for name in subcommands(text) for part in sections((*words, name))]
 
 
 def page():
     """The text of docs/commands.md."""
-    return "\n".join([HEAD, *sections()])
+    from vrnet.app.cli import COMMANDS
+
+    return "\n".join([HEAD, *(part for name in COMMANDS for part in sections((name,)))])
 
 
 if __name__ == "__main__":
