@@ -60,7 +60,7 @@ class MethodOptions:
     weights: OptionalFile = None
     """Weights that `vrnet train` wrote; they name their method."""
     average: bool = False
-    """Average over flips and turns: slow, may gain a little. Not of networks trained without flips."""
+    """Average over flips and turns: slow, may gain a little."""
     parameters: Group[ParameterOptions]
 
     @property
