@@ -143,9 +143,8 @@ def register(
     take voxels for cubes. With a `slice_axis`, each slice across it is registered by itself, and nothing moves across
     slices. With masks, nonzero inside, images are compared only where both are inside. Where the field folds it is
     changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
-    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair, which a network
-    that was trained without flips is refused. The work is done in float32, on the device of the images unless one is
-    named (auto, cpu, cuda). `progress` is told the part done, 0 to 1."""
+    "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
+    float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
     start, options = perf_counter(), RegistrationOptions(folds=folds, brightness=brightness)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
