@@ -27,9 +27,9 @@ def test_changed_parameters_are_in_the_name_of_the_folder():
 
 def test_what_was_trained_with_labels_has_a_folder_of_its_own():
     method, without = parse("VoxelMorph-w2"), Training(alpha=0.1)
-    labelled = replace(without, labels_weight=1.0)
     assert Entry(method, without).folder_name == "VoxelMorph-w2_alpha0.1_seed0"
-    assert Entry(method, labelled).folder_name == "VoxelMorph-w2_alpha0.1_seed0_labels"
+    for labelled in (replace(without, labels_weight=1.0), replace(without, batch_dice=1.0)):
+        assert Entry(method, labelled).folder_name == "VoxelMorph-w2_alpha0.1_seed0_labels"
 
 
 def test_an_averaged_method_has_results_of_its_own_and_the_training_of_the_plain_one(study):

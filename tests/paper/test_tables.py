@@ -174,9 +174,10 @@ def test_notes_tell_steps_seeds_hardware_and_versions(known):
     assert computed == "Computed on a machine (torch 2.11); arm CPU, 1 thread (torch 2.11); vrnet 0.1.0."
 
 
-def test_notes_tell_of_labels_in_training(study, steps):
+@pytest.mark.parametrize("weight", ["labels_weight", "batch_dice"])
+def test_notes_tell_of_labels_in_training(weight, study, steps):
     quick = steps(2)
-    labelled = {name: replace(how, labels_weight=1.0) for name, how in quick.training.items()}
+    labelled = {name: replace(how, **{weight: 1.0}) for name, how in quick.training.items()}
     made = study(replace(quick, training=labelled))
     for name in NAMES:
         write_result(made.results, made.results.entry(name), SCORES[name])

@@ -24,6 +24,7 @@ EVERYTHING = replace(
     smoothness="0.1*Diffusion+Bending",
     consistency=0.1,
     labels_weight=1.0,
+    batch_dice=0.5,
     augmentation=Augmentation(tilt=5.0, swap=0.3, contrast=0.2, brightness=0.1, noise=0.05, elastic=2.0),
 )
 """All that a training can have."""

@@ -142,9 +142,10 @@ def test_a_run_that_diverges_stops_no_other_of_its_method(split, tmp_path, monke
     assert (good.folder / "weights.safetensors").is_file()
 
 
-def test_runs_with_labels_and_without_are_trained_together_as_alone(split, tmp_path):
+@pytest.mark.parametrize("without", ["labels_weight", "batch_dice"])
+def test_runs_with_labels_and_without_are_trained_together_as_alone(without, split, tmp_path):
     plain = jobs(tmp_path / "together", 0, names=NAMES[:1])[0]
-    settings = replace(EVERYTHING, steps=4, validate_every=2, augmentation=QUICK.augmentation)
+    settings = replace(EVERYTHING, steps=4, validate_every=2, augmentation=QUICK.augmentation, **{without: 0.0})
     labelled = TrainingJob(plain.method, settings, tmp_path / "together" / "labelled")
     found = fit_concurrently([plain, labelled], *split, device="cpu")
     for job, result in zip((plain, labelled), found, strict=True):

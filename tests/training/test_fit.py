@@ -131,12 +131,13 @@ def test_a_term_that_is_unknown_is_refused_before_anything_is_written(hearts, tm
     assert not list(tmp_path.iterdir())
 
 
-def test_labels_in_training_are_on_the_card_and_in_the_configuration(hearts, tmp_path):
+@pytest.mark.parametrize("name", ["labels_weight", "batch_dice"])
+def test_labels_in_training_are_on_the_card_and_in_the_configuration(name, hearts, tmp_path):
     one, method = hearts(2, [0]), parse_trainable(NAMES[2])
     for weight in (0.0, 0.5):
         folder = tmp_path / str(weight)
-        fit(method, one, one, replace(QUICK, steps=1, labels_weight=weight), folder, device="cpu")
-        assert json.loads((folder / "config.json").read_text())["training"]["labels_weight"] == weight
+        fit(method, one, one, replace(QUICK, steps=1, **{name: weight}), folder, device="cpu")
+        assert json.loads((folder / "config.json").read_text())["training"][name] == weight
         assert read_card(folder / "weights.safetensors").labels_in_training is (weight > 0)
         shown = load_method(folder / "weights.safetensors").details["labels in training"]
         assert shown == ("yes" if weight else "no")
@@ -154,23 +155,41 @@ def test_whether_images_were_mirrored_in_training_is_on_the_card(augmentation, f
     assert model.details["flips in training"] == ("yes" if flips else "no")
 
 
-def test_labels_that_are_not_there_are_missed_before_anything_is_written(hearts, tmp_path):
-    train, val = hearts(2, [0], labels=False), hearts(2, [5])
+@pytest.mark.parametrize("name", ["labels_weight", "batch_dice"])
+def test_labels_that_are_not_there_are_missed_before_anything_is_written(name, hearts, tmp_path):
+    """Those of training, if they have a weight; with a weight of 0 nobody asks for them."""
+    train, val, method = hearts(2, [0], labels=False), hearts(2, [5]), parse_trainable(NAMES[2])
     with pytest.raises(BadInput, match="patient0, in train of phantom, has no labels to train on"):
-        fit(parse_trainable(NAMES[2]), train, val, EVERYTHING, tmp_path / "run", device="cpu")
+        fit(method, train, val, replace(QUICK, **{name: 0.5}), tmp_path / "run", device="cpu")
     assert not list(tmp_path.iterdir())
+    how = replace(QUICK, steps=1, **{name: 0.0})
+    assert fit(method, train, val, how, tmp_path / "run", device="cpu").is_finished
+
+
+@pytest.mark.parametrize("name", ["labels_weight", "batch_dice"])
+def test_a_run_of_before_a_weight_of_labels_was_known_goes_on_at_0(name, hearts, tmp_path, eager, stop_at):
+    one, method = hearts(2, [0]), parse_trainable(NAMES[2])
+    fit(method, one, one, QUICK, tmp_path, device="cpu", watch=stop_at(2))
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    del config["training"][name]
+    path.write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=rf"begun with {name} 0\.0, not 0\.5"):
+        fit(method, one, one, replace(QUICK, **{name: 0.5}), tmp_path, device="cpu", resume=True)
+    assert fit(method, one, one, QUICK, tmp_path, device="cpu", resume=True).is_finished
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("as_users_run")
-def test_labels_teach_what_images_do_not_show(tmp_path):
+@pytest.mark.parametrize("name", ["labels_weight", "batch_dice"])
+def test_labels_teach_what_images_do_not_show(name, tmp_path):
     """A square whose label moves and whose image does not: only a network that sees labels in training moves it."""
     image, L0, L1 = torch.rand(1, 1, 32, 32), *(torch.zeros(1, 1, 32, 32, dtype=torch.uint8) for _ in range(2))
     L0[..., 10:20, 10:20], L1[..., 13:23, 10:20] = 1, 1
     split = PreparedSplit("squares", "train", (Sample("one", image, image, (1.0, 1.0), L0, L1),), {"square": 1}, False)
     dice = {}
     for weight in (0.0, 10.0):
-        how = Training(60, 1, 5e-3, alpha=1e-3, augmentation=None, labels_weight=weight, validate_every=60)
+        how = Training(60, 1, 5e-3, alpha=1e-3, augmentation=None, validate_every=60, **{name: weight})
         folder = tmp_path / str(weight)
         dice[weight] = fit(parse_trainable("VoxelMorph-w4"), split, split, how, folder, device="cpu").best["val_dice"]
     assert dice[10.0] > 0.9 > 0.75 > dice[0.0]

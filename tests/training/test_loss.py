@@ -1,3 +1,6 @@
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +13,10 @@ from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import (
     Loss,
     WeightedSum,
+    batch_dice_loss,
     in_both_directions,
     inverse_consistency,
+    label_overlaps,
     make_loss,
     parse_sum,
     soft_dice_loss,
@@ -129,7 +134,43 @@ def test_soft_dice_is_that_of_numpy(d, random):
             dice.append(2 * (p * q).sum() / (p.sum() + q.sum()))
         found.append(1 - np.mean(dice) if dice else 0.0)
     tensors = (torch.from_numpy(L)[:, None] for L in (L0, L1))
-    assert soft_dice_loss(*tensors, u, (1, 2, 7)).item() == pytest.approx(np.mean(found), rel=1e-4)
+    assert soft_dice_loss(label_overlaps(*tensors, u, (1, 2, 7))).item() == pytest.approx(np.mean(found), rel=1e-4)
+
+
+def test_batch_dice_is_that_of_numpy(d, random):
+    """Sums over all pairs and voxels, before they are divided; a label that no image has, here 9, does not count."""
+    generator, shape = np.random.default_rng(0), SHAPES[d]
+    L0, L1 = (generator.choice([0, 1, 2, 7], (3, *shape), p=[0.5, 0.3, 0.15, 0.05]).astype(np.uint8) for _ in range(2))
+    L0[0][L0[0] == 7], L1[:][L1 == 7] = 0, 0
+    u = 2 * random(3, d, *shape).float()
+    places = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij")) + u.double().numpy()
+    at = partial(ndimage.map_coordinates, order=1, mode="nearest")
+    dice = []
+    for label in (1, 2, 7):
+        p, q = L0 == label, np.stack([at((one == label) * 1.0, to) for one, to in zip(L1, places, strict=True)])
+        dice.append(2 * (p * q).sum() / (p.sum() + q.sum()))
+    assert dice[0] > dice[1] > dice[2] == 0
+    tensors = [torch.from_numpy(L)[:, None] for L in (L0, L1)]
+    for labels in ((1, 2, 7), (1, 2, 7, 9)):
+        found = batch_dice_loss(label_overlaps(*tensors, u, labels))
+        assert found.item() == pytest.approx(1 - np.mean(dice), rel=1e-4)
+    assert batch_dice_loss(label_overlaps(*tensors, u, (9,))) == 0
+
+
+def test_batch_dice_of_one_pair_is_its_soft_dice(d, random):
+    L0, L1 = (torch.randint(3, (1, 1, *SHAPES[d]), dtype=torch.uint8) for _ in range(2))
+    overlaps = label_overlaps(L0, L1, random(1, d, *SHAPES[d]).float(), (1,))
+    torch.testing.assert_close(batch_dice_loss(overlaps), soft_dice_loss(overlaps))
+
+
+def test_in_batch_dice_a_structure_counts_by_its_size():
+    """A pair whose structure has a twentieth of the voxels of another's is half of soft Dice, and hardly any here."""
+    L0, L1 = (torch.zeros(2, 1, 24, 24, dtype=torch.uint8) for _ in range(2))
+    L0[0, 0, 2:12, 2:12], L1[0, 0, 2:12, 2:12] = 1, 1
+    L0[1, 0, 2:3, 2:7], L1[1, 0, 20:21, 2:7] = 1, 1
+    overlaps = label_overlaps(L0, L1, torch.zeros(2, 2, 24, 24), (1,))
+    assert soft_dice_loss(overlaps) == 0.5
+    assert batch_dice_loss(overlaps).item() == pytest.approx(1 - 200 / 210)
 
 
 def test_labels_that_meet_cost_nothing_and_pull_together_where_they_do_not():
@@ -138,9 +179,9 @@ def test_labels_that_meet_cost_nothing_and_pull_together_where_they_do_not():
     L0[..., 4:9, 4:9], L1[..., 6:11, 4:9] = 3, 3
     u = torch.zeros(1, 2, 16, 16)
     u[:, 0] = 2.0
-    assert soft_dice_loss(L0, L1, u, (3,)) == 0
+    assert soft_dice_loss(label_overlaps(L0, L1, u, (3,))) == 0
     still = torch.zeros(1, 2, 16, 16, requires_grad=True)
-    soft_dice_loss(L0, L1, still, (3,)).backward()
+    soft_dice_loss(label_overlaps(L0, L1, still, (3,))).backward()
     assert still.grad[:, 0].sum() < 0  # the way to lower it is along the first axis, forward
     assert (still.grad[:, 0] <= 0).all()
 
@@ -169,13 +210,16 @@ def test_the_loss_is_the_sum_of_its_parts_and_the_mean_of_both_directions(d, ran
     I0, I1 = (random(2, 1, *SHAPES[d]).float() for _ in range(2))
     L0, L1 = (torch.randint(3, (2, 1, *SHAPES[d]), dtype=torch.uint8) for _ in range(2))
     forth, back = (random(2, d, *SHAPES[d]).float() for _ in range(2))
-    whole = Loss(0.3, L2(), Bending(), 0.2, 0.7, (1, 2))
+    whole = Loss(0.3, L2(), Bending(), 0.2, 0.7, 0.4, (1, 2))
     J0, J1, *labels = whole.arrange(I0, I1, L0, L1)
     assert torch.equal(J0, torch.cat([I0, I1]))
     assert torch.equal(labels[1], torch.cat([L1, L0]))
-    part = Loss(0.3, L2(), Bending(), 0.0, 0.7, (1, 2))
+    part = Loss(0.3, L2(), Bending(), labels_weight=0.7, labels=(1, 2))
     both = (part(I0, I1, forth, L0, L1) + part(I1, I0, back, L1, L0)) / 2
     u = torch.cat([forth, back])
-    torch.testing.assert_close(whole(J0, J1, u, *labels), both + 0.2 * inverse_consistency(u))
+    as_one = batch_dice_loss(label_overlaps(*labels, u, (1, 2)))
+    torch.testing.assert_close(whole(J0, J1, u, *labels), both + 0.2 * inverse_consistency(u) + 0.4 * as_one)
+    alone = replace(part, labels_weight=0.0, batch_dice=0.4)(J0, J1, u, *labels)
+    torch.testing.assert_close(alone, replace(part, labels_weight=0.0)(J0, J1, u, *labels) + 0.4 * as_one)
     assert part.arrange(I0, I1) == (I0, I1)
     assert len(in_both_directions(I0, I1)) == 2

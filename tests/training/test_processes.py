@@ -3,11 +3,20 @@ import signal
 import threading
 
 import pytest
+import torch
+from torch import multiprocessing
 
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
 from vrnet.provenance import how_to_install
-from vrnet.training.processes import catch_stop_signals, check_devices, is_first_process, launch_fabric
+from vrnet.training.loss import Loss
+from vrnet.training.processes import (
+    catch_stop_signals,
+    check_devices,
+    is_first_process,
+    launch_fabric,
+    sum_over_processes,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +75,37 @@ def test_without_lightning_training_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "lightning.fabric", None)
     with pytest.raises(BadInput, match=re.escape(f"training needs Lightning: {how_to_install('train')}")):
         launch_fabric("cpu", 1, 1, QUICK)
+
+
+def pairs_of_four():
+    """Images and labels of four pairs, the fields of which depend on one number: the loss of them, or of some."""
+    torch.manual_seed(0)
+    I0, I1 = torch.rand(2, 4, 1, 16, 12)
+    L0, L1 = torch.randint(4, (2, 4, 1, 16, 12), dtype=torch.uint8)
+    L0[:3][L0[:3] == 3], L1[L1 == 3] = 0, 0  # one process alone has label 3, and neither 5
+    direction = torch.randn(4, 2, 16, 12)
+    return lambda loss, move, chosen: loss(*(part[chosen] for part in (I0, I1, move * direction, L0, L1)))
+
+
+def train_as_one_of_two(rank, folder):
+    """Write the loss of the pairs of this process, and its gradient."""
+    where = f"file://{folder}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
+    move = torch.tensor(0.7, requires_grad=True)
+    loss = Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5), total=sum_over_processes)
+    value = pairs_of_four()(loss, move, slice(rank, None, 2))
+    value.backward()
+    torch.save((value.detach(), move.grad), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_the_loss_of_two_processes_is_the_mean_of_theirs_and_so_is_its_gradient(tmp_path):
+    """Also of batch Dice, whose sums go over all pairs: Lightning takes the mean of the gradients."""
+    multiprocessing.spawn(train_as_one_of_two, (tmp_path,), nprocs=2)
+    parts = [torch.stack(part) for part in zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)), strict=True)]
+    move = torch.tensor(0.7, requires_grad=True)
+    whole = pairs_of_four()(Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5)), move, slice(None))
+    whole.backward()
+    for found, expected in zip(parts, (whole.detach(), move.grad), strict=True):
+        torch.testing.assert_close(found.mean(), expected)

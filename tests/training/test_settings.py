@@ -42,8 +42,14 @@ def test_the_rate_rises_while_warming_up():
 
 @pytest.mark.parametrize("name", ["labels", "hippocampus-labels"])
 def test_presets_with_labels_have_them_in_the_loss_and_others_have_not(name):
-    assert PRESETS[name].labels_weight > 0
-    assert sum(preset.labels_weight > 0 for preset in PRESETS.values()) == 2
+    assert PRESETS[name].uses_labels
+    assert sum(preset.uses_labels for preset in PRESETS.values()) == 2
+
+
+def test_labels_are_needed_where_either_of_their_weights_is_above_0():
+    assert not Training().uses_labels
+    assert Training(labels_weight=0.1).uses_labels
+    assert Training(batch_dice=0.1).uses_labels
 
 
 def test_every_preset_has_a_loss_that_can_be_made():
@@ -59,6 +65,7 @@ def test_a_setting_that_a_file_does_not_know_is_at_its_default():
     known = {"steps": 7, "augmentation": {"swap": 0.2}}
     assert fill_settings(known)["augmentation"] == asdict(Augmentation(swap=0.2))
     assert fill_settings(known)["clip"] is None
+    assert fill_settings(known)["batch_dice"] == 0
     assert fill_settings({"steps": 7, "augmentation": None}) == asdict(Training(steps=7, augmentation=None))
 
 
@@ -83,6 +90,7 @@ NAN, INF = float("nan"), float("inf")
         {"clip": NAN},
         {"consistency": -0.1},
         {"labels_weight": INF},
+        {"batch_dice": -0.1},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):

@@ -25,7 +25,7 @@ def one_of(rank, devices):
 
 def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
     how = replace(settings.pop("base", QUICK), **{"batch": 4, **settings})
-    pairs = Pairs.from_split(hearts(d, [0, 1, 2]), how.labels_weight > 0)
+    pairs = Pairs.from_split(hearts(d, [0, 1, 2]), how.uses_labels)
     return Trainer(one_of(rank, devices), parse_trainable(name), pairs, how)
 
 
@@ -33,7 +33,7 @@ def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
 @pytest.mark.parametrize("devices", [2, 4])
 def test_what_devices_draw_are_the_parts_of_one_draw(d, devices, base, hearts):
     whole = trainer(hearts, d, base=base).draw(5)
-    assert len(whole) == (4 if base.labels_weight else 2)
+    assert len(whole) == (4 if base.uses_labels else 2)
     for rank in range(devices):
         part = trainer(hearts, d, rank, devices, base=base).draw(5)
         assert all(torch.equal(mine, all_[rank::devices]) for mine, all_ in zip(part, whole, strict=True))
@@ -75,9 +75,10 @@ def test_the_loss_of_a_step_is_that_of_its_pairs_before_it(hearts):
     assert one.step(2) == Loss(QUICK.alpha)(I0, I1, again.model(I0, I1, again.pairs.spacing))
 
 
-@pytest.mark.parametrize("base", [QUICK, replace(EVERYTHING, clip=None)])
+@pytest.mark.parametrize("base", [QUICK, replace(EVERYTHING, clip=None, batch_dice=0.0)])
 def test_a_step_is_the_mean_of_the_devices_parts(base, hearts):
-    """The gradient of the whole batch is the mean of those of its parts, which Lightning takes."""
+    """The gradient of the whole batch is the mean of those of its parts, which Lightning takes; not that of batch Dice,
+    whose devices must hear of each other (test_processes.py)."""
     gradients = []
     for rank, devices in ((0, 1), (0, 2), (1, 2)):
         one = trainer(hearts, rank=rank, devices=devices, base=base)
@@ -96,9 +97,10 @@ def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_term
         assert loss_of(parse_trainable(name), replace(QUICK, similarity="L2")).similarity == L2()
 
 
-def test_labels_of_a_step_lie_on_their_images(hearts):
+@pytest.mark.parametrize("weight", ["labels_weight", "batch_dice"])
+def test_labels_of_a_step_lie_on_their_images(weight, hearts):
     """Each is drawn with its image: without augmentation, from the same sample."""
-    I0, I1, L0, L1 = trainer(hearts, augmentation=None, labels_weight=1.0).draw(0)
+    I0, I1, L0, L1 = trainer(hearts, augmentation=None, **{weight: 1.0}).draw(0)
     samples = hearts(2, [0, 1, 2]).samples
     for k in range(4):
         (own,) = [s for s in samples if torch.equal(s.fixed[0], I0[k]) and torch.equal(s.moving[0], I1[k])]

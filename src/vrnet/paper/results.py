@@ -56,7 +56,7 @@ class Entry:
         fewer subjects than there are."""
         if self.training is None:
             return file_name(self.name)
-        labels = "_labels" if self.training.labels_weight else ""
+        labels = "_labels" if self.training.uses_labels else ""
         fewer = "" if self.subjects is None else f"_{self.subjects}subjects"
         return f"{file_name(self.name)}_alpha{self.training.alpha:g}_seed{self.training.seed}{labels}{fewer}"
 

@@ -143,7 +143,7 @@ def training_notes(results: Results, entries: Entries) -> list[str]:
     if not settings:
         return []
     first, alphas = settings[0], sorted({training.alpha for training in settings})
-    seeds, labels = sorted({len(group) for group in learned}), any(training.labels_weight for training in settings)
+    seeds, labels = sorted({len(group) for group in learned}), any(training.uses_labels for training in settings)
     return [
         f'Learned methods, budget "{results.budget.name}": {first.steps} steps of {counted(first.batch, "pair")}, '
         f"rate {first.rate:g}, α {', '.join(f'{alpha:g}' for alpha in alphas)}, width {network_widths(learned)}, "

@@ -35,7 +35,7 @@ class SharedDraws:
     def draw(self, loop: TrainingLoop) -> tuple[Tensor, ...]:
         """The pairs of the next step of a loop, safe to use on its stream, which is the current one."""
         asked = loop.settings
-        key = asked.seed, asked.batch, asked.augmentation, asked.labels_weight > 0
+        key = asked.seed, asked.batch, asked.augmentation, asked.uses_labels
         step, drawn_on, pairs = self.latest.get(key, (-1, None, None))
         if pairs is None or step != loop.step:
             pairs = loop.trainer.draw(loop.step)
@@ -78,7 +78,7 @@ def fit_locked(
 ) -> list[TrainingResult]:
     """Train each job, in folders that nobody else trains in."""
     fabric = launch_fabric(device, 1, 1, jobs[0].settings)
-    with_labels = any(job.settings.labels_weight for job in jobs)
+    with_labels = any(job.settings.uses_labels for job in jobs)
     pairs = Pairs.from_split(train, with_labels).move_to(fabric.device)
     val = val.load()  # once for all runs
     runs: list[ConcurrentRun] = []

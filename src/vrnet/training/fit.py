@@ -63,7 +63,7 @@ def fit(
     `start_from` names weights to begin with: a model in the box or a file. `watch` is called with a TrainingStatus
     about twice a second."""
     start = None if start_from is None else str(start_from)
-    job, pairs = TrainingJob(method, settings, folder, start), Pairs.from_split(train, settings.labels_weight > 0)
+    job, pairs = TrainingJob(method, settings, folder, start), Pairs.from_split(train, settings.uses_labels)
     check_devices(settings.batch, devices, nodes)
     check_job(job, train, val, resume)
     is_first = devices * nodes == 1 or is_first_process()
@@ -117,7 +117,7 @@ def describe_run(job: TrainingJob, train: PreparedSplit, val: PreparedSplit) -> 
 
 def make_card(job: TrainingJob, train: PreparedSplit, made_by: Mapping[str, str | None]) -> Card:
     """What weights.safetensors says of itself."""
-    first, with_labels = train.samples[0], job.settings.labels_weight > 0
+    first, with_labels = train.samples[0], job.settings.uses_labels
     start = job.start_from and check_start(job.start_from, job.method, first.fixed.dim() - 2)
     return Card(
         method=str(job.method),

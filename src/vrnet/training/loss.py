@@ -1,10 +1,11 @@
-"""ℒ(u) = D(I1(x + u), I0) + α S(u) + γ C(u) + λ L(u): how alike the images become, and how smooth the motion is; where
-asked for, whether both directions undo each other (C) and how well labels meet (L).
+"""ℒ(u) = D(I1(x + u), I0) + α S(u) + γ C(u) + λ L(u) + β B(u): how alike the images become, and how smooth the motion
+is; where asked for, whether both directions undo each other (C) and how well labels meet, in each pair (L) and in all
+pairs of a step taken as one (B).
 
 D and S are terms by their names, or sums of such: "0.5*L1+0.05*LNCC(radii=4)"."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -21,8 +22,15 @@ from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
 from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
 Scalar = Float[Tensor, ""]
+Overlaps = Float[Tensor, "3 b k"]
+"""Of each pair and label, in voxels: 2⟨p, q⟩, Σ(p + q), and what both images have of it before anything moves."""
 NO_LABEL = 1e-6
 """Voxels: less than any label has, so that one that is nowhere does not divide by zero."""
+
+
+def itself(value: Tensor) -> Tensor:
+    """The sum over one device."""
+    return value
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,12 @@ class Loss:
     """γ. If above 0, a batch holds each pair in both directions: see `in_both_directions`."""
     labels_weight: float = 0.0
     """λ."""
+    batch_dice: float = 0.0
+    """β."""
     labels: tuple[int, ...] = ()
     """The labels that are to meet."""
+    total: Callable[[Tensor], Tensor] = itself
+    """The sum over the devices that share a batch; if there are several, all of them call the loss."""
 
     def __call__(
         self,
@@ -61,9 +73,18 @@ class Loss:
         value = self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
         if self.consistency:
             value = value + self.consistency * inverse_consistency(u)
-        if self.labels_weight and labels:
-            L0, L1 = labels
-            value = value + self.labels_weight * soft_dice_loss(L0, L1, u, self.labels)
+        if labels and (self.labels_weight or self.batch_dice):
+            value = value + self.label_loss(u, *labels)
+        return value
+
+    def label_loss(
+        self, u: Float[Tensor, "b d *s"], L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"]
+    ) -> Scalar:
+        """λ L + β B."""
+        overlaps = label_overlaps(L0, L1, u, self.labels)
+        value = self.labels_weight * soft_dice_loss(overlaps)
+        if self.batch_dice:
+            value = value + self.batch_dice * batch_dice_loss(overlaps, self.total)
         return value
 
     def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
@@ -85,16 +106,30 @@ def inverse_consistency(u: Float[Tensor, "b d *s"]) -> Scalar:
     return Diffusion().loss(compose(u, torch.cat([back, forth])))
 
 
-def soft_dice_loss(
+def label_overlaps(
     L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"], u: Float[Tensor, "b d *s"], labels: tuple[int, ...]
-) -> Scalar:
-    """1 − 2⟨p, q⟩ / (Σp + Σq), p a label of fixed and q that of moving warped linearly: the mean over the labels that
-    either image of a pair has, then over the pairs; 0 for a pair that has none."""
+) -> Overlaps:
+    """How p, a label of fixed, and q, that of moving warped linearly, meet."""
     fixed, moving = (torch.cat([L == label for label in labels], dim=1).to(u.dtype) for L in (L0, L1))
-    p, q = fixed.flatten(2), warp(moving, u).flatten(2)
-    dice = 2 * (p * q).sum(2) / (p.sum(2) + q.sum(2)).clamp(min=NO_LABEL)
-    present = (fixed.flatten(2).amax(2) + moving.flatten(2).amax(2) > 0).to(u.dtype)
-    return ((1 - dice) * present).sum(1).div(present.sum(1).clamp(min=1)).mean()
+    p, q, still = (maps.flatten(2) for maps in (fixed, warp(moving, u), moving))
+    return torch.stack([2 * (p * q).sum(2), p.sum(2) + q.sum(2), p.sum(2) + still.sum(2)])
+
+
+def soft_dice_loss(overlaps: Overlaps) -> Scalar:
+    """L: 1 − Dice of each pair, the mean over the pairs; 0 for a pair that has no label."""
+    return one_minus_dice(overlaps).mean()
+
+
+def batch_dice_loss(overlaps: Overlaps, total: Callable[[Tensor], Tensor] = itself) -> Scalar:
+    """B: 1 − Dice of all pairs as one, 2 Σ⟨p, q⟩ / Σ(p + q), so that a label counts in a pair by its size there."""
+    return one_minus_dice(total(overlaps.sum(1)))
+
+
+def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
+    """1 − 2⟨p, q⟩ / Σ(p + q): the mean over the labels that either image has; 0 where there is none."""
+    meeting, size, size_before = overlaps
+    present = (size_before > 0).to(size.dtype)
+    return ((1 - meeting / size.clamp(min=NO_LABEL)) * present).sum(-1) / present.sum(-1).clamp(min=1)
 
 
 def make_loss(terms: LossTerms, alpha: float, similarity: str | None = None, smoothness: str | None = None) -> Loss:

@@ -126,6 +126,6 @@ def labels_to_train_on(
 ) -> tuple[UInt8[Tensor, "n 1 *s"], UInt8[Tensor, "n 1 *s"]]:
     """The labels of fixed and moving; BadInput if the subject has none."""
     if sample.fixed_labels is None or sample.moving_labels is None or not prepared.structures:
-        where = f"{sample.name}, in {prepared.split} of {prepared.data}"
-        raise BadInput(f"{where}, has no labels to train on: give it some, or leave `labels_weight` at 0")
+        which = f"{sample.name}, in {prepared.split} of {prepared.data}, has no labels to train on"
+        raise BadInput(f"{which}: give it some, or leave `labels_weight` and `batch_dice` at 0")
     return sample.fixed_labels, sample.moving_labels

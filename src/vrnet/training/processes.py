@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 
 from vrnet.devices import check_gpus, find_device, has_cuda
 from vrnet.errors import BadInput
@@ -77,6 +78,28 @@ def keep_settings() -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
         for logger, level in zip(lightning_loggers(), levels, strict=True):
             logger.setLevel(level)
+
+
+class SumOverProcesses(torch.autograd.Function):
+    """y = Σ x over all processes: the loss of each depends on every x, so the gradient by one x is Σ ∂ℒ/∂y over all.
+
+    Where the losses are equal and Lightning takes the mean of the gradients, that is the gradient of one process.
+    (The all_reduce of torch.distributed.nn does the same, and is deprecated.)"""
+
+    @staticmethod
+    def forward(ctx: object, value: Tensor) -> Tensor:
+        total = value.clone()
+        torch.distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return SumOverProcesses.forward(ctx, gradient)
+
+
+def sum_over_processes(value: Tensor) -> Tensor:
+    """The sum of the values of all processes that train one model, in each of them; each must call this."""
+    return SumOverProcesses.apply(value)  # type: ignore[no-untyped-call]
 
 
 def is_first_process() -> bool:

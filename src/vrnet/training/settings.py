@@ -78,6 +78,9 @@ class Training:
     """The weight of inverse consistency in the loss. Above 0, every pair is registered in both directions."""
     labels_weight: float = 0.0
     """The weight of labels in the loss (soft Dice). Above 0, all subjects that are trained on need labels."""
+    batch_dice: float = 0.0
+    """The weight of batch Dice in the loss: soft Dice of all pairs of a step taken as one, so that a structure counts
+    by its size, as in the Dice of whole stacks. Above 0, all subjects that are trained on need labels."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
     brightened, and fixed and moving exchanged. Without it, or with --no-augment, they stay as they are."""
@@ -96,13 +99,18 @@ class Training:
             raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations; "
                            f"and at most {MAX_COUNT:,} of each")  # fmt: skip
         check_weights({"rate": self.rate} | ({} if self.clip is None else {"clip": self.clip}), above=True)
-        check_weights({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight")})
+        check_weights({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight", "batch_dice")})
         if not 0 <= self.warm_up <= MAX_COUNT:
             raise BadInput(f"warm_up is {self.warm_up}: give steps from 0 to {MAX_COUNT:,}")
         if not 0 <= self.seed <= MAX_SEED:
             raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {MAX_SEED}")
         if not 0 <= self.hold <= 1:
             raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether labels are in the loss, so that all subjects that are trained on need them."""
+        return self.labels_weight > 0 or self.batch_dice > 0
 
     @property
     def mirrors(self) -> bool:

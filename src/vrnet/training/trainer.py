@@ -15,6 +15,7 @@ from vrnet.methods.method import Trainable
 from vrnet.training.augmentation import augment, augment_labels, draw_transform
 from vrnet.training.loss import Loss, make_loss
 from vrnet.training.pairs import Pairs
+from vrnet.training.processes import sum_over_processes
 from vrnet.training.recompute import RecomputedCascade, recompute
 from vrnet.training.settings import Training
 
@@ -29,6 +30,9 @@ class Trainer:
     def __init__(self, fabric: "Fabric", method: Trainable, pairs: Pairs, settings: Training) -> None:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
         self.loss = loss_of(method, settings, pairs.structures)
+        """That of pairs which one process has, as in validation."""
+        self._loss = replace(self.loss, total=sum_over_processes) if fabric.world_size > 1 else self.loss
+        """That of a step, whose pairs all processes share."""
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
         on_gpu = fabric.device.type == "cuda"
@@ -70,9 +74,9 @@ class Trainer:
     def _draw(self, number: int) -> tuple[Tensor, ...]:
         self.seed(number)
         size, augmentation = self.settings.batch, self.settings.augmentation
-        chosen = torch.randint(len(self.pairs.index), (size,))
         rows, device = slice(self.fabric.global_rank, None, self.fabric.world_size), self.fabric.device
-        drawn = self.pairs.batch(chosen[rows]), self.pairs.batch_labels(chosen[rows]) if self.loss.labels_weight else ()
+        chosen = torch.randint(len(self.pairs.index), (size,))[rows]
+        drawn = self.pairs.batch(chosen), self.pairs.batch_labels(chosen) if self.settings.uses_labels else ()
         (I0, I1), labels = (tuple(part.to(device) for part in parts) for parts in drawn)
         if augmentation is None:
             return I0, I1, *labels
@@ -88,7 +92,7 @@ class Trainer:
         self._optimizer.zero_grad()
         I0, I1, *labels = self.loss.arrange(*pair)
         inputs = I0, I1, self._model(I0, I1, self.pairs.spacing), *labels
-        value = recompute(self.loss, *inputs) if self.settings.recompute else self.loss(*inputs)
+        value = recompute(self._loss, *inputs) if self.settings.recompute else self._loss(*inputs)
         self.fabric.backward(value)
         if self.settings.clip is not None:
             clip_grad_norm_(self.model.parameters(), self.settings.clip)  # all devices have the same gradients by now
@@ -99,5 +103,5 @@ class Trainer:
 def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
     """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
     terms = make_loss(method.loss, settings.alpha, settings.similarity, settings.smoothness)
-    labels = tuple(structures) if settings.labels_weight else ()
-    return replace(terms, consistency=settings.consistency, labels_weight=settings.labels_weight, labels=labels)
+    weights = {name: getattr(settings, name) for name in ("consistency", "labels_weight", "batch_dice")}
+    return replace(terms, **weights, labels=tuple(structures) if settings.uses_labels else ())

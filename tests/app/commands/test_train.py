@@ -20,7 +20,7 @@ from vrnet.training.validation import validate_identity
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
-EVERYTHING = "--preset", "labels", "--consistency", 0.1, "--warm-up", 2, "--clip", 1e3
+EVERYTHING = "--preset", "labels", "--batch-dice", 0.5, "--consistency", 0.1, "--warm-up", 2, "--clip", 1e3
 """Every term of the loss, and every kind of augmentation. The clip does not act: a sum of gradients, shortened to the
 length of their mean, would be the mean."""
 METHOD = "C-L2-1x1-w4"

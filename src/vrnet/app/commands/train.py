@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train a learned method; without labels, unless --labels-weight or the preset asks for them.
+    """Train a learned method; without labels, unless --labels-weight, --batch-dice or the preset asks for them.
 
     Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
     validation, for `--weights`; metrics.csv, one row per validation; logs, for `tensorboard --logdir RUN`; and
