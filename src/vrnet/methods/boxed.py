@@ -32,6 +32,10 @@ BOXED = {
         FOLDER / "hippocampus.safetensors",
         "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
     ),
+    "hippocampus-template": Boxed(
+        FOLDER / "hippocampus_template.safetensors",
+        "in the box: through a template of 140 T1 images cut to the hippocampus, made without labels, in 3D",
+    ),
 }
 """Every model in the box by its name."""
 

@@ -73,11 +73,11 @@ class Trained(Method):
 
     @property
     def masks(self) -> str:
-        return MASKS_OF_NETWORKS
+        return MASKS_OF_NETWORKS if self.is_network else "a weight in the data term"
 
     @property
     def is_network(self) -> bool:
-        return True
+        return any(True for _ in self.model.parameters())  # a template has none
 
     @property
     def is_random(self) -> bool:

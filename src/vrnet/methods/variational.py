@@ -105,35 +105,38 @@ class Variational(Method):
         return FIXED
 
     def build(self, d: int, device: torch.device = CPU) -> Solver:
-        """One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
-        data, regularizer = DATA_TERMS[self.data], REGULARIZERS[self.regularizer]
-        lam = value_in(self.lam, d)
+        return self.solver(DATA_TERMS[self.data], d).to(device)
+
+    def solver(self, data: DataTerm[Any], d: int) -> Solver:
+        """The solver with a data term, its own or one of other parameters.
+
+        One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
+        regularizer, lam = REGULARIZERS[self.regularizer], value_in(self.lam, d)
         momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d) or self.warps
-        steps = self._steps(d, self.warps, 0.0)
-        finest = self._steps(d, finest_warps, momentum) if (finest_warps, momentum) != (self.warps, 0) else steps
+        steps = self._steps(data, d, self.warps, 0.0)
+        differs = (finest_warps, momentum) != (self.warps, 0)
+        finest = self._steps(data, d, finest_warps, momentum) if differs else steps
         coarser = BothContrastsLNCC() if data.learns_contrast else data
         init: Initializer = no_motion
         for _ in range(self.levels - 1):
             init = CoarseToFine(Cascade(init, steps, self._linearize(coarser, d)))
         if data.learns_contrast:
             init = RelearnContrast(init, ROUNDS)
-        return Solver(
-            Cascade(init, finest, self._linearize(data, d)), Energy(data, regularizer, lam), self.tolerance
-        ).to(device)
+        return Solver(Cascade(init, finest, self._linearize(data, d)), Energy(data, regularizer, lam), self.tolerance)
 
     def _linearize(self, data: DataTerm[Any], d: int) -> Linearize:
         window = value_in(self.window, d)
         return average(data.linearize, window) if window else data.linearize
 
-    def _steps(self, d: int, warps: int, momentum: float) -> list[list[Step]]:
+    def _steps(self, data: DataTerm[Any], d: int, warps: int, momentum: float) -> list[list[Step]]:
         """The steps of a level: θ is a geometric progression, one per warp."""
         lam, (first, last) = value_in(self.lam, d), value_in(self.theta, d)
         thetas = [first * (last / first) ** (w / max(warps - 1, 1)) for w in range(warps)]
-        return [[self._step(lam, theta, momentum)] * self.iterations for theta in thetas]
+        return [[self._step(data, lam, theta, momentum)] * self.iterations for theta in thetas]
 
-    def _step(self, lam: float, theta: float, momentum: float) -> Step:
-        data, regularizer = DataStep(DATA_TERMS[self.data], theta), REGULARIZERS[self.regularizer]
-        first = ComposedDataStep(data, self.fluid, momentum) if self.fluid else data
+    def _step(self, data: DataTerm[Any], lam: float, theta: float, momentum: float) -> Step:
+        step, regularizer = DataStep(data, theta), REGULARIZERS[self.regularizer]
+        first = ComposedDataStep(step, self.fluid, momentum) if self.fluid else step
         return Step(first, Denoise(regularizer, regularizer.strength(lam, theta)))
 
 

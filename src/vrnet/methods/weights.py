@@ -15,6 +15,7 @@ from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
 from vrnet.methods.families import parse_learned
 from vrnet.methods.learned import Learned
 from vrnet.methods.method import Scaling
+from vrnet.methods.template import Template, parse_template
 from vrnet.tensor_files import TensorFile, open_tensors, write_tensors
 
 SUFFIX = ".safetensors"
@@ -94,10 +95,10 @@ def check_place(path: Path) -> None:
         raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
 
 
-def find_learned(card: Card, path: Path) -> Learned:
+def find_learned(card: Card, path: Path) -> Learned | Template:
     """The method that a card names; BadInput if there is none."""
     try:
-        found = parse_learned(card.method)
+        found = parse_template(card.method) or parse_learned(card.method)
     except BadInput as error:
         raise BadInput(f"{path} holds no model of vrnet ({error}): {ADVICE}") from error
     if found is None:
@@ -105,7 +106,7 @@ def find_learned(card: Card, path: Path) -> Learned:
     return found
 
 
-def build_fitting(method: Learned, card: Card, file: TensorFile) -> nn.Module:
+def build_fitting(method: Learned | Template, card: Card, file: TensorFile) -> nn.Module:
     """The model of a method, without its numbers: all of them are in the file. BadInput unless the file's tensors have
     the names, shapes and types of the model's, or half its precision; most that have not are refused before it is
     built."""

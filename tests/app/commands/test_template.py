@@ -1,0 +1,49 @@
+import pytest
+
+from tests.app.outputs import file_names
+from vrnet import read_image
+from vrnet.methods.weights import read_card
+
+
+@pytest.fixture
+def made(vrnet, data, tmp_path):
+    """(folder, stdout) of a template of three hearts."""
+    status, out, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 1, "--device", "cpu")
+    assert status == 0, err
+    return tmp_path / "t", out
+
+
+def test_a_template_is_a_method_an_image_and_a_picture(made):
+    folder, out = made
+    assert file_names(folder) == {"weights.safetensors", "template.nii.gz", "template.png"}
+    card = read_card(folder / "weights.safetensors")
+    assert card.trained_on == "manifest, train: 3 subjects, 1 round"
+    image = read_image(folder / "template.nii.gz")
+    assert image.grid.spacing == card.spacing_mm
+    assert f"--weights {folder / 'weights.safetensors'}" in out
+
+
+def test_register_evaluate_and_methods_take_it(made, vrnet, hearts, data, tmp_path):
+    folder, _ = made
+    weights = "--weights", folder / "weights.safetensors"
+    fixed, moving = (hearts.parent / f"4_{part}.nii.gz" for part in ("fixed", "moving"))
+    assert vrnet("register", fixed, moving, "--out", tmp_path / "r", *weights)[0] in (0, 3)
+    status, _, err = vrnet("evaluate", "default", *data, "--split", "test", "--out", tmp_path / "e", *weights)
+    assert status == 0, err
+    status, out, _ = vrnet("methods", folder / "weights.safetensors")
+    assert (status, "Template-32x32" in out) == (0, True)
+
+
+def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):
+    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 9)
+    assert (status, "has 3 subjects, and not 9" in err) == (2, True)
+    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 0)
+    assert (status, "--rounds is 0" in err) == (2, True)
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_template_is_not_averaged_over_flips(made, vrnet, hearts, tmp_path):
+    fixed, moving = (hearts.parent / f"4_{part}.nii.gz" for part in ("fixed", "moving"))
+    words = "--weights", made[0] / "weights.safetensors", "--average"
+    status, _, err = vrnet("register", fixed, moving, "--out", tmp_path / "r", *words)
+    assert (status, "flips" in err) == (2, True)
