@@ -1,15 +1,9 @@
 import pytest
 import torch
 
-from vrnet.fields import compose, warp
+from vrnet.fields import compose
 from vrnet.variational.masks import Masks
 from vrnet.variational.template import ThroughTemplate, recentre
-
-
-def moved(image, *by):
-    """The image with what lies at x at x + by, its border repeated."""
-    u = torch.tensor(by, dtype=image.dtype).view(1, -1, *[1] * len(by)).expand(1, -1, *image.shape[2:])
-    return warp(image, -u)
 
 
 class Recorder:
@@ -81,3 +75,12 @@ def test_beyond_the_template_nothing_counts(pair, d):
     assert torch.equal(counts[inside], w)
     counts[inside] = 0
     assert not counts.any()
+
+
+def test_an_image_far_larger_than_the_template_is_told(pair, d):
+    T, w, *_, fields = pair
+    model = ThroughTemplate(T, w, Recorder(fields))
+    larger = torch.zeros(1, 1, 2 * T.shape[2], *T.shape[3:])
+    model.on_grid(larger)
+    with pytest.warns(UserWarning, match="beyond it nothing is compared"):
+        model.on_grid(torch.cat([larger, larger[:, :, :1]], dim=2))

@@ -11,7 +11,7 @@ from vrnet.methods.parameters import Each
 from vrnet.methods.variational import preset
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.solver import Solver
-from vrnet.variational.template import ThroughTemplate
+from vrnet.variational.template import ThroughTemplate, by
 
 FORM = re.compile(r"Template-(\d{1,4}(?:x\d{1,4}){1,2})", flags=re.IGNORECASE)
 DETAIL = LNCC(radii=(2.0, 4.0))
@@ -38,7 +38,7 @@ class Template(Method):
     """It has none."""
 
     def __str__(self) -> str:
-        return f"Template-{'x'.join(map(str, self.shape))}"
+        return f"Template-{by(self.shape)}"
 
     @property
     def summary(self) -> str:

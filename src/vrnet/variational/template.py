@@ -11,12 +11,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from vrnet.errors import warn_of_input
 from vrnet.fields import compose, repeat_border
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
 
 MakeSolver = Callable[[int, torch.device], Initializer]
 """What finds a field in d dimensions, on a device; it takes masks."""
+MAX_TIMES_LARGER = 2
+"""How many times longer than the template an image may be along an axis; beyond, most is compared with nothing."""
 
 
 class ThroughTemplate(nn.Module):
@@ -55,7 +58,10 @@ class ThroughTemplate(nn.Module):
 
     def on_grid(self, like: Float[Tensor, "b 1 *s"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
         """T and w on the grid of images, about the same centre. Beyond T nothing is known, and nothing counts."""
-        shape = tuple(like.shape[2:])
+        shape, own = tuple(like.shape[2:]), tuple(self.image.shape[2:])
+        if any(n > MAX_TIMES_LARGER * m for n, m in zip(shape, own, strict=True)):
+            told = f"the images have {by(shape)} voxels at the spacing of the template, which has {by(own)}"
+            warn_of_input(f"{told}: beyond it nothing is compared; cut them to what it shows")
         T, w = recentre(self.image, shape), recentre(self.weight, shape, beyond=0.0)
         return T.expand_as(like).contiguous(), w.expand_as(like).contiguous()
 
@@ -74,3 +80,8 @@ def recentre(
         else:
             I = functional.pad(I, [0, 0] * (I.dim() - 1 - axis) + [before, after], value=beyond)
     return I
+
+
+def by(shape: tuple[int, ...]) -> str:
+    """48x64x48."""
+    return "x".join(map(str, shape))
