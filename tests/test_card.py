@@ -94,6 +94,25 @@ def test_the_card_of_hippocampi_has_the_figures_that_were_measured():
     assert cells(card, "mean")[0].replace(" ", " ") in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_card_of_the_template_has_the_figures_that_were_measured():
+    card = (FOLDER / "HIPPOCAMPUS_TEMPLATE.md").read_text(encoding="utf-8")
+    kept, repaired = (
+        json.loads((ROOT / "results" / "hippocampus_template" / place / "summary.json").read_text())
+        for place in (".", "repaired")
+    )
+    assert (kept["method"], kept["weights"]) == ("hippocampus-template", boxed("hippocampus-template").file)
+    assert (kept["data"], kept["split"], kept["subjects"]) == ("hippocampus", "test", 40)
+    assert repaired["metrics"]["folding_strict_percent"]["mean"] == 0
+    assert f"in {kept['metrics']['folding_strict_percent']['mean']:.3f} %" in card
+    for name in ("anterior", "posterior", "mean"):
+        dice, distance = (kept["metrics"][f"{kind}_{name}"] for kind in ("dice", "hd"))
+        expected = [f"{dice['mean']:.3f} ({dice['std']:.3f})".replace("0.", "."),
+                    f"{distance['mean']:.2f} ({distance['std']:.2f})"]  # fmt: skip
+        assert cells(card, name) == expected
+        assert f"{dice['mean']:.3f}" == f"{repaired['metrics'][f'dice_{name}']['mean']:.3f}"
+    assert "**.782(.074)** and 3.83(1.18) mm" in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+
+
 OTHERS = {"ANTs": "SyN", "SimpleITK": "Demons", "elastix": "FFD", "VoxelMorph": "VoxelMorph-w32"}
 """Tools, and the rows of results/tables/acdc.csv that are theirs."""
 

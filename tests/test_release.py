@@ -74,6 +74,7 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
         "vrnet/weights/short_axis.safetensors",
         "vrnet/weights/short_axis_cine.safetensors",
         "vrnet/weights/hippocampus.safetensors",
+        "vrnet/weights/hippocampus_template.safetensors",
         "vrnet/report/web/page.html",
     } <= inside
     told = {name.rpartition("dist-info/licenses/")[2] for name in names - inside}
@@ -81,6 +82,7 @@ def test_the_wheel_is_the_package_and_nothing_else(archives):
         "LICENSE",
         "src/vrnet/weights/README.md",
         "src/vrnet/weights/HIPPOCAMPUS.md",
+        "src/vrnet/weights/HIPPOCAMPUS_TEMPLATE.md",
         "src/vrnet/weights/SHORT_AXIS_CINE.md",
         "src/vrnet/report/web/vendor/LICENSE",
     } <= told

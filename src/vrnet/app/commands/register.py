@@ -42,7 +42,8 @@ class Register:
     """Folder for the results; made if it is not there."""
     method: Name = "default"
     """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
-    stacks registered slice by slice; Gaussian-LNCC for volumes. For T1 images cut to the hippocampus: hippocampus."""
+    stacks registered slice by slice; Gaussian-LNCC for volumes. For T1 images cut to the hippocampus: hippocampus, or
+    hippocampus-template."""
     fixed_labels: OptionalFile = None
     """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
     moving_labels: OptionalFile = None
