@@ -224,6 +224,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
         "evaluate": ("t.nii", "--fixed", "a.nii", "--moving", "b.nii"),
         "prepare": ("--data", "acdc", "--root", "none", "--out", "p.npz"),
         "train": ("R-L1-1x1", "--data", "none.npz", "--out", "run"),
+        "template": ("--data", "none.npz", "--out", "t"),
         "paper": ("table", "none"),
         "methods": ("none",),
         "report": ("t.nii", "--fixed", "a.nii", "--moving", "b.nii", "--out", "page.html"),

@@ -82,8 +82,8 @@ def test_the_card_says_what_the_template_is_of():
 
 def test_images_that_make_no_template_are_refused():
     one = blob((12, 16))
-    with pytest.raises(BadInput, match="3 images or more: train has 2"):
-        images_of(split_of([one, one]))
+    with pytest.raises(BadInput, match="2 images or more: train has 1"):
+        images_of(split_of([one]))
     with pytest.raises(BadInput, match="0, in train of blobs, has 2 images, as slices are"):
         images_of(split_of([torch.cat([one, one])] * 3))
     with pytest.raises(BadInput, match="differ in shape"):

@@ -16,7 +16,7 @@ from vrnet.app.commands.paper import Paper
 from vrnet.app.commands.prepare import Prepare
 from vrnet.app.commands.register import Register
 from vrnet.app.commands.report import Report
-from vrnet.app.commands.template import MakeTemplate
+from vrnet.app.commands.template import Template
 from vrnet.app.commands.track import Track
 from vrnet.app.commands.train import Train
 from vrnet.app.commands.transforms import Apply, Invert, Points, refuse_more_files
@@ -42,7 +42,7 @@ COMMANDS: dict[str, Callable[..., Command]] = {
     "report": Report,
     "prepare": Prepare,
     "train": Train,
-    "template": MakeTemplate,
+    "template": Template,
     "paper": Paper,
     "methods": Methods,
     "doctor": Doctor,

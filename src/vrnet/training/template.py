@@ -26,7 +26,7 @@ from vrnet.wording import counted
 
 ROUNDS = 2
 """More did not bring more Dice on the validation pairs of hippocampus."""
-FEWEST_IMAGES = 3
+FEWEST_IMAGES = 2
 BATCH = 8
 """Images that are registered at once."""
 WEIGHTS = 0.2, 3.0

@@ -17,7 +17,7 @@ FILES = WEIGHTS, IMAGE, PICTURE = "weights.safetensors", "template.nii.gz", "tem
 
 
 @dataclass(frozen=True, kw_only=True)
-class MakeTemplate:
+class Template:
     """Make a template: the mean of many images, once all lie alike. No labels are needed.
 
     Two images of two people then meet on it, instead of directly: `--weights DIR/weights.safetensors` of register,
