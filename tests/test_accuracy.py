@@ -54,7 +54,7 @@ def test_real_hearts_are_prepared_as_in_the_paper(hearts):
 @pytest.mark.release
 @pytest.mark.parametrize("name", ["short-axis", "TV-L1"])
 def test_real_hearts_are_registered_as_well_as_published_and_better(name, hearts):
-    """The paper's TV-L1 has Dice .843 and 7.20 mm (on its 50 subjects). Measured here: .903 and 5.03, .873 and 5.86."""
+    """The paper's TV-L1 has Dice .843 and 7.20 mm (on its 50 subjects). Measured here: .915 and 4.02, .873 and 5.86."""
     dice, distance = scores(name, hearts)
     assert dice >= 0.868
     assert distance <= 6.2  # one subject swings it by .2
