@@ -32,7 +32,18 @@ def test_names_parse_and_print(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["Template", "Template-5", "Template-5x5x5x5", "Template-12345x5", "Template-axb", "TV-L1"]
+    "name",
+    [
+        "Template",
+        "Template-5",
+        "Template-5x5x5x5",
+        "Template-12345x5",
+        "Template-0x5",
+        "Template-05x5",
+        "Template-٥x5",
+        "Template-axb",
+        "TV-L1",
+    ],
 )
 def test_other_names_are_not_of_a_template(name):
     assert parse_template(name) is None
