@@ -89,6 +89,7 @@ def test_what_one_way_finds_the_other_takes_back(saved, d):
 def test_the_solver_is_that_of_local_correlation_with_smaller_boxes(d):
     plain, own = vrnet.parse("Gaussian-LNCC").build(d), make_solver(d)
     assert own.energy.data == LNCC(radii=(2.0, 4.0))
+    assert own.energy.lam == {2: 0.7, 3: 0.65}[d]
     steps = [[type(part) for part in solver.modules()] for solver in (plain, own)]
     assert steps[0] == steps[1]
     assert {step.first.data.term for level in own.cascade.steps for step in level} == {own.energy.data}
