@@ -4,7 +4,7 @@
 
 Of a model and what it became by further training, the mean is often better than either, and lies between both in what
 they trade: a model and its fine-tuning are joined by a line along which the loss is low. The card is that of the last
-file, and names what all were trained on.
+file, and names what all were trained on; with labels, if one was.
 """
 
 import argparse
@@ -15,19 +15,24 @@ import torch
 
 from vrnet.methods.weights import load_weights, save_weights
 
+ALIKE = "method", "dimension", "spacing_mm", "normalisation"
+"""What is on the card of each, and must be equal."""
+
 
 def average(models):
     """A model whose every number is the mean of those of the models; its card."""
     (_, first), *others = models
     for _, card in others:
-        if (card.method, card.dimension, card.spacing_mm) != (first.method, first.dimension, first.spacing_mm):
-            raise SystemExit(f"{card.method} and {first.method} are not alike: give weights of one method")
+        if any(getattr(card, name) != getattr(first, name) for name in ALIKE):
+            raise SystemExit(f"the weights differ in one of {', '.join(ALIKE)}: give those of one method")
     states = [model.state_dict() for model, _ in models]
     result, card = models[-1]
-    result.load_state_dict({name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]})
+    numbers = {name: torch.stack([state[name] for state in states]) for name in states[0]}
+    result.load_state_dict({name: each.mean(0, dtype=torch.float64) for name, each in numbers.items()})
     trained = ", averaged with ".join(card.trained_on for _, card in models)
     began = dict.fromkeys(card.started_from for _, card in models if card.started_from)
-    return result, replace(card, trained_on=trained, started_from="; ".join(began))
+    with_labels = any(card.labels_in_training for _, card in models)
+    return result, replace(card, trained_on=trained, started_from="; ".join(began), labels_in_training=with_labels)
 
 
 def main():

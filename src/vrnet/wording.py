@@ -27,6 +27,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def shape_text(shape: Sequence[int]) -> str:
+    """A number of voxels along each axis: 48x64x48."""
+    return "x".join(map(str, shape))
+
+
 def percent(part: float) -> str:
     """0.384 as "38 %"."""
     return f"{100 * part:.0f} %"

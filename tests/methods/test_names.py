@@ -285,6 +285,8 @@ def test_a_method_without_weights_cannot_register_and_one_with_them_cannot_be_tr
     for name in ("short-axis", "short-axis+average"):
         with pytest.raises(BadInput, match=r"^short-axis is trained already: .* train D-L2-.* with `start_from="):
             parse_trainable(name)
+    with pytest.raises(BadInput, match=r"^hippocampus-template has nothing to learn: `vrnet template` makes others"):
+        parse_trainable("hippocampus-template")
     with pytest.raises(BadInput, match="method is an int"):
         ready(3)
     assert ready(parse("TV-L1")) == parse("TV-L1")

@@ -32,7 +32,18 @@ def test_names_parse_and_print(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["Template", "Template-5", "Template-5x5x5x5", "Template-12345x5", "Template-axb", "TV-L1"]
+    "name",
+    [
+        "Template",
+        "Template-5",
+        "Template-5x5x5x5",
+        "Template-12345x5",
+        "Template-0x5",
+        "Template-05x5",
+        "Template-٥x5",
+        "Template-axb",
+        "TV-L1",
+    ],
 )
 def test_other_names_are_not_of_a_template(name):
     assert parse_template(name) is None
@@ -78,6 +89,7 @@ def test_what_one_way_finds_the_other_takes_back(saved, d):
 def test_the_solver_is_that_of_local_correlation_with_smaller_boxes(d):
     plain, own = vrnet.parse("Gaussian-LNCC").build(d), make_solver(d)
     assert own.energy.data == LNCC(radii=(2.0, 4.0))
+    assert own.energy.lam == {2: 0.7, 3: 0.65}[d]
     steps = [[type(part) for part in solver.modules()] for solver in (plain, own)]
     assert steps[0] == steps[1]
     assert {step.first.data.term for level in own.cascade.steps for step in level} == {own.energy.data}

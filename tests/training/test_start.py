@@ -61,6 +61,7 @@ def test_weights_of_another_method_are_refused_before_anything_is_written(hearts
         "D-L2-3x1-half-w32 in 2D, which cannot start C-L2-1x1-w2 in 2D: train D-L2-3x1-half-w32": (NAME, "short-axis"),
         "C-L2-1x1-w2 in 2D, which cannot start D-L2-1x1-w2": ("D-L2-1x1-w2", flat),
         "C-L2-1x1-w2 in 3D, which cannot start": (NAME, saved(deep, NAME, 3)),
+        "Template-48x64x48 in 3D, which cannot start .* in 2D: give other weights": (NAME, "hippocampus-template"),
         "there is no": (NAME, tmp_path / "absent.safetensors"),
     }
     for words, (name, start) in cases.items():

@@ -8,6 +8,7 @@ from tests.training.conftest import EVERYTHING, QUICK
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
+from vrnet.training.processes import sum_over_processes
 from vrnet.training.trainer import Trainer, loss_of
 from vrnet.variational.data_terms import L2
 from vrnet.variational.regularizers import Bending, Huber
@@ -86,6 +87,13 @@ def test_a_step_is_the_mean_of_the_devices_parts(base, hearts):
         gradients.append([parameter.grad for parameter in one.model.parameters()])
     for whole, *parts in zip(*gradients, strict=True):
         torch.testing.assert_close(whole, sum(parts) / 2, rtol=1e-4, atol=1e-9)
+
+
+def test_on_several_devices_the_loss_of_a_step_is_summed_over_them_and_that_of_validation_is_not(hearts):
+    """Validation is that of one process alone: it would wait for the others for ever."""
+    alone, shared = trainer(hearts, base=EVERYTHING), trainer(hearts, devices=2, base=EVERYTHING)
+    assert alone.step_loss == alone.loss == shared.loss
+    assert shared.step_loss == replace(shared.loss, total=sum_over_processes)
 
 
 def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_terms():

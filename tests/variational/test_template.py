@@ -50,6 +50,18 @@ def test_masks_of_the_images_count_beside_the_weight_of_the_template(pair):
     assert torch.equal(masks.moving, torch.cat([w, inside.moving]))
 
 
+def test_fields_to_images_start_on_the_template_and_heed_its_weight(pair, d):
+    T, w, I0, I1, fields = pair
+    solver, images = Recorder(fields), torch.cat([I0, I1])
+    assert torch.equal(ThroughTemplate(T, w, solver).fields_to(images, (2.0,) * d), fields)
+    from_, to, spacing, masks = solver.seen
+    assert torch.equal(from_, torch.cat([T, T]))
+    assert torch.equal(to, images)
+    assert spacing == (2.0,) * d
+    assert torch.equal(masks.fixed, torch.cat([w, w]))
+    assert torch.equal(masks.moving, torch.ones_like(images))
+
+
 def test_a_template_has_no_parameters_and_keeps_only_itself(pair):
     T, w, *_, fields = pair
     model = ThroughTemplate(T, w, Recorder(fields))

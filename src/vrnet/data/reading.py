@@ -14,6 +14,7 @@ from vrnet.images.exchange import grid_of
 from vrnet.images.image import Image, as_labels
 from vrnet.images.io import read_image, read_sitk
 from vrnet.images.same_grid import check_same_grid
+from vrnet.wording import shape_text
 
 LARGEST_LABEL = 255
 
@@ -46,7 +47,7 @@ def read_phases(paths: Sequence[Path]) -> list[Image]:
 def check_series(first: Image, other: Image) -> None:
     """BadInput unless both images have one shape and overlap in space."""
     if first.grid.shape != other.grid.shape:
-        shapes = " and ".join("x".join(map(str, image.grid.shape)) for image in (first, other))
+        shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
         raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
     check_overlap(first, other)
 

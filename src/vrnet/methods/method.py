@@ -17,6 +17,8 @@ Images = Literal["pair", "cine"]
 
 MASKS_OF_NETWORKS = "networks see each image, outside its mask, as the other; a weight in data steps, if any"
 """What learned methods make of masks."""
+MASKS_OF_SOLVERS = "a weight in the data term"
+"""What solvers make of masks."""
 
 
 class LossTerms(NamedTuple):

@@ -17,6 +17,7 @@ from vrnet.methods.method import Method, Trainable
 from vrnet.methods.outside import FFD, Demons, SyN, is_installed
 from vrnet.methods.parameters import Parameter
 from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
+from vrnet.methods.template import parse_template
 from vrnet.methods.trained import load_method
 from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
@@ -179,6 +180,8 @@ def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     alone = without_average(name)
     if is_boxed(alone):
         method = read_card(BOXED[alone.casefold()].file).method
+        if parse_template(method):
+            raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
     if alone != name:
         raise BadInput(f"networks are averaged in use, not in training: train {alone}")

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import CPU, Method
+from vrnet.methods.method import CPU
 from vrnet.methods.parameters import Each
 from vrnet.methods.variational import preset
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.solver import Solver
-from vrnet.variational.template import ThroughTemplate, by
+from vrnet.variational.template import ThroughTemplate
+from vrnet.wording import shape_text
 
-FORM = re.compile(r"Template-(\d{1,4}(?:x\d{1,4}){1,2})", flags=re.IGNORECASE)
+SIZE = "[1-9][0-9]{0,3}"
+FORM = re.compile(rf"Template-({SIZE}(?:x{SIZE}){{1,2}})", flags=re.IGNORECASE)
 DETAIL = LNCC(radii=(2.0, 4.0))
 """The local correlation by which images are brought to a template, in smaller boxes than those of two images: it is
 sharper and less noisy than any of them."""
@@ -29,28 +31,16 @@ def make_solver(d: int, device: torch.device = CPU) -> Solver:
 
 
 @dataclass(frozen=True)
-class Template(Method):
-    """What brings two images together through a template of this shape."""
+class Template:
+    """What a file of weights holds where it holds a template of this shape; once read, it is a method."""
 
     shape: tuple[int, ...]
 
     network_count = 0
-    """It has none."""
+    """It has no networks."""
 
     def __str__(self) -> str:
-        return f"Template-{by(self.shape)}"
-
-    @property
-    def summary(self) -> str:
-        return "through a template: from fixed to the mean of many images, and on to moving"
-
-    @property
-    def dimensions(self) -> tuple[int, ...]:
-        return (len(self.shape),)
-
-    @property
-    def is_trainable(self) -> bool:
-        return True
+        return f"Template-{shape_text(self.shape)}"
 
     def build(self, d: int, device: torch.device = CPU) -> ThroughTemplate:
         """A template that shows nothing yet."""
@@ -61,6 +51,6 @@ class Template(Method):
 
 
 def parse_template(name: str) -> Template | None:
-    """The template of a name, if it is one's."""
+    """The template that a name stands for; None if it is the name of none."""
     found = FORM.fullmatch(name)
     return found and Template(tuple(int(n) for n in found[1].split("x")))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vrnet.devices import ModelOnDevices, channels_last
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields import resize, resize_field
-from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, Method, Scaling
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Method, Scaling
 from vrnet.methods.weights import Card, load_weights
 from vrnet.networks.adaptors import Noise
 from vrnet.variational.cascade import Spacing, initialize
@@ -73,11 +73,11 @@ class Trained(Method):
 
     @property
     def masks(self) -> str:
-        return MASKS_OF_NETWORKS if self.is_network else "a weight in the data term"
+        return MASKS_OF_NETWORKS if self.is_network else MASKS_OF_SOLVERS
 
     @property
     def is_network(self) -> bool:
-        return any(True for _ in self.model.parameters())  # a template has none
+        return next(self.model.parameters(), None) is not None  # a template has no parameters
 
     @property
     def is_random(self) -> bool:

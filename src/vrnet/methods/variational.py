@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import CPU, Method, Scaling
+from vrnet.methods.method import CPU, MASKS_OF_SOLVERS, Method, Scaling
 from vrnet.methods.parameters import Each, changes, check_at_most, check_positive, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm
@@ -94,7 +94,7 @@ class Variational(Method):
 
     @property
     def masks(self) -> str:
-        return "a weight in the data term"
+        return MASKS_OF_SOLVERS
 
     @property
     def scaling(self) -> Scaling:

@@ -18,6 +18,7 @@ from vrnet.phantom import phantom
 from vrnet.provenance import versions
 from vrnet.schema import read_record
 from vrnet.variational.cascade import Initializer
+from vrnet.wording import shape_text
 
 FOLDER = "runtime"
 """Where times are kept, below the folder of results."""
@@ -53,11 +54,6 @@ def seconds_per_pair(
 def read_timing(path: Path) -> Timing:
     """What was measured before."""
     return read_record(read_json(path), Timing, path, "remove it, and it is measured again")
-
-
-def shape_text(shape: Sequence[int]) -> str:
-    """160x160"""
-    return "x".join(map(str, shape))
 
 
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:

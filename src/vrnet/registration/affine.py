@@ -34,6 +34,7 @@ from vrnet.registration.affine_levels import (
     some_voxels,
 )
 from vrnet.registration.masks import ImageMasks
+from vrnet.wording import shape_text
 
 if TYPE_CHECKING:
     import SimpleITK as sitk
@@ -118,7 +119,7 @@ def ignore(done: float) -> None:
 def check_size(image: Image, mask: Image | None) -> None:
     """BadInput if an image, or what is inside its mask, is too small to be aligned."""
     if min(image.grid.shape) < MIN_VOXELS_PER_AXIS:
-        size = "x".join(map(str, image.grid.shape))
+        size = shape_text(image.grid.shape)
         needed = f"an affine start needs {MIN_VOXELS_PER_AXIS} voxels along each axis"
         raise BadInput(f"{image.name} is {size}: {needed}; leave `affine` out")
     if mask is not None and (count := np.count_nonzero(mask.array)) < MIN_VOXELS_INSIDE:

@@ -9,6 +9,7 @@ from vrnet.data.prepared import PreparedSplit
 from vrnet.errors import BadInput
 from vrnet.methods.boxed import BOXED, is_boxed
 from vrnet.methods.method import Trainable
+from vrnet.methods.template import parse_template
 from vrnet.methods.weights import Card, load_weights, read_card
 from vrnet.training.loss import Loss
 from vrnet.training.validation import Scores, validate
@@ -24,7 +25,8 @@ def check_start(name: str, method: Trainable, d: int) -> Card:
     card = read_card(find_start(name))
     if (card.method, card.dimension) != (str(method), d):
         holds, wanted = f"{card.method} in {card.dimension}D", f"{method} in {d}D"
-        raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: train {card.method}, or give other weights")
+        other = "" if parse_template(card.method) else f"train {card.method}, or "
+        raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: {other}give other weights")
     return card
 
 

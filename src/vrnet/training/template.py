@@ -2,7 +2,8 @@
 
 Each round brings all images to the template of the round before, the first to their plain mean. The fields are composed
 with the inverse of their mean, so that the template has the shape of none: u_k ← u_k ∘ (id + ū)⁻¹. It is heeded most
-where the images are most alike: w = 1 / (the mean square of what the data term compares), as least squares have it.
+where the images are most alike: w ~ 1 / σ⁴, where σ² is the mean square of how they differ from it, in what the data
+term compares. (Least squares have 1 / σ².)
 """
 
 from collections.abc import Iterator
@@ -32,10 +33,12 @@ BATCH = 8
 WEIGHTS = 0.2, 3.0
 """The least and the largest of w, where its median is 1: no part of the template is all, or nothing."""
 SMALLEST_SQUARE = 1e-4
+"""Added to σ², which is 0 where all images are equal."""
 COPIES = 8
-"""How often all images are held: themselves, their fields, and what those are composed to."""
+"""How often all images are held, at most: as samples, on the device, their fields, and themselves warped."""
 
 
+@torch.no_grad()
 def learn_template(
     images: Float[Tensor, "n 1 *s"],
     spacing: tuple[float, ...] | None = None,
@@ -46,17 +49,23 @@ def learn_template(
     mean = images.mean(0, keepdim=True)
     found = ThroughTemplate(mean, torch.ones_like(mean), make_solver)
     for done in range(rounds):
-        fields = []
-        for some in in_batches(images):
-            fields.append(found.fields_to(some, spacing))
-            progress((done + sum(map(len, fields)) / len(images)) / rounds)
-        u = torch.cat(fields)
-        back = invert(u.mean(0, keepdim=True)).field
-        pairs = zip(in_batches(images), in_batches(u), strict=True)
-        alike = torch.cat([warp(I, compose(v, back.expand_as(v))) for I, v in pairs])
-        mean = alike.mean(0, keepdim=True)
-        found = ThroughTemplate(mean, how_alike(alike, mean, spacing), make_solver)
+        found = next_template(found, images, spacing, part_of(progress, done / rounds, 1 / rounds))
     return found
+
+
+def next_template(
+    before: ThroughTemplate, images: Float[Tensor, "n 1 *s"], spacing: tuple[float, ...] | None, progress: Progress
+) -> ThroughTemplate:
+    """The template of images that are brought to the one before."""
+    u = images.new_empty(len(images), images.dim() - 2, *images.shape[2:])
+    for k, (I, v) in enumerate(zip(in_batches(images), in_batches(u), strict=True)):
+        v.copy_(before.fields_to(I, spacing))
+        progress((k * BATCH + len(I)) / len(images))
+    back = invert(u.mean(0, keepdim=True)).field
+    pairs = zip(in_batches(images), in_batches(u), strict=True)
+    alike = torch.cat([warp(I, compose(v, back.expand_as(v))) for I, v in pairs])
+    T = alike.mean(0, keepdim=True)
+    return ThroughTemplate(T, how_alike(alike, T, spacing), make_solver)
 
 
 def how_alike(
@@ -69,6 +78,11 @@ def how_alike(
     square = smooth(torch.cat(squares).mean(0, keepdim=True), 1.0)
     w = (square.median() / (square + SMALLEST_SQUARE)).square().clamp(*WEIGHTS)
     return w / w.mean()
+
+
+def part_of(progress: Progress, done: float, share: float) -> Progress:
+    """What tells how far a part of the work is, of which so much is done before it."""
+    return lambda part: progress(done + share * part)
 
 
 def in_batches(images: Float[Tensor, "n c *s"]) -> Iterator[Float[Tensor, "b c *s"]]:
@@ -101,7 +115,7 @@ def make_template(
 ) -> tuple[ThroughTemplate, Card]:
     """The template of the subjects of a split, on the CPU, and what a file says of it."""
     images, spacing = images_of(prepared)
-    with torch.inference_mode(), threads_for(False, images[0].numel()):
+    with threads_for(False, images[0].numel()):
         found = learn_template(images.to(device), spacing, rounds, progress)
     made_by = provenance(device)
     card = Card(

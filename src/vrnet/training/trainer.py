@@ -31,7 +31,7 @@ class Trainer:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
         self.loss = loss_of(method, settings, pairs.structures)
         """That of pairs which one process has, as in validation."""
-        self._loss = replace(self.loss, total=sum_over_processes) if fabric.world_size > 1 else self.loss
+        self.step_loss = replace(self.loss, total=sum_over_processes) if fabric.world_size > 1 else self.loss
         """That of a step, whose pairs all processes share."""
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
@@ -92,7 +92,7 @@ class Trainer:
         self._optimizer.zero_grad()
         I0, I1, *labels = self.loss.arrange(*pair)
         inputs = I0, I1, self._model(I0, I1, self.pairs.spacing), *labels
-        value = recompute(self._loss, *inputs) if self.settings.recompute else self._loss(*inputs)
+        value = recompute(self.step_loss, *inputs) if self.settings.recompute else self.step_loss(*inputs)
         self.fabric.backward(value)
         if self.settings.clip is not None:
             clip_grad_norm_(self.model.parameters(), self.settings.clip)  # all devices have the same gradients by now

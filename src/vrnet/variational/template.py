@@ -15,6 +15,7 @@ from vrnet.errors import warn_of_input
 from vrnet.fields import compose, repeat_border
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
+from vrnet.wording import shape_text
 
 MakeSolver = Callable[[int, torch.device], Initializer]
 """What finds a field in d dimensions, on a device; it takes masks."""
@@ -60,8 +61,10 @@ class ThroughTemplate(nn.Module):
         """T and w on the grid of images, about the same centre. Beyond T nothing is known, and nothing counts."""
         shape, own = tuple(like.shape[2:]), tuple(self.image.shape[2:])
         if any(n > MAX_TIMES_LARGER * m for n, m in zip(shape, own, strict=True)):
-            told = f"the images have {by(shape)} voxels at the spacing of the template, which has {by(own)}"
-            warn_of_input(f"{told}: beyond it nothing is compared; cut them to what it shows")
+            told = f"the images have {shape_text(shape)} voxels at the spacing of the template"
+            warn_of_input(
+                f"{told}, which has {shape_text(own)}: beyond it nothing is compared; cut them to what it shows"
+            )
         T, w = recentre(self.image, shape), recentre(self.weight, shape, beyond=0.0)
         return T.expand_as(like).contiguous(), w.expand_as(like).contiguous()
 
@@ -80,8 +83,3 @@ def recentre(
         else:
             I = functional.pad(I, [0, 0] * (I.dim() - 1 - axis) + [before, after], value=beyond)
     return I
-
-
-def by(shape: tuple[int, ...]) -> str:
-    """48x64x48."""
-    return "x".join(map(str, shape))

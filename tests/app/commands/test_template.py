@@ -1,4 +1,7 @@
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.app.outputs import file_names
 from vrnet import read_image
@@ -20,6 +23,11 @@ def test_a_template_is_a_method_an_image_and_a_picture(made):
     assert card.trained_on == "manifest, train: 3 subjects, 1 round"
     image = read_image(folder / "template.nii.gz")
     assert image.grid.spacing == card.spacing_mm
+    (template, weight), shape = load_file(folder / "weights.safetensors").values(), image.grid.shape
+    assert {template.dtype, weight.dtype} == {torch.float16}
+    np.testing.assert_allclose(image.array, template[0, 0].float(), atol=1e-3)
+    middle = [o + h * (n - 1) / 2 for o, h, n in zip(image.grid.origin, image.grid.spacing, shape, strict=True)]
+    assert middle == pytest.approx([0] * len(shape), abs=1e-5)
     assert f"--weights {folder / 'weights.safetensors'}" in out
 
 
@@ -32,6 +40,15 @@ def test_register_evaluate_and_methods_take_it(made, vrnet, hearts, data, tmp_pa
     assert status == 0, err
     status, out, _ = vrnet("methods", folder / "weights.safetensors")
     assert (status, "Template-32x32" in out) == (0, True)
+
+
+def test_the_template_is_of_the_subjects_and_the_split_that_are_named(vrnet, data, tmp_path):
+    how = "--rounds", 1, "--device", "cpu"
+    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 2, *how)
+    assert status == 0, err
+    assert read_card(tmp_path / "t" / "weights.safetensors").trained_on == "manifest, train: 2 subjects, 1 round"
+    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--split", "val", *how)
+    assert (status, "val has 1" in err) == (2, True), err
 
 
 def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):

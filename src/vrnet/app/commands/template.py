@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vrnet.methods.weights import Card
     from vrnet.variational.template import ThroughTemplate
 
-FILES = WEIGHTS, IMAGE, PICTURE = "weights.safetensors", "template.nii.gz", "template.png"
+WEIGHTS, IMAGE, PICTURE = "weights.safetensors", "template.nii.gz", "template.png"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +45,14 @@ class Template:
 
         if self.rounds < 1:
             raise BadInput(f"--rounds is {self.rounds}: give 1 or more")
-        check_folder(self.out, FILES)
+        check_folder(self.out, (WEIGHTS, IMAGE, PICTURE))
         source, device = self.source_options.source(self.data), find_device(self.device_options.device)
         with stage_progress() as stage:
             prepared = source.split(self.split, "training", stage, print_line)
             chosen = prepared if self.subjects is None else prepared.spread(self.subjects)
             found, card = make_template(chosen, self.rounds, device, stage("making the template"))
         self.write(found, card)
-        print_line(f"Wrote {', '.join(FILES[:-1])} and {PICTURE} in {self.out}.")
+        print_line(f"Wrote {WEIGHTS}, {IMAGE} and {PICTURE} in {self.out}.")
         print_line(f"Register with it: vrnet register FIXED MOVING --out DIR --weights {self.out / WEIGHTS}")
 
     def write(self, found: "ThroughTemplate", card: "Card") -> None:
