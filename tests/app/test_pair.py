@@ -97,7 +97,10 @@ def test_what_is_written_and_said_names_what_the_default_came_to(pair, tmp_path)
     metrics, page = read_json(tmp_path / "metrics.json"), (tmp_path / "report.html").read_text("utf-8")
     assert (metrics["method"], metrics["weights"]) == ("short-axis", "short_axis.safetensors")
     assert stages[0] == "registering with short-axis"
-    assert "on acdc, train: 40 subjects, 20000 steps, at 1.8 x 1.8 mm" in page
+    assert (
+        "on acdc, train: 40 subjects, 20000 steps, averaged with acdc, train: 40 subjects, 1685 steps, at 1.8 x 1.8 mm"
+        in page
+    )
     assert find_transform(stage, pair, "DEFAULT", options=CPU)[1].method == "short-axis"
     assert stages[-1] == "registering with short-axis"
     assert result.metrics["dice"]["after"]["mean"] > 0.9

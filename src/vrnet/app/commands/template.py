@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vrnet.methods.weights import Card
     from vrnet.variational.template import ThroughTemplate
 
+MAX_ROUNDS = 20
 WEIGHTS, IMAGE, PICTURE = "weights.safetensors", "template.nii.gz", "template.png"
 
 
@@ -43,8 +44,8 @@ class Template:
         from vrnet.files import check_folder
         from vrnet.training.template import make_template
 
-        if self.rounds < 1:
-            raise BadInput(f"--rounds is {self.rounds}: give 1 or more")
+        if not 1 <= self.rounds <= MAX_ROUNDS:
+            raise BadInput(f"--rounds is {self.rounds}: give 1 to {MAX_ROUNDS}; a template settles in two or three")
         check_folder(self.out, (WEIGHTS, IMAGE, PICTURE))
         source, device = self.source_options.source(self.data), find_device(self.device_options.device)
         with stage_progress() as stage:
