@@ -173,6 +173,16 @@ def test_in_batch_dice_a_structure_counts_by_its_size():
     assert batch_dice_loss(overlaps).item() == pytest.approx(1 - 200 / 210)
 
 
+def test_a_label_that_is_moved_out_of_the_image_counts_as_missed():
+    """Else moving everything away would be the best that can be done where fixed lacks a label."""
+    L0, L1 = torch.zeros(1, 1, 8, 8, dtype=torch.uint8), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    L1[..., 4:6, 4:6] = 1
+    away = torch.full((1, 2, 8, 8), 100.0)
+    found = label_overlaps(L0, L1, away, (1,))
+    assert found[1].sum() == 0
+    assert soft_dice_loss(found) == batch_dice_loss(found) == 1
+
+
 def test_labels_that_meet_cost_nothing_and_pull_together_where_they_do_not():
     L0 = torch.zeros(1, 1, 16, 16, dtype=torch.uint8)
     L1 = L0.clone()

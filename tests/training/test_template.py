@@ -151,3 +151,13 @@ def test_more_images_than_memory_holds_are_refused(monkeypatch):
     monkeypatch.setattr("vrnet.training.template.available_memory", lambda: 1000.0)
     with pytest.raises(BadInput, match="choose fewer `subjects`"):
         images_of(split_of([blob((12, 16))] * 3))
+
+
+def test_a_background_that_all_images_share_does_not_hide_where_they_differ(random):
+    """More than half of the voxels are the same in all; w tells apart those that are not."""
+    images = torch.zeros(6, 1, 32, 32)
+    images[:, :, :, 20:] = blob((12, 16))[..., 10:22]
+    images[:, :, 16:, 20:] += 0.3 * random(6, 1, 16, 12).float()
+    w = how_alike(images, images.mean(0, keepdim=True), None)[0, 0]
+    assert w[2:12, 24:].mean() > 3 * w[20:30, 24:].mean()
+    assert torch.equal(how_alike(images[:1], images[:1], None), torch.ones(1, 1, 32, 32))

@@ -31,7 +31,7 @@ FEWEST_IMAGES = 2
 BATCH = 8
 """Images that are registered at once."""
 WEIGHTS = 0.2, 3.0
-"""The least and the largest of w, where its median is 1: no part of the template is all, or nothing."""
+"""The least and the largest of w, where its median is 1, of voxels in which images differ: none is all, or nothing."""
 SMALLEST_SQUARE = 1e-4
 """Added to σ², which is 0 where all images are equal."""
 COPIES = 8
@@ -76,7 +76,10 @@ def how_alike(
     seen = DETAIL.channels(T, h)
     squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in in_batches(images)]
     square = smooth(torch.cat(squares).mean(0, keepdim=True), 1.0)
-    w = (square.median() / (square + SMALLEST_SQUARE)).square().clamp(*WEIGHTS)
+    differing = square[square > SMALLEST_SQUARE]  # a background that is the same in all would be the median
+    if not len(differing):
+        return torch.ones_like(T)
+    w = (differing.median() / (square + SMALLEST_SQUARE)).square().clamp(*WEIGHTS)
     return w / w.mean()
 
 

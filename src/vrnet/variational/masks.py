@@ -20,7 +20,8 @@ Weight = Float[Tensor, "b 1 *s"] | None
 
 @dataclass(frozen=True)
 class Masks:
-    """How much each voxel of either image counts: 1 inside its mask, 0 outside, between them on coarser grids."""
+    """How much each voxel of either image counts: 1 inside its mask, 0 outside, between them on coarser grids; in a
+    template, as much as it is heeded there."""
 
     fixed: Float[Tensor, "b 1 *s"]
     moving: Float[Tensor, "b 1 *s"]

@@ -27,7 +27,8 @@ class Template:
     """
 
     data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
-    """A data set of volumes (hippocampus, acdc3d, cmr3d, phantom3d, manifest), or a file that `vrnet prepare` wrote."""
+    """A data set with one image per subject (hippocampus, acdc3d, cmr3d, phantom3d, manifest), or a file that `vrnet
+    prepare` wrote."""
     out: Folder
     """The folder to write in; made if it is not there."""
     split: str = "train"
