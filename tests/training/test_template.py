@@ -131,7 +131,7 @@ def test_progress_runs_to_the_end():
 
 
 def test_the_card_says_what_the_template_is_of():
-    _, card = make_template(split_of([blob((12, 16)) for _ in range(3)], (1.5, 1.5)), 1, CPU, lambda part: None)
+    _, card = make_template(split_of([blob((12, k)) for k in (14, 16, 18)], (1.5, 1.5)), 1, CPU, lambda part: None)
     assert (card.method, card.dimension, card.spacing_mm) == ("Template-32x32", 2, (1.5, 1.5))
     assert card.trained_on == "blobs, train: 3 subjects, 1 round"
     assert (card.labels_in_training, card.flips_in_training, card.normalisation) == (False, False, "each")
@@ -139,12 +139,18 @@ def test_the_card_says_what_the_template_is_of():
 
 def test_images_that_make_no_template_are_refused():
     one = blob((12, 16))
-    with pytest.raises(BadInput, match="2 images or more: train has 1"):
+    with pytest.raises(BadInput, match="2 images or more, and not of 1"):
         images_of(split_of([one]))
     with pytest.raises(BadInput, match="0, in train of blobs, has 2 images, as slices are"):
         images_of(split_of([torch.cat([one, one])] * 3))
     with pytest.raises(BadInput, match="differ in shape"):
         images_of(split_of([one, one, blob((12, 16), (32, 30))]))
+
+
+def test_an_image_that_comes_again_counts_once():
+    one, other = blob((12, 16)), blob((10, 16))
+    images, _ = images_of(split_of([one, other, one.clone()]))
+    assert torch.equal(images, torch.cat([one, other]))
 
 
 def test_more_images_than_memory_holds_are_refused(monkeypatch):

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from vrnet.errors import BadInput
 from vrnet.fields import compose
 from vrnet.variational.masks import Masks
 from vrnet.variational.template import ThroughTemplate, recentre
@@ -89,10 +90,10 @@ def test_beyond_the_template_nothing_counts(pair, d):
     assert not counts.any()
 
 
-def test_an_image_far_larger_than_the_template_is_told(pair, d):
+def test_an_image_far_larger_than_the_template_is_refused(pair, d):
     T, w, *_, fields = pair
     model = ThroughTemplate(T, w, Recorder(fields))
     larger = torch.zeros(1, 1, 2 * T.shape[2], *T.shape[3:])
     model.on_grid(larger)
-    with pytest.warns(UserWarning, match="beyond it nothing is compared"):
+    with pytest.raises(BadInput, match="cut them to what it shows"):
         model.on_grid(torch.cat([larger, larger[:, :, :1]], dim=2))

@@ -93,6 +93,8 @@ def find_base(name: str) -> Method | None:
 
 def hint(name: str) -> str:
     """What may have been meant by a name that is none."""
+    if parse_template(name):
+        return "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
     if name.endswith(SUFFIX):
         return "give a file of weights to vrnet.load_method, or on the command line by --weights"
     others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"

@@ -80,7 +80,8 @@ class Training:
     """The weight of labels in the loss (soft Dice). Above 0, all subjects that are trained on need labels."""
     batch_dice: float = 0.0
     """The weight of batch Dice in the loss: soft Dice of all pairs of a step taken as one, so that a structure counts
-    by its size, as in the Dice of whole stacks. Above 0, all subjects that are trained on need labels."""
+    by its size, as in the Dice of whole stacks. Above 0, all subjects that are trained on need labels; and a small rate
+    is needed, such as 1.5e-4: at 3e-4 trainings went astray."""
     augmentation: Augmentation | None = field(default_factory=Augmentation)
     """Random changes of the images, which the paper does not make: they are turned, flipped, scaled, shifted and
     brightened, and fixed and moving exchanged. Without it, or with --no-augment, they stay as they are."""

@@ -95,21 +95,25 @@ def in_batches(images: Float[Tensor, "n c *s"]) -> Iterator[Float[Tensor, "b c *
 
 
 def images_of(prepared: PreparedSplit) -> tuple[Float[Tensor, "n 1 *s"], tuple[float, ...]]:
-    """The fixed image of every subject of a split, and the spacing of all; BadInput unless each has one."""
+    """The fixed images of a split, each once, and the spacing of all; BadInput unless every subject has one."""
     images: list[Tensor] = []
     grids = set()
     for sample in prepared.samples:
         if len(sample.fixed) != 1:
             name = f"{sample.name}, in {prepared.split} of {prepared.data}"
-            raise BadInput(f"{name}, has {len(sample.fixed)} images, as slices are: a template is of one per subject")
+            several = f"{name}, has {len(sample.fixed)} images, as slices are"
+            raise BadInput(f"{several}: a template is of one per subject; take a data set of volumes, such as acdc3d")
         if not images and (need := COPIES * len(prepared.names) * sample.fixed.nbytes) > available_memory():
             raise BadInput(f"{len(prepared.names)} images need {need / 1e9:.3g} GB of memory: choose fewer `subjects`")
-        images.append(sample.fixed)
+        if not any(torch.equal(sample.fixed, known) for known in images):  # in a list of pairs it may come again
+            images.append(sample.fixed)
         grids.add((sample.fixed.shape[2:], sample.spacing))
     if len(grids) != 1:
         raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
     if len(images) < FEWEST_IMAGES:
-        raise BadInput(f"a template is the mean of {FEWEST_IMAGES} images or more: {prepared.split} has {len(images)}")
+        raise BadInput(
+            f"a template is the mean of {FEWEST_IMAGES} images or more, and not of {len(images)}: add subjects"
+        )
     return torch.cat(images), grids.pop()[1]
 
 

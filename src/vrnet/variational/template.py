@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.errors import warn_of_input
+from vrnet.errors import BadInput
 from vrnet.fields import compose, repeat_border
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.masks import Masks
@@ -20,7 +20,7 @@ from vrnet.wording import shape_text
 MakeSolver = Callable[[int, torch.device], Initializer]
 """What finds a field in d dimensions, on a device; it takes masks."""
 MAX_TIMES_LARGER = 2
-"""How many times longer than the template an image may be along an axis; beyond, most is compared with nothing."""
+"""How many times longer than the template an image may be along an axis; most of a larger one is not compared."""
 
 
 class ThroughTemplate(nn.Module):
@@ -61,10 +61,10 @@ class ThroughTemplate(nn.Module):
         """T and w on the grid of images, about the same centre. Beyond T nothing is known, and nothing counts."""
         shape, own = tuple(like.shape[2:]), tuple(self.image.shape[2:])
         if any(n > MAX_TIMES_LARGER * m for n, m in zip(shape, own, strict=True)):
-            told = f"the images have {shape_text(shape)} voxels at the spacing of the template"
-            warn_of_input(
-                f"{told}, which has {shape_text(own)}: beyond it nothing is compared; cut them to what it shows"
+            told = (
+                f"the images have {shape_text(shape)} voxels at the template's spacing, and that has {shape_text(own)}"
             )
+            raise BadInput(f"{told}: cut them to what it shows, or register without it")
         T, w = recentre(self.image, shape), recentre(self.weight, shape, beyond=0.0)
         return T.expand_as(like).contiguous(), w.expand_as(like).contiguous()
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.app.outputs import file_names
+from tests.app.outputs import file_names, read_json
 from vrnet import read_image
 from vrnet.methods.weights import read_card
 
@@ -18,7 +18,7 @@ def made(vrnet, data, tmp_path):
 
 def test_a_template_is_a_method_an_image_and_a_picture(made):
     folder, out = made
-    assert file_names(folder) == {"weights.safetensors", "template.nii.gz", "template.png"}
+    assert file_names(folder) == {"weights.safetensors", "template.nii.gz", "template.png", "config.json"}
     card = read_card(folder / "weights.safetensors")
     assert card.trained_on == "manifest, train: 3 subjects, 1 round"
     image = read_image(folder / "template.nii.gz")
@@ -47,8 +47,8 @@ def test_the_template_is_of_the_subjects_and_the_split_that_are_named(vrnet, dat
     status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--subjects", 2, *how)
     assert status == 0, err
     assert read_card(tmp_path / "t" / "weights.safetensors").trained_on == "manifest, train: 2 subjects, 1 round"
-    status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--split", "val", *how)
-    assert (status, "val has 1" in err) == (2, True), err
+    status, _, err = vrnet("template", *data, "--out", tmp_path / "v", "--split", "val", *how)
+    assert (status, "and not of 1" in err) == (2, True), err
 
 
 def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):
@@ -57,6 +57,19 @@ def test_fewer_subjects_than_asked_for_are_told(vrnet, data, tmp_path):
     status, _, err = vrnet("template", *data, "--out", tmp_path / "t", "--rounds", 0)
     assert (status, "--rounds is 0: give 1 to 20" in err) == (2, True)
     assert not (tmp_path / "t").exists()
+
+
+def test_a_template_says_who_is_in_it(made):
+    found = read_json(made[0] / "config.json")
+    assert (found["subjects"], found["split"], found["rounds"]) == (["heart0", "heart1", "heart2"], "train", 1)
+
+
+def test_weights_that_are_there_are_kept(made, vrnet, data):
+    """A run that was trained there, or a template, is not lost by a slip of the pen."""
+    before = (made[0] / "weights.safetensors").read_bytes()
+    status, _, err = vrnet("template", *data, "--out", made[0])
+    assert (status, "holds weights already" in err) == (2, True)
+    assert (made[0] / "weights.safetensors").read_bytes() == before
 
 
 def test_a_template_is_not_averaged_over_flips(made, vrnet, hearts, tmp_path):
