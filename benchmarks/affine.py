@@ -21,7 +21,7 @@ import SimpleITK as sitk
 from scipy.spatial.transform import Rotation
 
 from vrnet import Grid, Image, read_image, register_images
-from vrnet.images.affine import Affine, rotation_angle
+from vrnet.images.grid import Affine, rotation_angle
 from vrnet.images.io import to_sitk
 from vrnet.registration.affine import find_affine
 

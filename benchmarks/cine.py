@@ -26,18 +26,15 @@ import torch
 
 from rows import append_row, read_measured
 from vrnet import BadInput, track
-from vrnet.evaluation.strain import strain
-from vrnet.evaluation.volumes import volumes
-from vrnet.fields import compose
+from vrnet.cardiac.strain import strain
+from vrnet.cardiac.volumes import volumes
+from vrnet.fields.calculus import compose
 from vrnet.files import write_bytes
-from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.image import Cine, Image
 from vrnet.phantom.anatomy import MYO
-from vrnet.phantom.cycle import ANTERIOR_SEGMENTS, cycle
-from vrnet.phantom.pathology import PATHOLOGIES
-from vrnet.registration.cine import plan_tracking, prepare
-from vrnet.registration.propagation import propagate_labels
+from vrnet.phantom.cycle import ANTERIOR_SEGMENTS, PATHOLOGIES, cycle
+from vrnet.registration.cine import plan_tracking, prepare, propagate_labels
 
 SLICE, SPACING_MM, FRAMES = (128, 128), (1.4, 1.4), 30
 INFARCTED = {f"segment {number}" for number in ANTERIOR_SEGMENTS if 7 <= number <= 12}

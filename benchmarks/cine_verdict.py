@@ -34,14 +34,12 @@ from cine import as_cine
 from rows import append_row, read_measured
 from vrnet import track
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, named_slices
 from vrnet.evaluation.metrics import dice
-from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.image import Cine, Image
 from vrnet.phantom.anatomy import LV, MYO
-from vrnet.phantom.cycle import cycle
-from vrnet.phantom.pathology import PATHOLOGIES
+from vrnet.phantom.cycle import PATHOLOGIES, cycle
+from vrnet.verdict.cine import FINDINGS, judge_cine, named_slices
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis-cine", "TV-L1"

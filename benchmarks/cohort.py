@@ -29,12 +29,10 @@ from pathlib import Path
 
 from vrnet.app.cohort import write_tables
 from vrnet.app.layouts import scan_acdc
-from vrnet.cohort.engine import run_tasks
 from vrnet.cohort.executors import open_executor
-from vrnet.cohort.plan import make_plan
-from vrnet.cohort.records import CohortFolder
+from vrnet.cohort.results import CohortFolder
+from vrnet.cohort.run import Task, make_plan, run_tasks
 from vrnet.cohort.table import find_missing, read_table
-from vrnet.cohort.task import Task
 from vrnet.files import write_rows
 from vrnet.provenance import __version__
 

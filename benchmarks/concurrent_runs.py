@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.methods.names import parse_trainable
 from vrnet.phantom import phantom
 from vrnet.provenance import provenance
@@ -152,7 +152,7 @@ def train(given):
     ]
     import_module("lightning.fabric")  # before the clock starts
     begin = monotonic()
-    with patch("vrnet.training.loop.Logs"):  # TensorBoard need not be there
+    with patch("vrnet.training.fit.Logs"):  # TensorBoard need not be there
         if len(jobs) > 1:
             fit_concurrently(jobs, split, val, device=given.device)
         else:

@@ -16,7 +16,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from vrnet import network
-from vrnet.networks import convolution
+from vrnet.networks import unet as convolution
 
 MATRIX_SIDE = 2048
 ROUNDS = 3

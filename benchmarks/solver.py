@@ -53,7 +53,7 @@ def measure(name, arguments, d, files):
     import torch
 
     from vrnet import parse
-    from vrnet.fields import forward_gradient, warp
+    from vrnet.fields.calculus import forward_gradient, warp
     from vrnet.phantom import Phantom
 
     lam, spacing = parse("TV-L1").lam, SHAPES[d][1]

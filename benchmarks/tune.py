@@ -16,8 +16,8 @@ import torch
 
 from rows import append_row, read_measured
 from vrnet import parse
-from vrnet.data.source import Source
-from vrnet.evaluation.cohort import measure_subject, summarise
+from vrnet.data.prepared import Source
+from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.methods.parameters import value_in
 
 TV_L1 = [{"lam": (0.06, 0.075, 0.09), "theta": ((0.05, 0.5), (0.1, 0.5), (0.2, 0.5), (0.1, 1.0))}]

@@ -35,12 +35,10 @@ from volume_pairs import brains as load_brains
 from vrnet import register
 from vrnet.data.acdc import ACDC
 from vrnet.data.hippocampus import Hippocampus
-from vrnet.evaluation.evidence import Evidence
 from vrnet.evaluation.metrics import mean_dice
-from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import FINDINGS
-from vrnet.evaluation.verdict import judge_evidence
 from vrnet.images.grid import Grid
+from vrnet.verdict.evidence import Evidence, RegisteredPair
+from vrnet.verdict.rules import FINDINGS, judge_evidence
 
 GOOD = "none"
 STRENGTHS = {

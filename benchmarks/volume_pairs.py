@@ -6,8 +6,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from vrnet import BadInput, read_image
-from vrnet.data.source import Source
-from vrnet.images.intensity import rescale_images_jointly
+from vrnet.data.prepared import Source
+from vrnet.images.image import rescale_images_jointly
 
 SHIFT = 2.0, -1.0, 3.0
 """The motion of `shifted_pair`, in voxels."""

@@ -32,7 +32,7 @@ from rows import append_row, read_measured
 from volume_pairs import SHIFT, brains, hippocampi, shifted_pair
 from vrnet import BadInput, parse
 from vrnet.evaluation.metrics import by_label, dice, folding_strict_percent
-from vrnet.fields import warp_labels
+from vrnet.fields.calculus import warp_labels
 from vrnet.files import write_bytes, write_json
 
 OURS = "Gaussian-LNCC", "TV-L1", "default"

@@ -40,7 +40,7 @@ vrnet, run them again.
 
 def help_text(words):
     """The help of a command, without colours and boxes. Paragraphs are filled here: tyro fills only its lists."""
-    from vrnet.app import cli
+    from vrnet.app import main as cli
 
     printed = StringIO()
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
@@ -66,7 +66,7 @@ def sections(words):
 
 def page():
     """The text of docs/commands.md."""
-    from vrnet.app.cli import COMMANDS
+    from vrnet.app.main import COMMANDS
 
     return "\n".join([HEAD, *(part for name in COMMANDS for part in sections((name,)))])
 

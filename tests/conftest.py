@@ -17,7 +17,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from scipy import ndimage  # noqa: E402
 
-from vrnet.threads import set_threads  # noqa: E402
+from vrnet.devices import set_threads
 
 pytest_plugins = ["tests.skips"]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job is started without it
@@ -122,7 +122,7 @@ def smooth_image():
 def vrnet(monkeypatch, capsys):
     """Run the command line in this process: vrnet("demo", "--out", folder) gives (status, stdout, stderr)."""
 
-    from vrnet.app import cli
+    from vrnet.app import main as cli
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["vrnet", *map(str, words)])
@@ -139,10 +139,10 @@ def vrnet(monkeypatch, capsys):
 @pytest.fixture
 def registries():
     """Terms, networks, methods, data sets and commands that a test adds are gone after it."""
-    from vrnet.app.cli import COMMANDS
+    from vrnet.app.main import COMMANDS
     from vrnet.data.dataset import DATASETS
-    from vrnet.methods.families import FAMILIES
     from vrnet.methods.names import METHODS
+    from vrnet.methods.weights import FAMILIES
     from vrnet.variational.data_terms import DATA_TERMS
     from vrnet.variational.regularizers import REGULARIZERS
 

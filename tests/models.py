@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from vrnet import Trained
-from vrnet.fields import gradient
+from vrnet.fields.calculus import gradient
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
 

@@ -4,9 +4,9 @@ import pytest
 
 from vrnet import parse, register
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.cohort import measure_subject, summarise
+from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.phantom import phantom
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 GRIDS = {2: ((160, 160), 1.8), 3: ((64, 64, 48), 2.4)}

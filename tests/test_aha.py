@@ -2,7 +2,7 @@
 
 import pytest
 
-from vrnet.aha import SEGMENTS, level_of_slice
+from vrnet.vocabulary import SEGMENTS, level_of_slice
 
 
 def test_each_direction_at_each_level_is_in_one_segment():

@@ -8,7 +8,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 
-from vrnet.array_files import DAMAGE, ArrayFile, parse_array, write_arrays
+from vrnet.tensors import DAMAGE, ArrayFile, parse_array, write_arrays
 
 ARRAYS = {
     "name": np.array("é/1"),

@@ -14,7 +14,7 @@ import torch
 
 from tests.models import saved
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.app import cli
+from vrnet.app import main as cli
 from vrnet.images.io import to_sitk
 
 GRID = Grid.plain((20, 18, 8), (1.5, 1.5, 8.0))
@@ -273,7 +273,7 @@ def test_bad_input_ends_with_one_line_and_nothing_written(case, files, monkeypat
     if case == "no CUDA" and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     if case == "absent extra":
-        monkeypatch.setattr("vrnet.methods.outside.version", absent)
+        monkeypatch.setattr("vrnet.methods.external.version", absent)
     spoil, command, words = BAD[case]
     spoil(files)
     before = {path: path.read_bytes() if path.is_file() else None for path in files.rglob("*")}

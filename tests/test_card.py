@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vrnet.methods.boxed import FOLDER, SHORT_AXIS, boxed
+from vrnet.methods.bundled import FOLDER, SHORT_AXIS, boxed
 
 pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]

@@ -22,17 +22,19 @@ from vrnet.devices import (
     find_device,
     free_memory,
     hand_over,
+    in_main_thread,
     keep_pace,
     on_stream,
     own_stream,
     record_graph,
     side_by_side,
+    thread_library,
     threads_for,
+    use_threads,
 )
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import build_for_shape
+from vrnet.evaluation.split import build_for_shape
 from vrnet.methods.names import parse_trainable
-from vrnet.threads import in_main_thread, thread_library, use_threads
 
 META = torch.device("meta")
 """Stands for a second device where there is no GPU: tensors there have shapes, and no numbers."""

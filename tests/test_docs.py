@@ -19,7 +19,7 @@ import yaml
 
 import vrnet
 from tests.reader import write_pairs
-from vrnet.app import cli
+from vrnet.app import main as cli
 from vrnet.methods.names import parse_trainable
 from vrnet.training.settings import PRESETS
 

@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from vrnet.docstrings import field_docstrings
+from vrnet.methods.parameters import field_docstrings
 
 
 @dataclass

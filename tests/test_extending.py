@@ -9,7 +9,7 @@ import torch
 
 import vrnet as package
 from tests.test_docs import ROOT, snippets
-from vrnet.fields import warp
+from vrnet.fields.calculus import warp
 from vrnet.methods.names import names, parse, parse_trainable
 from vrnet.paper.specs import TABLES, TableSpec
 from vrnet.phantom import phantom

@@ -6,8 +6,9 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 
 from tests.conftest import SHAPES
-from vrnet import fields, parts
-from vrnet.threads import use_threads
+from vrnet import devices as parts
+from vrnet.devices import use_threads
+from vrnet.fields import calculus as fields
 
 
 def grid(shape):

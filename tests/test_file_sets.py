@@ -11,7 +11,7 @@ from time import sleep
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.file_sets import RECORD, SWAP, check_set, replace_set, sha256
+from vrnet.files import RECORD, SWAP, check_set, replace_set, sha256
 
 NAMES = ("a.txt", "b.txt", "c.txt", "both/x.txt", "both/y.txt", "before/x.txt", "after/all/x.txt")
 OLD = {"a.txt": "old a", "b.txt": "old b", "both/x.txt": "old x", "before/x.txt": "old"}

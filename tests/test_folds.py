@@ -5,8 +5,8 @@ from scipy import ndimage
 
 from tests.conftest import SHAPES
 from tests.tetrahedra import checkerboard, relative_volumes, times_covered
-from vrnet.fields import determinant, jacobian
-from vrnet.folds import CELLS_AT_ONCE, smallest_determinant
+from vrnet.fields.calculus import determinant, jacobian
+from vrnet.fields.folds import CELLS_AT_ONCE, smallest_determinant
 
 
 def smooth_noise(shape, sigma=1.0, seed=0):
@@ -102,7 +102,7 @@ def test_it_does_not_matter_how_many_cells_are_computed_together(d, random, monk
     u = random(2, d, *SHAPES[d])
     assert u[0, 0].numel() < CELLS_AT_ONCE
     whole = smallest_determinant(u)
-    monkeypatch.setattr("vrnet.folds.CELLS_AT_ONCE", 1)
+    monkeypatch.setattr("vrnet.fields.folds.CELLS_AT_ONCE", 1)
     assert torch.equal(smallest_determinant(u), whole)
 
 
@@ -119,7 +119,7 @@ def test_what_is_at_rest_about_a_motion_is_counted_as_if_it_were_looked_at(d, fi
     u = torch.zeros(2, d, *[12] * d)
     u[(1, slice(None), *[slice(first, first + 4)] * d)] = random(d, *[4] * d)
     found = smallest_determinant(u)
-    monkeypatch.setattr("vrnet.folds.REST", 12)
+    monkeypatch.setattr("vrnet.fields.folds.REST", 12)
     assert torch.equal(found, smallest_determinant(u))
     assert (found <= 0).any()
     assert torch.equal(smallest_determinant(0 * u), torch.ones(2, *[12] * d))

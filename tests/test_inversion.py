@@ -2,8 +2,8 @@
 
 import torch
 
-from vrnet import fields
-from vrnet.inversion import invert
+from vrnet.fields import calculus as fields
+from vrnet.fields.inverse import invert
 
 
 def test_invert_undoes_and_says_how_well(d, smooth_image):

@@ -6,13 +6,21 @@ from threading import Timer
 
 import pytest
 
-from vrnet.files import check_folder
-from vrnet.locks import ORDINARY, acquire_lock, hold_lock, is_locked, partial_folder, remove_leftovers, share_lock
+from vrnet.files import (
+    ORDINARY,
+    acquire_lock,
+    check_folder,
+    hold_lock,
+    is_locked,
+    partial_folder,
+    remove_leftovers,
+    share_lock,
+)
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from vrnet.locks import hold_lock, partial_folder
+from vrnet.files import hold_lock, partial_folder
 with hold_lock(Path(sys.argv[1], "lock")), partial_folder(Path(sys.argv[1])) as folder:
     (folder / "half").write_text("half of the n")
     (folder / "new").mkdir()

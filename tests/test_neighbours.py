@@ -40,7 +40,7 @@ def test_the_warp_of_monai_takes_our_fields(smooth_image, random):
     import torch
     from monai.networks.blocks import Warp
 
-    from vrnet.fields import smooth, warp
+    from vrnet.fields.calculus import smooth, warp
 
     image, u = smooth_image((24, 20)).float(), 3 * smooth(random(1, 2, 24, 20), 3.0).float()
     torch.testing.assert_close(Warp("bilinear", "border")(image, u), warp(image, u), atol=1e-4, rtol=1e-4)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import vrnet
-from vrnet.app.cli import COMMANDS
+from vrnet.app.main import COMMANDS
 
 pytestmark = [pytest.mark.release, pytest.mark.slow]
 ROOT = Path(__file__).parents[1]

@@ -7,9 +7,8 @@ from tests.conftest import SHAPES
 from tests.test_folds import barely_unfolded, smooth_noise
 from tests.tetrahedra import relative_volumes
 from vrnet import BadInput, Grid, Transform
-from vrnet.folds import smallest_determinant
-from vrnet.repair import MARGIN, Mesh, flatten, unfold
-from vrnet.threads import use_threads
+from vrnet.devices import use_threads
+from vrnet.fields.folds import MARGIN, Mesh, flatten, smallest_determinant, unfold
 
 
 def folds(u):
@@ -52,7 +51,7 @@ def test_no_grid_is_too_small(shape):
 
 
 def test_constant_motion_is_kept_by_a_repair_that_has_to_shrink(d, monkeypatch):
-    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", 0)
+    monkeypatch.setattr("vrnet.fields.folds.MAX_ROUNDS", 0)
     u = 7 + 20 * smooth_noise(SHAPES[d])
     fixed = unfold(u).field
     assert folds(fixed) == 0
@@ -91,7 +90,7 @@ def turned_ball(d, n, radius, centre):
 
 @pytest.mark.parametrize("rounds", [0, 4])
 def test_a_stubborn_fold_costs_the_motion_around_it_and_no_other(d, rounds, monkeypatch):
-    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", rounds)
+    monkeypatch.setattr("vrnet.fields.folds.MAX_ROUNDS", rounds)
     n, radius, centre = (72, 8, 20) if d == 2 else (30, 3, 8)
     u, is_inside = turned_ball(d, n, radius, centre)
     fixed, _, drawn = unfold(u)
@@ -110,7 +109,7 @@ def test_folds_that_widening_opens_cost_no_motion(monkeypatch):
     """A smoothing that reached no further than the folds could not open them."""
     u, _ = turned_ball(2, 48, 10, 20)
     assert not unfold(u).drawn.any()
-    monkeypatch.setattr("vrnet.repair.ROUNDS_PER_WIDENING", 10**9)
+    monkeypatch.setattr("vrnet.fields.folds.ROUNDS_PER_WIDENING", 10**9)
     assert unfold(u).drawn.any()
 
 
@@ -145,7 +144,7 @@ def test_fields_of_a_batch_do_not_touch(d):
 
 
 def test_nor_do_those_whose_folds_are_stubborn(monkeypatch):
-    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", 2)
+    monkeypatch.setattr("vrnet.fields.folds.MAX_ROUNDS", 2)
     u = torch.cat([turned_ball(2, 48, radius, 20)[0] for radius in (3, 8, 5)])
     together, alone = unfold(u), [unfold(field[None]) for field in u]
     assert together.drawn.flatten(1).any(1).all()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputation import compare_table, compare_times
-from vrnet.data.source import Source
-from vrnet.paper.request import PaperRequest, make_figure, make_table
+from vrnet.app.paper import PaperRequest, make_figure, make_table
+from vrnet.data.prepared import Source
 
 pytestmark = pytest.mark.release
 RESULTS = Path(__file__).parents[1] / "results"
@@ -58,8 +58,8 @@ def test_a_table_is_made_of_the_files_of_its_subjects(table):
     ids=[*NAMES, *(f"{n}-told" for n in AS_TOLD)],
 )
 def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy, monkeypatch):
-    monkeypatch.setattr("vrnet.paper.runtime.has_cuda", lambda: False)
-    monkeypatch.setattr("vrnet.paper.runtime.measure_seconds", refuse)
+    monkeypatch.setattr("vrnet.paper.tables.has_cuda", lambda: False)
+    monkeypatch.setattr("vrnet.paper.tables.measure_seconds", refuse)
     name, asked = ASKED.get(name, (name, {}))
     request = PaperRequest(Source(""), copy, **asked, **options)
     _, written = make_table(name, request, lambda stage: lambda done: None, refuse)

@@ -8,6 +8,7 @@ import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from threading import Event, Thread
 from time import process_time, thread_time
 
@@ -17,16 +18,15 @@ import SimpleITK as sitk
 import torch
 
 from tests.app.conftest import PARTS
-from vrnet.attributes import cached_property
+from vrnet.devices import set_threads, share, thread_library, use_threads
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, write_image
-from vrnet.images.itk_settings import one_thread, silence_warnings, thread_count, warning_display
+from vrnet.images.sandbox import one_thread, silence_warnings, thread_count, warning_display
 from vrnet.phantom import phantom
 from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
-from vrnet.threads import set_threads, share, thread_library, use_threads
 
 LOOK_EVERY_S = 0.01
 WAIT_S = 60
@@ -178,8 +178,7 @@ def state():
 
 def registrations(folder):
     """What a host program may do: arrays by each kind of method, and images from files, with pictures among them."""
-    from vrnet.app.image_pair import read_pair
-    from vrnet.app.pair import register_pair
+    from vrnet.app.pair import read_pair, register_pair
     from vrnet.methods.names import ready
 
     for method in ("TV-L1", "Demons", "short-axis"):

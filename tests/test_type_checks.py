@@ -5,7 +5,7 @@ from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 from tests.type_checks import CHECKED_CALLS, check_first_calls
-from vrnet.fields import warp
+from vrnet.fields.calculus import warp
 from vrnet.images.grid import Grid
 
 I, u = torch.zeros(1, 1, 8, 8), torch.zeros(1, 2, 8, 8)

@@ -1,4 +1,4 @@
-from vrnet.wording import counted, did_you_mean, in_runs, most_like, numbered, type_name
+from vrnet.errors import counted, did_you_mean, in_runs, most_like, numbered, type_name
 
 
 def test_neighbouring_numbers_are_named_together():

@@ -11,22 +11,20 @@ from torch.optim import Adam
 
 from tests.disks import file_size_limit, full_disk
 from tests.models import card
-from vrnet.data.packs import save_pack
-from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
-from vrnet.data.store import save_sample
+from vrnet.data.prepared import PreparedSplit, save_pack, save_sample
+from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
 from vrnet.files import write_json, write_rows
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, write_image
 from vrnet.images.points import Points, write_points
-from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
+from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform
 from vrnet.methods.weights import save_weights
-from vrnet.paper.table import Table
+from vrnet.paper.tables import Table
 from vrnet.report.figures import save
-from vrnet.tensor_files import write_tensors
-from vrnet.training.checkpoint import RunState, save_checkpoint
+from vrnet.tensors import write_tensors
+from vrnet.training.run import RunState, save_checkpoint
 
 NOISE = np.random.default_rng(0).standard_normal((2, 96, 96))
 GRID = Grid.plain((96, 96), (1.0, 1.0))

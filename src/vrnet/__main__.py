@@ -11,7 +11,7 @@ def main() -> None:
     """Load the command line and run it."""
     with loading():
         check_folder()
-        from vrnet.app.cli import main as run_command
+        from vrnet.app.main import main as run_command
     run_command()
 
 

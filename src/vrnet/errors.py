@@ -2,6 +2,8 @@
 
 import sys
 import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
 
 
 class BadInput(ValueError):
@@ -25,3 +27,97 @@ def warn_of_input(said: str) -> None:
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "vrnet":
         frame, level = frame.f_back, level + 1
     warnings.warn(said, InputWarning, stacklevel=level)
+
+
+# How long work tells how far it is.
+
+Progress = Callable[[float], None]
+"""Called with the part that is done, from 0 to 1."""
+Stage = Callable[[str], Progress]
+"""Called with what is done next; what it returns is then told how far that is."""
+
+
+# Numbers as sentences have them, and what may have been meant by a word that is none.
+
+MIN_PART, MAX_NAMES = 4, 6
+"""Letters of a word that names are searched for, and how many names that hold it are worth telling."""
+MIN_SIMILARITY = 0.6
+"""Of a word and the name that may have been meant, from 0 to 1."""
+
+
+def in_runs(numbers: Sequence[int]) -> str:
+    """Rising numbers, neighbours together: 4 to 19, 21."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
+
+
+def numbered(noun: str, numbers: Iterable[int]) -> str:
+    """Slices or frames of an array as people count them, from 1: slice 12; slices 2 to 4, 12."""
+    counted = [k + 1 for k in sorted(numbers)]
+    return f"{noun}{'' if len(counted) == 1 else 's'} {in_runs(counted)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 thread, 2 threads, 1,000 threads."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A number of voxels along each axis: 48x64x48."""
+    return "x".join(map(str, shape))
+
+
+def percent(part: float) -> str:
+    """0.384 as "38 %"."""
+    return f"{100 * part:.0f} %"
+
+
+def small_percent(value: float) -> str:
+    """A percentage to two digits; a very small one in words, not in powers of ten."""
+    return f"{value:.2g} %" if value >= 1e-3 else "less than 0.001 %"
+
+
+SLIGHT_PERCENT, SLIGHT_MOVE = 0.01, 0.1
+
+
+def is_slight(changed_percent: float, most: float) -> bool:
+    """Whether a repair is next to nothing: of how many voxels, and by how much, in mm, or voxels of unknown size."""
+    return changed_percent < SLIGHT_PERCENT and most < SLIGHT_MOVE
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """ "did you mean fixed_mask or moving_mask?" of the word mask; nothing where no known name is near."""
+    near = nearest(word, known)
+    return f"did you mean {either(near)}?" if near else ""
+
+
+def nearest(word: str, known: Collection[str]) -> list[str]:
+    """The known names that hold a word, or begin with it if it is short, where those are few; or else the one most like
+    it, if any is. Capitals and the dashes of options do not count."""
+    part, names = bare(word), {bare(name): name for name in known}
+    is_short = len(part) < MIN_PART
+    found = [names[name] for name in names if part and (name.startswith(part) if is_short else part in name)]
+    return found if 0 < len(found) <= MAX_NAMES else [*filter(None, [most_like(word, known)])]
+
+
+def most_like(word: str, known: Collection[str], min_similarity: float = MIN_SIMILARITY) -> str | None:
+    """The known name most like a word, if one is so similar: from 0, no letter in common, to 1, the word itself."""
+    names = {bare(name): name for name in known}
+    return next((names[name] for name in get_close_matches(bare(word), names, n=1, cutoff=min_similarity)), None)
+
+
+def bare(name: str) -> str:
+    """A name without capitals, and without the dashes of an option."""
+    return name.strip("-").casefold()
+
+
+def type_name(value: object) -> str:
+    """The type of a value with its article: a list, an Image."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def either(words: Sequence[str]) -> str:
+    """a, b or c."""
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -6,10 +6,8 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 __version__ = "0.5.0"
 PINS = "constraints.txt"

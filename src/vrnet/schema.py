@@ -12,8 +12,7 @@ from reprlib import repr as short_repr
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from vrnet.errors import BadInput
-from vrnet.wording import most_like
+from vrnet.errors import BadInput, most_like
 
 T = TypeVar("T")
 MAX_TEXT_CHARACTERS = 1_000

@@ -4,7 +4,8 @@ A person who holds a result asks it: `result.show()`. Imports run downward only,
 draw. It asks the viewer instead, and the public face, which knows all rooms, says which one that is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 Names = str | Mapping[int, str] | None
 """What labels are called: a text such as 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas."""
-loaders: list[Callable[[], object]] = []
-"""What loads the viewer; the last one that was connected is asked."""
 
 
 @runtime_checkable
@@ -48,11 +47,6 @@ class Viewer(Protocol):
         ...
 
 
-def connect(load: Callable[[], object]) -> None:
-    """Say what loads the viewer, when it is first asked."""
-    loaders.append(load)
-
-
 def viewer() -> Viewer:
     """Who draws."""
-    return cast(Viewer, loaders[-1]())
+    return cast(Viewer, import_module("vrnet.app.viewer"))

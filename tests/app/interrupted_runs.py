@@ -16,8 +16,8 @@ import SimpleITK  # noqa: F401
 import torch
 
 import vrnet.app.pair  # noqa: F401
-from vrnet.app import cli
-from vrnet.file_sets import RECORD, own_files, sha256
+from vrnet.app import main as cli
+from vrnet.files import RECORD, own_files, sha256
 
 OPERATIONS = (
     "open",

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from vrnet.app.cohort_works import RegisterSubject
+from vrnet.app.cohort import RegisterSubject
 from vrnet.cohort.table import read_table
-from vrnet.methods.choice import choose_method
+from vrnet.methods.names import choose_method
 from vrnet.registration.options import RegistrationOptions
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -3,7 +3,7 @@
 from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
 
-from vrnet.app.cli import COMMANDS
+from vrnet.app.main import COMMANDS
 
 HUGE = "1" + "0" * 30
 ABSURD = (f"-{HUGE}", "-1", HUGE, "9" * 5000, "1000000000000", "nan", "inf", "-inf", "1e308", "1e30", "", "0x10", "one")

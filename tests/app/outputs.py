@@ -2,7 +2,7 @@
 
 import json
 
-from vrnet.file_sets import RECORD
+from vrnet.files import RECORD
 
 RESULTS = {"warped.nii.gz", "transform.nii.gz", "metrics.json"}
 PAGES = {"report.html", "overview.png"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vrnet import BadInput
-from vrnet.app.bids import as_bids
+from vrnet.app.layouts import as_bids
 from vrnet.cohort.table import CohortTable, Subject
 
 

@@ -12,13 +12,12 @@ import pytest
 import torch
 
 from vrnet import __version__
-from vrnet.app.cli import COMMANDS
-from vrnet.app.endings import as_options, end_if_failed
-from vrnet.app.parser import read_command
-from vrnet.app.words import arguments_of, check_arguments
+from vrnet.app.arguments import read_command
+from vrnet.app.console import as_options, end_if_failed
+from vrnet.app.main import COMMANDS, arguments_of, check_arguments
+from vrnet.app.paper import known_names
 from vrnet.data.dataset import DATASETS
-from vrnet.docstrings import field_docstrings
-from vrnet.paper.request import known_names
+from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS
 
 
@@ -239,7 +238,7 @@ def test_no_command_shows_a_traceback_where_its_files_are_missing(vrnet, command
 LIGHT = """
 import sys
 sys.argv = ["vrnet", *{words}]
-from vrnet.app.cli import main
+from vrnet.app.main import main
 try:
     main()
 except SystemExit:
@@ -275,7 +274,7 @@ class Refuse:
             raise ImportError(f"{{name}} is refused")
 
 sys.meta_path.insert(0, Refuse())
-import vrnet.app.cli
+import vrnet.app.main
 from vrnet.__main__ import main
 sys.argv = ["vrnet", *{words}]
 main()

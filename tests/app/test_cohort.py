@@ -7,7 +7,7 @@ import pytest
 
 from tests.cohort.works import Count, make_task, write_list
 from vrnet.app.cohort import has_current_tables, is_complete, methods_of, write_tables
-from vrnet.cohort.engine import Here, run_tasks
+from vrnet.cohort.run import Here, run_tasks
 from vrnet.cohort.table import read_table
 
 SHOWN = {"report": False, "bids": False, "label_names": {}}
@@ -63,5 +63,5 @@ def test_tables_of_other_subjects_are_not_current_however_old_the_list_is(cohort
 def test_whether_a_list_is_complete_is_told_by_names_where_that_suffices(cohort, tmp_path, monkeypatch):
     task, _ = cohort
     longer = read_table(write_list(tmp_path, 5))
-    monkeypatch.setattr("vrnet.cohort.state.Survey.state", None)
+    monkeypatch.setattr("vrnet.cohort.run.Survey.state", None)
     assert not is_complete(task.folder, longer, task.recipe)

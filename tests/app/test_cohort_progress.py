@@ -2,8 +2,9 @@
 
 import time
 
-from vrnet.app import cohort_progress, log_lines
-from vrnet.cohort.tally import Tally
+from vrnet.app import console as cohort_progress
+from vrnet.app import console as log_lines
+from vrnet.cohort.run import Tally
 
 
 def test_lines_come_while_nothing_ends(monkeypatch, capsys):

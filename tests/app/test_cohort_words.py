@@ -1,7 +1,7 @@
 """What a cohort says adds up, and names what to look at."""
 
-from vrnet.app import cohort_words
-from vrnet.app.cohort_words import (
+from vrnet.app import cohort as cohort_words
+from vrnet.app.cohort import (
     ending_lines,
     failure_lines,
     jobs_line,
@@ -11,9 +11,8 @@ from vrnet.app.cohort_words import (
     unable_lines,
     unlabelled_lines,
 )
-from vrnet.cohort.plan import Plan
+from vrnet.cohort.run import Plan, Tally
 from vrnet.cohort.table import Missing, Subject
-from vrnet.cohort.tally import Tally
 
 
 def some(count):

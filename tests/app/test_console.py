@@ -3,7 +3,8 @@ import time
 import pytest
 from rich.console import Console
 
-from vrnet.app import console, log_lines
+from vrnet.app import console
+from vrnet.app import console as log_lines
 from vrnet.app.console import (
     best_score,
     metrics_table,
@@ -15,7 +16,7 @@ from vrnet.app.console import (
     training_bar,
 )
 from vrnet.report.measures import NAMES, summary
-from vrnet.training.loop import TrainingStatus
+from vrnet.training.fit import TrainingStatus
 
 METRICS = {
     "method": "TV-L1",

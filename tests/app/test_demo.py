@@ -4,9 +4,8 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
 from vrnet import register_images
-from vrnet.app import demo
-from vrnet.app.measured import measure_transform
-from vrnet.app.pair import write_pair
+from vrnet.app import register as demo
+from vrnet.app.pair import measure_transform, write_pair
 from vrnet.phantom import phantom
 
 SEED = 3

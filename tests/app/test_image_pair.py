@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from vrnet import BadInput, Image, InputWarning, write_image
-from vrnet.app import demo
-from vrnet.app.heart_labels import shown
-from vrnet.app.image_pair import ImagePair, read_pair
-from vrnet.app.pair import write_pair
-from vrnet.evaluation.label_names import read_label_names
+from vrnet.app import register as demo
+from vrnet.app.pair import ImagePair, read_pair, write_pair
+from vrnet.cardiac.labels import shown
+from vrnet.data.labels import read_label_names
 from vrnet.phantom import phantom
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app import interrupted_runs
 from vrnet import Grid, Image, write_image
-from vrnet.file_sets import RECORD
+from vrnet.files import RECORD
 
 MOMENTS = 120
 GRID = Grid.plain((12, 10), (2.0, 2.0))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from vrnet.app.interrupts import repeat_lost_interrupts
+from vrnet.app.console import repeat_lost_interrupts
 
 
 class Closing:

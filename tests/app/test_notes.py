@@ -5,9 +5,8 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from vrnet import Grid, Image
-from vrnet.app.image_pair import ImagePair
-from vrnet.app.notes import notes_on
-from vrnet.images.affine import Affine
+from vrnet.app.pair import ImagePair, notes_on
+from vrnet.images.grid import Affine
 
 GRID = Grid.plain((8, 8, 8), (1.0, 1.0, 1.0))
 

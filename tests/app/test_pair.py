@@ -11,12 +11,18 @@ from tests.app.outputs import read_json
 from tests.models import saved
 from tests.registration.test_images import reorient
 from vrnet import BadInput, Grid, Image, Transform, judge_images, load_method, parse, register_images
-from vrnet.app import demo
-from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import landmark_error, measure_transform
-from vrnet.app.pair import find_transform, register_pair, write_pair, write_report_files
+from vrnet.app import register as demo
+from vrnet.app.pair import (
+    ImagePair,
+    find_transform,
+    landmark_error,
+    measure_transform,
+    register_pair,
+    write_pair,
+    write_report_files,
+)
 from vrnet.files import write_json
-from vrnet.images.affine import Affine
+from vrnet.images.grid import Affine
 from vrnet.images.points import Points
 from vrnet.phantom import phantom
 from vrnet.registration.options import RegistrationOptions

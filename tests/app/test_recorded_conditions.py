@@ -13,16 +13,12 @@ from numpy.testing import assert_allclose
 from tests.app.outputs import read_json
 from tests.app.test_recorded_masks import flat
 from vrnet import Grid, Image, read_image, write_image
-from vrnet.app.conditions import Conditions
-from vrnet.app.image_pair import read_pair
-from vrnet.app.measured import run_of, unmatched_brightness
-from vrnet.app.pair import register_pair
-from vrnet.app.recorded_conditions import conditions_beside
-from vrnet.images.affine import Affine
+from vrnet.app.pair import Conditions, conditions_beside, read_pair, register_pair, run_of, unmatched_brightness
+from vrnet.images.grid import Affine
 from vrnet.images.resample import match_histogram
 from vrnet.methods.names import parse
 from vrnet.phantom import phantom
-from vrnet.registration.brightness import Remap
+from vrnet.registration.intensity import Remap
 from vrnet.registration.options import RegistrationOptions
 from vrnet.report.pair import Pair
 

@@ -9,9 +9,7 @@ from scipy import ndimage
 
 from tests.app.outputs import OVERLAPS, file_names, read_json
 from vrnet import Grid, Image, write_image
-from vrnet.app.conditions import Conditions
-from vrnet.app.measured import run_of
-from vrnet.app.recorded_masks import masks_beside
+from vrnet.app.pair import Conditions, masks_beside, run_of
 from vrnet.phantom import phantom
 
 GRID = Grid.plain((96, 96), (2.0, 2.0))

@@ -5,8 +5,7 @@ import re
 import pytest
 from rich.console import Console
 
-from vrnet.app.console import metrics_table, summary_table
-from vrnet.app.tables import FittingTable
+from vrnet.app.console import FittingTable, metrics_table, summary_table
 
 NUMBERS = [f"{k}.{k}{k}{k}" for k in range(1, 9)]
 METRICS = {
@@ -71,7 +70,7 @@ def test_the_table_of_a_data_set_shows_what_a_wide_one_shows(width):
 
 
 def test_the_model_in_the_box_is_called_by_its_name_with_what_it_is_in_brackets():
-    from vrnet.methods.boxed import SHORT_AXIS, boxed
+    from vrnet.methods.bundled import SHORT_AXIS, boxed
 
     text = printed(metrics_table(METRICS | {"method": "short-axis", "weights": "short_axis.safetensors"}), 100)
     assert f"short-axis ({boxed(SHORT_AXIS).card.method})" in text

@@ -7,15 +7,13 @@ import pytest
 from PIL import Image as Picture
 
 from vrnet import Cine, Grid, Image, InputWarning, write_image
+from vrnet.app.cine import Tracking, describe_tracking, notes_on_tracking, summary
 from vrnet.app.console import tracking_table
-from vrnet.app.track_files import summary
-from vrnet.app.track_report import describe_tracking, notes_on_tracking
-from vrnet.app.tracking import Tracking
-from vrnet.evaluation.wall import HeartLabels
-from vrnet.images.cine_files import read_cine
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.images.io import read_cine
 from vrnet.phantom.cycle import cycle
 from vrnet.registration.cine import TrackedFrames
-from vrnet.report.cine_numbers import ejection_fraction, in_percent
+from vrnet.report.cine import ejection_fraction, in_percent
 
 GRID = Grid.plain((56, 52, 2), (3.0, 3.0, 10.0))
 FRAMES = 4

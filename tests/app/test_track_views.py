@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from vrnet import Cine, Grid, Image
-from vrnet.app.track_views import shown_frame, shown_pair, tracking_card, tracking_figure
-from vrnet.app.tracking import Tracking
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.app.cine import Tracking, shown_frame, shown_pair, tracking_card, tracking_figure
+from vrnet.cardiac.wall import HeartLabels
 from vrnet.phantom.cycle import cycle
 from vrnet.registration.cine import TrackedFrames
 

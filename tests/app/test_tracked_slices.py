@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from vrnet import Cine, Grid, Image
-from vrnet.app.track_report import verdict_of
-from vrnet.app.tracking import Tracking
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.app.cine import Tracking, verdict_of
+from vrnet.cardiac.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.registration.cine import TrackedFrames
 

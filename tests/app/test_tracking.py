@@ -7,18 +7,26 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from vrnet import BadInput, Cine, Grid, Image, InputWarning, Transform, track
+from vrnet.app.cine import (
+    Tracking,
+    film_of,
+    interpret_labels,
+    is_open,
+    notes_on_tracking,
+    open_slices,
+    prepare_tracking,
+    quality,
+    summary,
+    write_tracking,
+)
 from vrnet.app.console import tracking_table
-from vrnet.app.heart_labels import heart_of
-from vrnet.app.track_files import summary, write_tracking
-from vrnet.app.track_labels import interpret_labels, is_open, open_slices
-from vrnet.app.track_report import film_of, notes_on_tracking, quality
-from vrnet.app.tracking import Tracking, prepare_tracking
-from vrnet.evaluation.wall import HeartLabels
-from vrnet.images.enclosed import enclosed
+from vrnet.cardiac.labels import heart_of
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.data.labels import enclosed
 from vrnet.phantom import cycle
+from vrnet.registration.arrays import Repair
 from vrnet.registration.cine import TrackedFrames
-from vrnet.registration.folds import Repair
-from vrnet.report.cine_numbers import headline, volume_table
+from vrnet.report.cine import headline, volume_table
 
 GRID = Grid.plain((96, 96, 3), (1.8, 1.8, 10.0))
 

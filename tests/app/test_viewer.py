@@ -25,9 +25,8 @@ from vrnet import (
     track,
     write_image,
 )
-from vrnet.app.demo import phantom_pair
-from vrnet.app.measured import measure_transform
-from vrnet.app.pair import describe_run, write_report_files
+from vrnet.app.pair import describe_run, measure_transform, write_report_files
+from vrnet.app.register import phantom_pair
 from vrnet.phantom import phantom
 from vrnet.phantom.cycle import cycle
 

@@ -2,8 +2,7 @@
 
 import pickle
 
-from vrnet.cohort.dask_executor import BatchQueue
-from vrnet.cohort.dask_workers import WorkerWatch
+from vrnet.cohort.dask import BatchQueue, WorkerWatch
 
 
 class FakeFuture:

@@ -8,10 +8,8 @@ from multiprocessing import get_context
 import pytest
 
 from tests.cohort.works import Count, make_task, subject, write_list
-from vrnet.cohort.attempts import begin_attempt, count_unended
-from vrnet.cohort.engine import Here, run_tasks
-from vrnet.cohort.plan import make_plan
-from vrnet.cohort.runs import forgiving, open_folder
+from vrnet.cohort.results import begin_attempt, count_unended
+from vrnet.cohort.run import Here, forgiving, make_plan, open_folder, run_tasks
 from vrnet.cohort.table import read_table
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.cohort.works import RECIPE, Count, make_task, write_list
-from vrnet.cohort.collect import Result, collect_rows, summarise_rows
-from vrnet.cohort.engine import Here, run_tasks
+from vrnet.cohort.run import Here, Result, collect_rows, run_tasks, summarise_rows
 from vrnet.cohort.table import read_table
 
 

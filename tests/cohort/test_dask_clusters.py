@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from vrnet import BadInput
-from vrnet.cohort import dask_clusters
-from vrnet.cohort.dask_clusters import existing_cluster, local_cluster, one_interrupt
+from vrnet.cohort import dask as dask_clusters
+from vrnet.cohort.dask import existing_cluster, local_cluster, one_interrupt
 
 
 def test_a_second_interrupt_does_not_disturb_the_end():
@@ -45,7 +45,7 @@ def test_processes_that_do_not_end_in_time_are_no_failure_of_the_run(monkeypatch
     ],
 )
 def test_a_scheduler_that_is_not_there_is_told(address, words, monkeypatch):
-    monkeypatch.setattr("vrnet.cohort.dask_clusters.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("vrnet.cohort.dask.CONNECT_SECONDS", 1.0)
     with pytest.raises(BadInput, match=words), existing_cluster(address):
         pass
 

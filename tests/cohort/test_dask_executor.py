@@ -10,13 +10,9 @@ import pytest
 from tests.cohort.clusters import FakeClient, run_all
 from tests.cohort.works import RECIPE, Count, make_task, results, write_list
 from vrnet import BadInput
-from vrnet.cohort.dask_clusters import local_cluster
-from vrnet.cohort.dask_executor import DaskExecutor, choose_gpu, run_batch
-from vrnet.cohort.dask_workers import WorkerWatch
-from vrnet.cohort.engine import Here, run_tasks
-from vrnet.cohort.runs import open_folder
+from vrnet.cohort.dask import DaskExecutor, WorkerWatch, choose_gpu, local_cluster, run_batch
+from vrnet.cohort.run import DEATHS, Here, Outcome, open_folder, run_tasks
 from vrnet.cohort.table import read_table
-from vrnet.cohort.task import DEATHS, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +87,7 @@ def test_subjects_that_no_worker_can_do_are_left_and_neither_failures_nor_the_fa
 
 
 def test_a_worker_that_outlives_its_run_keeps_runs_of_another_recipe_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("vrnet.cohort.dask_executor.choose_gpu", lambda: None)
+    monkeypatch.setattr("vrnet.cohort.dask.choose_gpu", lambda: None)
     refused = []
 
     def work(subject, folder):
@@ -118,10 +114,10 @@ def test_what_goes_wrong_before_the_first_subject_is_the_fault_of_the_machine(tm
 
     def answer(task, batch):
         with monkeypatch.context() as patch:
-            patch.setattr("vrnet.cohort.dask_executor.choose_gpu", lambda: None)
+            patch.setattr("vrnet.cohort.dask.choose_gpu", lambda: None)
             is_bad = len(client.handed_out) % 2 == 1 and "bad" not in client.retired
             if is_bad:
-                patch.setattr(f"vrnet.cohort.dask_executor.{part}", refuse)
+                patch.setattr(f"vrnet.cohort.dask.{part}", refuse)
             return "bad" if is_bad else "good", run_batch(task, batch)
 
     client = FakeClient(answer, workers=("bad", "good"))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cohort.clusters import FakeClient
 from vrnet import BadInput
-from vrnet.cohort.dask_workers import WorkerWatch
+from vrnet.cohort.dask import WorkerWatch
 
 
 def test_one_bad_worker_is_stopped_and_the_others_go_on():

@@ -7,13 +7,11 @@ import pytest
 
 from tests.cohort.works import Count, make_task, results, write_list
 from vrnet import BadInput
-from vrnet.cohort import engine
-from vrnet.cohort.engine import Here, run_tasks
-from vrnet.cohort.plan import make_plan
+from vrnet.cohort import run as engine
+from vrnet.cohort.run import Here, Outcome, make_plan, run_tasks
 from vrnet.cohort.table import read_table
-from vrnet.cohort.task import Outcome
 from vrnet.errors import UnfitMachine
-from vrnet.locks import hold_lock
+from vrnet.files import hold_lock
 
 
 @pytest.fixture

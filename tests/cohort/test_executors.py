@@ -2,9 +2,9 @@
 
 from contextlib import nullcontext
 
-from vrnet.cohort import dask_clusters
-from vrnet.cohort.engine import Here
+from vrnet.cohort import dask as dask_clusters
 from vrnet.cohort.executors import open_executor
+from vrnet.cohort.run import Here
 
 
 def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vrnet.cohort.outliers import add_suspicion, robust_z
+from vrnet.cohort.results import add_suspicion, robust_z
 
 
 def test_robust_z_is_the_distance_from_the_median_in_normal_deviations():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cohort.works import Count, make_task, subject
 from vrnet import BadInput
-from vrnet.cohort.plan import check_kept, make_plan
+from vrnet.cohort.run import check_kept, make_plan
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_inputs_are_not_read_where_the_recipe_tells_already_that_results_are_rep
     task, subjects = cohort
     recipe = {**task.recipe, "method": "other"}
     plan = make_plan(task.folder, subjects, recipe)
-    monkeypatch.setattr("vrnet.cohort.plan.digests", None)
+    monkeypatch.setattr("vrnet.cohort.run.digests", None)
     with pytest.raises(BadInput, match="2 results"):
         check_kept(plan, task.folder, recipe)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cohort.works import make_task
 from vrnet import BadInput
-from vrnet.cohort.records import CohortFolder
-from vrnet.cohort.runs import open_folder
-from vrnet.locks import acquire_lock
+from vrnet.cohort.results import CohortFolder
+from vrnet.cohort.run import open_folder
+from vrnet.files import acquire_lock
 
 
 def names_in(task):

@@ -1,6 +1,6 @@
 import os
 
-from vrnet.cohort.stamps import digest, stamp
+from vrnet.cohort.results import digest, stamp
 
 
 def test_another_file_of_the_same_size_and_time_is_another_input(tmp_path):

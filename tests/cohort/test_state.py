@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tests.cohort.works import Count, make_task, subject
-from vrnet.cohort.stamps import stamps
-from vrnet.cohort.state import Survey
-from vrnet.cohort.task import Task, describe_inputs
+from vrnet.cohort.results import stamps
+from vrnet.cohort.run import Survey, Task, describe_inputs
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A line says what is done, what failed, what is left, how fast, how long still, and which was slowest."""
 
-from vrnet.cohort import tally
-from vrnet.cohort.tally import Tally, duration
-from vrnet.cohort.task import Outcome
+from vrnet.cohort import run as tally
+from vrnet.cohort.run import Outcome, Tally, duration
 
 
 def test_the_line_of_a_run_under_way(monkeypatch):

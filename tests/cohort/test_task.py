@@ -12,12 +12,10 @@ import pytest
 from tests.cohort.works import RECIPE, Count, make_task, results, subject
 from tests.disks import full_disk
 from vrnet import BadInput
-from vrnet.cohort.plan import make_plan
-from vrnet.cohort.records import CohortFolder
-from vrnet.cohort.stamps import find_unseen
-from vrnet.cohort.state import Survey
+from vrnet.cohort.results import CohortFolder, find_unseen
+from vrnet.cohort.run import Survey, make_plan
 from vrnet.cohort.table import Subject
-from vrnet.locks import hold_lock
+from vrnet.files import hold_lock
 
 
 def left_behind(path):
@@ -253,10 +251,10 @@ def test_another_version_of_vrnet_does_no_work(tmp_path):
 
 def test_another_commit_of_vrnet_does_no_work_and_one_that_is_not_known_does(tmp_path, monkeypatch):
     one = subject(tmp_path)
-    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: "a" * 40)
+    monkeypatch.setattr("vrnet.cohort.run.commit", lambda: "a" * 40)
     outcome = make_task(tmp_path / "out", commit="b" * 40)(one)
     assert (outcome.status, f"not {'b' * 40}" in outcome.reason) == ("unable", True)
-    monkeypatch.setattr("vrnet.cohort.task.commit", lambda: None)
+    monkeypatch.setattr("vrnet.cohort.run.commit", lambda: None)
     assert make_task(tmp_path / "out", commit="b" * 40)(one).status == "done"
 
 

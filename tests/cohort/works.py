@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vrnet.cohort.records import CohortFolder
+from vrnet.cohort.results import CohortFolder
+from vrnet.cohort.run import Task
 from vrnet.cohort.table import Subject
-from vrnet.cohort.task import Task
 from vrnet.provenance import __version__
 
 RECIPE = {"method": "count", "vrnet": __version__}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
 from vrnet.phantom import phantom
 

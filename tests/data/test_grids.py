@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from vrnet import Grid
-from vrnet.data.grids import (
+from vrnet.data.protocols import (
     centred_grid,
     common_grid,
     common_shape,
@@ -11,7 +11,7 @@ from vrnet.data.grids import (
     snap_to_voxels,
     to_batch,
 )
-from vrnet.registration.plan import choose_slice_axis
+from vrnet.registration.images import choose_slice_axis
 
 TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 OWN = Grid((9, 12, 5), (1.2, 1.0, 8.0), (3.0, -7.0, 50.0), TURNED)

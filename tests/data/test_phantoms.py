@@ -3,7 +3,7 @@ import torch
 
 from vrnet import BadInput
 from vrnet.data.phantoms import Phantoms, phantoms3d
-from vrnet.fields import warp_labels
+from vrnet.fields.calculus import warp_labels
 from vrnet.phantom import phantom
 
 

@@ -9,8 +9,7 @@ import pytest
 from tests.data.conftest import Toy, assert_same, heart, write, write_acdc, write_splits
 from vrnet import BadInput
 from vrnet.data.acdc import ACDC
-from vrnet.data.prepared import prepare_split
-from vrnet.data.store import LABEL_VALUES, arrays_of, load_sample
+from vrnet.data.prepared import LABEL_VALUES, arrays_of, load_sample, prepare_split
 
 
 def test_a_subject_is_made_once_and_recalled_to_the_bit(toy, cache):

@@ -5,8 +5,7 @@ import torch
 
 from tests.data.conftest import affine_of, brightest, place, spots
 from vrnet import BadInput, Grid, Image
-from vrnet.data.grids import centred_grid
-from vrnet.data.protocols import Plane, all_slices, choose_slices, three_slices, volume_pair
+from vrnet.data.protocols import Plane, all_slices, centred_grid, choose_slices, three_slices, volume_pair
 
 SHAPE, SPACING = (90, 70, 6), (2.0, 2.5, 9.0)
 AFFINE = affine_of(SPACING)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.data.conftest import write
 from vrnet import BadInput
-from vrnet.data.reading import read_frames, read_labels, read_phases, read_shown
+from vrnet.data.protocols import read_frames, read_labels, read_phases, read_shown
 
 PLAIN = np.diag([1.5, 1.5, 10, 1])
 RAMP = np.arange(8 * 6 * 4).reshape(8, 6, 4)

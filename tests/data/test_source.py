@@ -4,7 +4,7 @@ from tests.data.conftest import assert_same
 from vrnet import BadInput
 from vrnet.data.dataset import DATASETS, Entry
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.source import MORE_USES, USES, Source, pack, splits
+from vrnet.data.prepared import MORE_USES, USES, Source, pack, splits
 
 
 def silent(name):

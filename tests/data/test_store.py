@@ -15,15 +15,24 @@ import torch
 
 from tests.data.conftest import Toy, assert_same, parts_of, random_sample
 from vrnet import BadInput
-from vrnet.data.packs import load_pack, save_pack
-from vrnet.data.prepared import prepare_split
-from vrnet.data.store import StoredSamples, arrays_of, cache_folder, cache_name, load_sample, sample_of, save_sample
+from vrnet.data.prepared import (
+    StoredSamples,
+    arrays_of,
+    cache_folder,
+    cache_name,
+    load_pack,
+    load_sample,
+    prepare_split,
+    sample_of,
+    save_pack,
+    save_sample,
+)
 
 READ = """
 import sys
 for name in ("nibabel", "SimpleITK", "scipy", "matplotlib", "itk", "ants"):
     sys.modules[name] = None  # importing it fails
-from vrnet.data.packs import load_pack
+from vrnet.data.prepared import load_pack
 parts = load_pack(__import__("pathlib").Path(sys.argv[1])).values()
 print([len(list(part.samples)) for part in parts])
 """
@@ -378,7 +387,7 @@ def test_a_damaged_pack_is_refused(parts, tmp_path, harm):
 
 
 def test_a_pack_of_another_version_is_refused(parts, tmp_path, monkeypatch):
-    monkeypatch.setattr("vrnet.data.packs.FORMAT", 0)
+    monkeypatch.setattr("vrnet.data.prepared.FORMAT", 0)
     save_pack(parts, tmp_path / "pack.npz")
     monkeypatch.undo()
     with pytest.raises(BadInput, match="written by another version"):

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, Transform, judge_images, parse
-from vrnet.evaluation import advice
-from vrnet.evaluation.advice import Run
-from vrnet.evaluation.cine_verdict import FINDINGS as CINE_FINDINGS
-from vrnet.evaluation.rules import CAUSES, FINDINGS
-from vrnet.evaluation.verdict import MAX_ADVICE
 from vrnet.methods.names import all_methods
 from vrnet.phantom import phantom
+from vrnet.verdict import advice
+from vrnet.verdict.advice import Run
+from vrnet.verdict.cine import FINDINGS as CINE_FINDINGS
+from vrnet.verdict.rules import CAUSES, FINDINGS, MAX_ADVICE
 
 EVERY = {each for rule in (*FINDINGS, *CAUSES) for each in rule.to_try}
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vrnet.evaluation.cavity import muscle_in_cavity
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.cardiac.volumes import muscle_in_cavity
+from vrnet.cardiac.wall import HeartLabels
 
 X, Y = np.meshgrid(np.arange(48) - 23.5, np.arange(48) - 23.5, indexing="ij")
 R = np.hypot(X, Y)

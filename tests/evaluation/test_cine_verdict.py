@@ -7,9 +7,16 @@ from math import inf, pi, sin
 import numpy as np
 import pytest
 
-from vrnet.app.tracking import Tracking
-from vrnet.evaluation.advice import Run
-from vrnet.evaluation.cine_evidence import (
+from vrnet.app.cine import Tracking
+from vrnet.cardiac.strain import strain
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.images.grid import Grid
+from vrnet.images.image import Cine, Image
+from vrnet.phantom.cycle import PATHOLOGIES, cycle
+from vrnet.registration.cine import TrackedFrames
+from vrnet.verdict.advice import Run
+from vrnet.verdict.cine import (
+    FINDINGS,
     LEAST_FRAMES,
     NOTHING,
     CineEvidence,
@@ -17,19 +24,13 @@ from vrnet.evaluation.cine_evidence import (
     HeartExtremes,
     SixthExtremes,
     extremes_of_whole,
+    judge_cine,
+    named_slices,
     slice_stillness,
     slice_unevenness,
     unevenness,
+    where_to_look,
 )
-from vrnet.evaluation.cine_verdict import FINDINGS, judge_cine, named_slices, where_to_look
-from vrnet.evaluation.strain import strain
-from vrnet.evaluation.wall import HeartLabels
-from vrnet.images.cine import Cine
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.phantom.cycle import cycle
-from vrnet.phantom.pathology import PATHOLOGIES
-from vrnet.registration.cine import TrackedFrames
 
 STACK = Run("short-axis-cine", dimension=2, is_stack=True)
 

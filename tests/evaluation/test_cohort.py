@@ -7,8 +7,8 @@ import torch
 
 from vrnet import parse
 from vrnet.data.phantoms import Phantoms
-from vrnet.evaluation.cohort import measure_subject, summarise
 from vrnet.evaluation.metrics import contour_hausdorff, dice
+from vrnet.evaluation.split import measure_subject, summarise
 from vrnet.files import write_rows
 
 COLUMNS = (

@@ -5,8 +5,8 @@ import pytest
 from scipy.interpolate import CubicSpline, RectBivariateSpline
 
 from tests.evaluation.hearts import MYO, ring
-from vrnet.evaluation.deformation import contour_steps, green_strain, moved_contours, spline_slope, wall_voxels
-from vrnet.evaluation.wall import find_rings
+from vrnet.cardiac.strain import contour_steps, green_strain, moved_contours, spline_slope, wall_voxels
+from vrnet.cardiac.wall import find_rings
 
 SPACING = (1.25, 1.25)
 

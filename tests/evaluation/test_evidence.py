@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from vrnet.evaluation.evidence import range_of_moving
+from vrnet.verdict.evidence import range_of_moving
 
 
 def spread_over(low, high):

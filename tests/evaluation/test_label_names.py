@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet import BadInput
-from vrnet.evaluation.label_names import (
+from vrnet.data.labels import (
     KNOWN,
     check_labels_are_there,
     label_text,

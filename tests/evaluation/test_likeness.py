@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose
 from scipy import ndimage, stats
 
 from tests.conftest import SHAPES
-from vrnet.evaluation.likeness import (
+from vrnet.verdict.placement import (
     BINS,
     NOISE,
     LocalCorrelation,

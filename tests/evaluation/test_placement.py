@@ -10,7 +10,8 @@ from scipy.spatial.transform import Rotation
 from torch.nn import functional
 
 from vrnet import read_image, register
-from vrnet.evaluation.placement import (
+from vrnet.phantom import phantom
+from vrnet.verdict.placement import (
     LEAST_COARSE_VOXELS,
     LEAST_SEEN,
     LEAST_STRUCTURE,
@@ -23,9 +24,7 @@ from vrnet.evaluation.placement import (
     placements,
     turns,
 )
-from vrnet.evaluation.rules import MAX_PLACEMENT_GAIN
-from vrnet.evaluation.verdict import judge
-from vrnet.phantom import phantom
+from vrnet.verdict.rules import MAX_PLACEMENT_GAIN, judge
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 SIDES = {2: ((96, 96), 3.0), 3: ((48, 48, 32), 4.0)}

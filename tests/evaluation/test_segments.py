@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from tests.evaluation.hearts import MYO, RV, polar, ring
-from vrnet.evaluation.segments import Insertions, anterior_direction, covered_arc, find_insertions, insertions_of_rings
-from vrnet.evaluation.wall import find_ring, find_rings
+from vrnet.cardiac.segments import Insertions, anterior_direction, covered_arc, find_insertions, insertions_of_rings
+from vrnet.cardiac.wall import find_ring, find_rings
 from vrnet.images.grid import Grid
 
 SPACING = (1.25, 1.25)

@@ -3,8 +3,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from vrnet.cardiac.strain import SliceAxes, box_around
 from vrnet.errors import BadInput
-from vrnet.evaluation.short_axis import SliceAxes, box_around
 
 SHAPE, SPACING = (9, 8, 5), (1.2, 1.5, 8.0)
 

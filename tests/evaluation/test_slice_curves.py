@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from vrnet.evaluation.cavity import muscle_in_cavity
-from vrnet.evaluation.cine_evidence import Extreme, HeartExtremes, extremes_of_slices
-from vrnet.evaluation.slice_curves import slice_curves
-from vrnet.evaluation.strain import MEASURES, strain
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.cardiac.strain import MEASURES, strain
+from vrnet.cardiac.volumes import muscle_in_cavity, slice_curves
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.verdict.cine import Extreme, HeartExtremes, extremes_of_slices
 
 SPACING, HEART = (1.5, 2.0, 8.0), HeartLabels()
 X, Y = np.meshgrid(1.5 * (np.arange(48) - 23.5), 2.0 * (np.arange(40) - 19.5), indexing="ij")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from vrnet.evaluation.evidence import gather
-from vrnet.evaluation.slice_likeness import unmatched_by_slice
 from vrnet.phantom.cycle import cycle
+from vrnet.verdict.cine import unmatched_by_slice
+from vrnet.verdict.evidence import gather
 
 
 @pytest.fixture(scope="module")

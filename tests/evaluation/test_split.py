@@ -10,19 +10,15 @@ import torch
 
 from tests.models import saved
 from vrnet import BadInput
-from vrnet.data.packs import load_pack, save_pack
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.prepared import prepare_split
-from vrnet.data.store import StoredSamples
-from vrnet.devices import describe_device
+from vrnet.data.prepared import StoredSamples, load_pack, prepare_split, save_pack
+from vrnet.devices import describe_device, use_threads
 from vrnet.errors import InputWarning
 from vrnet.evaluation import split as module
-from vrnet.evaluation.cohort import measure_subject, measure_unregistered, summarise
-from vrnet.evaluation.split import evaluate_split
+from vrnet.evaluation.split import evaluate_split, measure_subject, measure_unregistered, summarise
 from vrnet.files import json_ready, write_rows
-from vrnet.methods.choice import MethodChoice, choose_method
+from vrnet.methods.names import MethodChoice, choose_method
 from vrnet.provenance import versions
-from vrnet.threads import use_threads
 
 COLUMNS = (
     "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tests.evaluation.hearts import MYO, SPACING, contracted_towards, moved_by, phantom_stack, ring, stack, turned
+from vrnet.cardiac.segments import Insertions, anterior_direction
+from vrnet.cardiac.strain import MEASURES, strain
+from vrnet.cardiac.wall import HeartLabels, LeftOut
 from vrnet.errors import BadInput
-from vrnet.evaluation.segments import Insertions, anterior_direction
-from vrnet.evaluation.strain import MEASURES, strain
-from vrnet.evaluation.wall import HeartLabels, LeftOut
 from vrnet.images.grid import Grid
 from vrnet.phantom import cycle
-from vrnet.report.cine_numbers import peak_table
+from vrnet.report.cine import peak_table
 
 SLICE = (1.25, 1.25)
 NAMES = [measure.name for measure in MEASURES]

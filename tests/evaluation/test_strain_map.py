@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from vrnet.evaluation.strain import strain
-from vrnet.evaluation.strain_map import strain_map
+from vrnet.cardiac.strain import strain, strain_map
 
 SHAPE, SPACING = (64, 60, 3), (1.5, 1.25, 8.0)
 

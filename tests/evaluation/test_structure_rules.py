@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, Transform, judge_images
-from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import dice_overlap, largest_fall, overlap, structure_evidence
-from vrnet.evaluation.verdict import judge_evidence
 from vrnet.phantom import phantom
+from vrnet.verdict.evidence import gather
+from vrnet.verdict.rules import judge_evidence
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
-from vrnet.evaluation.surfaces import (
+from vrnet.evaluation.metrics import (
     SurfaceDistances,
     nearest_distances,
     outer_contours,

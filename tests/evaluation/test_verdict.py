@@ -10,16 +10,14 @@ from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.advice import Run
-from vrnet.evaluation.evidence import gather
 from vrnet.evaluation.pair import regularity
-from vrnet.evaluation.registered import RegisteredPair
-from vrnet.evaluation.rules import CAUSES, FINDINGS, LEAST_VOXELS
-from vrnet.evaluation.verdict import MAX_ADVICE, MAX_REASONS, judge_evidence
-from vrnet.fields import smooth, warp
-from vrnet.images.affine import Affine
+from vrnet.fields.calculus import smooth, warp
+from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
+from vrnet.verdict.advice import Run
+from vrnet.verdict.evidence import RegisteredPair, gather
+from vrnet.verdict.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_ADVICE, MAX_REASONS, judge_evidence
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 GRIDS = {2: ((96, 96), 3.0), 3: ((40, 40, 26), 4.8)}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from tests.evaluation.hearts import phantom_stack
-from vrnet.evaluation.volumes import volumes
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.cardiac.volumes import volumes
+from vrnet.cardiac.wall import HeartLabels
 
 
 def cylinders(radii, spacing=(0.5, 0.5, 8.0)):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.hearts import LV, MYO, ring
-from vrnet.evaluation.wall import LeftOut, Ring, base_to_apex, contour_radii, find_ring, find_rings, ring_angles
+from vrnet.cardiac.wall import LeftOut, Ring, base_to_apex, contour_radii, find_ring, find_rings, ring_angles
 
 SPACING = (1.25, 1.25)
 

@@ -61,7 +61,7 @@ def run_cases(prepare, run_case):
 
 def run_command(*words):
     """Exit status of a command of vrnet, and what it said."""
-    from vrnet.app import cli
+    from vrnet.app import main as cli
 
     sys.argv = ["vrnet", *map(str, words)]
     said = io.StringIO()

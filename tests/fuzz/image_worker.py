@@ -43,9 +43,8 @@ def damage(seeds, rng, folder):
 
 def read(kind, number, path, folder):
     """Read a file as its format is used, and write what was read."""
-    from vrnet.images.chain import read_point_map
     from vrnet.images.io import read_grid, read_image, write_image
-    from vrnet.images.transform import Transform
+    from vrnet.images.transforms import Transform, read_point_map
 
     out = folder / "out.nii"
     if kind == "transforms":

@@ -7,15 +7,14 @@ from torch import nn
 from torch.optim import Adam
 
 from tests.fuzz.image_seeds import ARRAY
-from vrnet.data.packs import save_pack
-from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.prepared import PreparedSplit, save_pack
+from vrnet.data.protocols import Sample
 from vrnet.files import write_json, write_rows
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, save_weights
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.results import Results
-from vrnet.training.checkpoint import RunState, save_checkpoint
+from vrnet.training.run import RunState, save_checkpoint
 
 STEPS = 6
 """After which the training of the checkpoint ends."""

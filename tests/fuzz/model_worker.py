@@ -13,14 +13,13 @@ from tests.fuzz.model_mutations import CHANGES
 from tests.fuzz.model_seeds import SEEDS, STEPS, results_of, training
 from tests.fuzz.mutations import mutate
 from vrnet.data.manifest import Manifest
-from vrnet.data.packs import load_pack
-from vrnet.data.prepared import prepare_split
+from vrnet.data.prepared import load_pack, prepare_split
 from vrnet.data.splits import choose_split, read_splits
 from vrnet.errors import BadInput
 from vrnet.images.points import read_points, write_points
-from vrnet.methods.trained import load_method
-from vrnet.training.checkpoint import load_checkpoint, tensors_of
+from vrnet.methods.weights import load_method
 from vrnet.training.pairs import Pairs
+from vrnet.training.run import load_checkpoint, tensors_of
 
 CASES_PER_COMMAND = 50
 OUT = "out"

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from tests.conftest import SHAPES
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.transform import Transform
+from vrnet.images.transforms import Transform
 
 POSES = {
     "plain": lambda d: np.eye(d),

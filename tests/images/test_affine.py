@@ -5,9 +5,9 @@ from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 
 from tests.images.conftest import indices, picture, smooth_transform, turn
-from vrnet.images.affine import Affine, fit_affine, rotation_angle
+from vrnet.images.grid import Affine, fit_affine, rotation_angle
 from vrnet.images.resample import coverage, resample_image
-from vrnet.images.transform import Transform
+from vrnet.images.transforms import Transform
 
 
 @pytest.fixture

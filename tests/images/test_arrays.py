@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.images.arrays import as_tensors, check_spacing, field_tensor
+from vrnet.images.image import as_tensors, check_spacing, field_tensor
 
 
 def image(shape=(12, 12), dtype=np.float32, **voxel):

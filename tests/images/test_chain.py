@@ -4,7 +4,7 @@ import SimpleITK as sitk
 from numpy.testing import assert_allclose
 
 from vrnet import Affine, BadInput, Grid, Image, Transform, compose
-from vrnet.images.chain import load_chain
+from vrnet.images.transforms import load_chain
 
 SHAPES = {2: (20, 16), 3: (12, 10, 8)}
 

@@ -4,8 +4,8 @@ from numpy.testing import assert_array_equal
 
 from tests.images.cines import STEP_MS
 from vrnet.errors import BadInput
-from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
+from vrnet.images.image import Cine
 
 GRID = Grid.plain((6, 5), (1.5, 1.5))
 FRAMES = np.random.default_rng(1).random((4, 6, 5)).astype(np.float32)

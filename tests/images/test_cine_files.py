@@ -8,9 +8,7 @@ from tests.images.conftest import POSES, make_grid
 from tests.images.test_io import same_place
 from tests.skips import DATA
 from vrnet.errors import BadInput, InputWarning
-from vrnet.images.cine_files import MAX_CHANGE, change_over_time, read_cine
-from vrnet.images.inputs import given_cine
-from vrnet.images.io import grid_of, read_image, to_sitk
+from vrnet.images.io import MAX_CHANGE, change_over_time, given_cine, grid_of, read_cine, read_image, to_sitk
 
 GRID = make_grid((12, 10, 3), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique"](3))
 CINE = np.random.default_rng(0).random((4, *GRID.shape)).astype(np.float32)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, InputWarning, Transform
-from vrnet.images.affine import Affine
-from vrnet.images.compared import compared_voxels
+from vrnet.images.grid import Affine
+from vrnet.registration.masks import compared_voxels
 
 GRID = Grid.plain((20, 20), (1.0, 1.0))
 

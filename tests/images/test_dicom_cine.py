@@ -6,7 +6,7 @@ from tests.images.cines import STEP_MS, write_enhanced, write_slices
 from tests.images.conftest import POSES, make_grid
 from tests.images.test_io import same_place
 from vrnet.errors import BadInput
-from vrnet.images.cine_files import read_cine
+from vrnet.images.io import read_cine
 
 GRID = make_grid((12, 10, 3), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique"](3))
 CINE = np.random.default_rng(0).integers(0, 900, (4, *GRID.shape)).astype(np.uint16)

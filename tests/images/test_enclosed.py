@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 from scipy import ndimage
 
 from vrnet import Grid, Image
-from vrnet.images.enclosed import enclosed, enclosed_label, fill_holes
+from vrnet.data.labels import enclosed, enclosed_label, fill_holes
 
 RV, WALL, LV = 1, 2, 3
 

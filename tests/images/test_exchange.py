@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, read_image, write_image
-from vrnet.images.inputs import given_cine, given_image
+from vrnet.images.io import given_cine, given_image
 
 TYPES = ["uint8", "int16", "int32", "int64", "uint16", "float32", "float64"]
 TURNED = Rotation.from_euler("xyz", (20, -35, 50), degrees=True).as_matrix()

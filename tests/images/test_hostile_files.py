@@ -20,11 +20,10 @@ from tests.images.conftest import POSES, make_grid, picture
 from tests.images.test_io import GRID, RAMP, nifti, refusal, same_place, series
 from vrnet.errors import BadInput
 from vrnet.images import checks, sandbox
-from vrnet.images.chain import read_point_map
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, read_grid, read_image, to_sitk, write_image
-from vrnet.images.transform import Transform
+from vrnet.images.transforms import Transform, read_point_map
 
 CANARY = b"The canary sings: nobody may read this." * 200
 NRRD = {

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from vrnet.images.inpainting import inpaint
+from vrnet.registration.masks import inpaint
 
 SIZES = {2: (40, 33), 3: (24, 20, 17)}
 

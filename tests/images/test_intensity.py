@@ -5,8 +5,7 @@ from numpy.testing import assert_allclose
 
 from tests.conftest import SHAPES
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_each, rescale_images_jointly, rescale_jointly
+from vrnet.images.image import Image, rescale_each, rescale_images_jointly, rescale_jointly
 
 
 def test_both_images_go_through_one_line_that_ends_at_their_joint_percentiles(d, random):

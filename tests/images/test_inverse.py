@@ -5,10 +5,8 @@ from numpy.testing import assert_allclose
 
 from tests.images.conftest import smooth_transform, turn
 from vrnet.errors import BadInput
-from vrnet.images.affine import Affine
-from vrnet.images.grid import Grid
-from vrnet.images.inverse import grid_of_range, round_trip, sampled_before, turned
-from vrnet.images.transform import Transform, sample_transform
+from vrnet.images.grid import Affine, Grid
+from vrnet.images.transforms import Transform, grid_of_range, round_trip, sample_transform, sampled_before, turned
 
 
 @pytest.mark.parametrize("degrees", [30, 150])

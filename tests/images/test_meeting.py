@@ -8,10 +8,9 @@ import pytest
 
 import vrnet
 from vrnet.errors import InputWarning
-from vrnet.images.chain import load_chain
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.transform import Transform
+from vrnet.images.transforms import Transform, load_chain
 
 
 def grid_at(d, place, side=20, spacing=2.0):

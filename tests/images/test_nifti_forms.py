@@ -127,7 +127,7 @@ def test_the_repair_that_is_named_repairs_the_header(codes, tmp_path):
 
 
 def test_the_frames_of_a_series_are_where_nibabel_puts_them(tmp_path):
-    from vrnet.data.reading import read_frames
+    from vrnet.data.protocols import read_frames
 
     image = nibabel.Nifti1Image(np.arange(1920, dtype=np.float32).reshape(*SHAPE, 2), None)
     image.header.set_qform(pose(), 1)

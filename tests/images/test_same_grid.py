@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.images.grid import Grid
-from vrnet.images.same_grid import check_same_grid
+from vrnet.images.grid import Grid, check_same_grid
 
 GRID = Grid.plain((96, 90, 3), (1.8, 1.8, 10.0))
 SMALLER = Grid.plain((48, 45, 3), (3.6, 3.6, 10.0))

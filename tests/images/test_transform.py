@@ -25,7 +25,7 @@ from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import read_image, to_sitk, write_image
-from vrnet.images.transform import TRANSFORM_SUFFIXES, Transform
+from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform
 from vrnet.registration.images import register_images
 
 

@@ -10,10 +10,9 @@ from tests.models import card, saved, trained
 from vrnet import Grid, Image
 from vrnet.errors import BadInput
 from vrnet.methods.averaged import Averaged, AverageOverTurns
-from vrnet.methods.choice import choose_method
-from vrnet.methods.names import choose, parameters, parse, parse_trainable, with_parameters
+from vrnet.methods.names import choose, choose_method, parameters, parse, parse_trainable, with_parameters
 from vrnet.methods.weights import save_weights
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks
 
 SIZE = {2: (20, 27), 3: (10, 7, 9)}
 SQUARE = {2: (1.8, 1.8), 3: (1.8, 1.8, 4.0)}

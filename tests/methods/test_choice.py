@@ -3,10 +3,10 @@
 import pytest
 
 from vrnet.errors import UnfitMachine
-from vrnet.file_sets import sha256
-from vrnet.methods import boxed, choice
-from vrnet.methods.choice import choose_method, load_once
-from vrnet.methods.names import parse
+from vrnet.files import sha256
+from vrnet.methods import bundled as boxed
+from vrnet.methods import names as choice
+from vrnet.methods.names import choose_method, load_once, parse
 
 
 @pytest.fixture

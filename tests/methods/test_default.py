@@ -4,8 +4,7 @@ import sys
 import pytest
 
 from vrnet import parse
-from vrnet.methods.boxed import SHORT_AXIS, boxed
-from vrnet.methods.default import Default
+from vrnet.methods.bundled import SHORT_AXIS, Default, boxed
 
 WITHIN_REACH = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
 BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
@@ -55,7 +54,7 @@ def test_the_model_of_hippocampi_says_what_it_is():
 
 USE = """
 import sys, vrnet
-from vrnet.methods.boxed import SHORT_AXIS, boxed, read_boxed
+from vrnet.methods.bundled import SHORT_AXIS, boxed, read_boxed
 assert read_boxed.cache_info().currsize == 0
 boxed(SHORT_AXIS)
 print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)

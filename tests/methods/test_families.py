@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.families import parse_learned
+from vrnet.methods.baselines import RCNet, Siamese, VoxelMorph
 from vrnet.methods.names import parse_trainable
-from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
 from vrnet.methods.vrnet import VRNet
+from vrnet.methods.weights import parse_learned
 
 SIZE = {2: (20, 18), 3: (18, 16, 17)}
 

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.boxed import BOXED, SHORT_AXIS, boxed
-from vrnet.methods.default import Default
-from vrnet.methods.families import FAMILIES, parse_learned
+from vrnet.methods.bundled import BOXED, SHORT_AXIS, Default, boxed
 from vrnet.methods.names import (
     all_methods,
     choose,
@@ -22,8 +20,9 @@ from vrnet.methods.names import (
     with_parameters,
 )
 from vrnet.methods.parameters import Each
-from vrnet.methods.variational import PRESETS
+from vrnet.methods.solvers import PRESETS
 from vrnet.methods.vrnet import PAPER
+from vrnet.methods.weights import FAMILIES, parse_learned
 from vrnet.provenance import how_to_install
 from vrnet.variational.solver import Solver
 
@@ -101,7 +100,7 @@ def test_solvers_build_solvers(preset):
 
 def test_a_method_whose_package_is_absent_says_what_to_install(monkeypatch):
     assert missing_package(parse("TV-L1")) is None
-    monkeypatch.setattr("vrnet.methods.outside.version", absent)
+    monkeypatch.setattr("vrnet.methods.external.version", absent)
     assert missing_package(parse("SyN")) == "antspyx"
     with pytest.raises(BadInput, match=f"needs antspyx.*{re.escape(how_to_install('baselines'))}"):
         parse("SyN").build(2)

@@ -5,8 +5,8 @@ from torch.utils.data import DataLoader
 
 import vrnet
 from vrnet.errors import BadInput
-from vrnet.fields import warp
-from vrnet.methods.boxed import SHORT_AXIS, boxed
+from vrnet.fields.calculus import warp
+from vrnet.methods.bundled import SHORT_AXIS, boxed
 from vrnet.phantom import phantom
 
 NAMES = ["D-L2-1x1-w2", "R-L1-1x1-w2", "VoxelMorph-w2", "2xRC-Net-w2"]

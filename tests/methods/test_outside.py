@@ -8,10 +8,10 @@ import torch
 
 import vrnet
 from tests.methods.test_variational import moved_texture
+from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
-from vrnet.methods.outside import Demons
 from vrnet.methods.parameters import Each
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks
 
 
 @pytest.mark.slow

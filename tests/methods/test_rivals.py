@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from vrnet.methods.rivals import RCNet, VoxelMorph
-from vrnet.networks.adaptors import Predict
+from vrnet.methods.baselines import RCNet, VoxelMorph
+from vrnet.networks.denoisers import Predict
 from vrnet.networks.unet import HalfResolution
 
 NARROW_WIDTH = {2: 2, 3: 2}

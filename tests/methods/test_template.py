@@ -3,8 +3,8 @@ import torch
 
 import vrnet
 from vrnet import BadInput
-from vrnet.fields import warp
-from vrnet.methods.boxed import boxed
+from vrnet.fields.calculus import warp
+from vrnet.methods.bundled import boxed
 from vrnet.methods.names import find_base
 from vrnet.methods.template import Template, make_solver, parse_template
 from vrnet.methods.weights import Card, load_weights, save_weights
@@ -105,7 +105,7 @@ def test_the_template_in_the_box_registers_volumes():
 def test_through_the_template_in_the_box_hippocampi_meet_better_than_directly(data_root, as_users_run):
     from vrnet.data.dataset import find_dataset
     from vrnet.evaluation.metrics import mean_dice
-    from vrnet.fields import warp_labels
+    from vrnet.fields.calculus import warp_labels
 
     pairs = find_dataset("hippocampus", data_root / "hippocampus")
     dice = {"hippocampus-template": 0.0, "Gaussian-LNCC": 0.0}

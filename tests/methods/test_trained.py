@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from tests.models import Flow, card, saved, trained
 from vrnet import BadInput, Trained, load_method
 from vrnet.methods.names import parse_trainable
-from vrnet.methods.trained import shape_at
+from vrnet.methods.weights import shape_at
 
 OWN = {2: (2.0, 1.5), 3: (2.0, 1.5, 1.7)}
 SHAPES = {2: (41, 30), 3: (25, 22, 30)}

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import ndimage
 
 from vrnet.methods.names import parse
-from vrnet.methods.variational import PRESETS, Variational
+from vrnet.methods.solvers import PRESETS, Variational
 from vrnet.variational.cascade import Cascade, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, LNCC
 from vrnet.variational.solver import Solver

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.methods.families import parse_learned
+from vrnet.methods.baselines import RCNet
 from vrnet.methods.names import parameters, parse, parse_trainable
-from vrnet.methods.rivals import RCNet
 from vrnet.methods.vrnet import PAPER, VRNet
-from vrnet.networks.adaptors import Noise
+from vrnet.methods.weights import parse_learned
+from vrnet.networks.denoisers import Noise
 from vrnet.networks.unet import he_initialised
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, State, Step, no_motion
 from vrnet.variational.data_terms import L1

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vrnet import BadInput
-from vrnet.methods.boxed import BOXED, SHORT_AXIS
+from vrnet.methods.bundled import BOXED, SHORT_AXIS
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
-from vrnet.tensor_files import checksum, write_tensors
+from vrnet.tensors import checksum, write_tensors
 
 CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "jointly", "phantoms", "0.1.0")
 
@@ -141,7 +141,7 @@ def test_weights_that_are_not_finite_are_refused(saved, value, monkeypatch):
         save_weights(model, CARD, path)
     assert load_weights(path)[1] == CARD, "the old file stays"
     with monkeypatch.context() as patched:
-        patched.setattr("vrnet.tensor_files.are_finite", lambda tensors: True)
+        patched.setattr("vrnet.tensors.are_finite", lambda tensors: True)
         save_weights(model, CARD, path)
     with pytest.raises(BadInput, match="NaN or infinite: give a file"):
         load_weights(path)

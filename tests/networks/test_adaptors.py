@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from vrnet.fields import compose, warp
-from vrnet.networks.adaptors import Plain, Predict, Recurse, Residual, apply_padded
+from vrnet.fields.calculus import compose, warp
+from vrnet.networks.denoisers import Plain, Predict, Recurse, Residual, apply_padded
 from vrnet.variational.cascade import State
-from vrnet.variational.linearize import linearize
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks, linearize
 
 
 class Copy(nn.Module):

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from vrnet.methods.boxed import boxed
-from vrnet.networks import convolution
-from vrnet.networks.convolution import (
+from vrnet.methods.bundled import boxed
+from vrnet.networks import unet as convolution
+from vrnet.networks.unet import (
     Conv2d,
     Conv3d,
     ConvTranspose2d,
@@ -13,9 +13,9 @@ from vrnet.networks.convolution import (
     expand_blocks,
     has_half_precision,
     slices_at_once,
+    unet_2d,
 )
-from vrnet.networks.unet import unet_2d
-from vrnet.phantom.pair import phantom
+from vrnet.phantom.cycle import phantom
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (5, 1)])

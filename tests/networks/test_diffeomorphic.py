@@ -7,15 +7,14 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from torch import nn
 
 from tests.models import saved
-from vrnet.fields import compose, smooth, warp
-from vrnet.folds import smallest_determinant
+from vrnet.fields.calculus import compose, smooth, warp
+from vrnet.fields.folds import smallest_determinant
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_weights
-from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow, flow, smooth_velocity
+from vrnet.networks.denoisers import FlowDataStep, FlowRecurse, InitialFlow, flow, smooth_velocity
 from vrnet.variational.cascade import DataStep, State
 from vrnet.variational.data_terms import L1, L2
-from vrnet.variational.linearize import linearize
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks, linearize
 
 SIZE = {2: (24, 20), 3: (14, 12, 13)}
 

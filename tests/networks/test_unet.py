@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import pixel_unshuffle
 
-from vrnet.networks.adaptors import FIELD_SCALE
-from vrnet.networks.siamese import Siamese
-from vrnet.networks.unet import blocks_as_channels, half_unet, unet, unet_2d, unet_3d
+from vrnet.networks.denoisers import FIELD_SCALE
+from vrnet.networks.unet import Siamese, blocks_as_channels, half_unet, unet, unet_2d, unet_3d
 
 
 def size(net):

@@ -2,10 +2,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from vrnet.data.prepared import prepare_split
-from vrnet.data.source import Source
+from vrnet.app.paper import PaperRequest
+from vrnet.data.prepared import Source, prepare_split
 from vrnet.paper.budget import BUDGETS, small_phantoms
-from vrnet.paper.request import PaperRequest
 from vrnet.paper.results import Results
 from vrnet.paper.study import Study
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 import numpy as np
 
 from vrnet.paper.budget import BUDGETS, TIMED_SHAPES
-from vrnet.paper.columns import TITLES
 from vrnet.paper.results import Results
 from vrnet.paper.specs import TABLES
+from vrnet.paper.tables import TITLES
 
 COLUMNS = {"Dice Avg": "dice_mean", "HD Avg": "hd_mean"} | {title: measure for measure, title in TITLES.items()}
 LABELS = {"unregistered": "identity"}

@@ -4,14 +4,14 @@ import pytest
 
 from tests.paper.fake_results import write_result
 from vrnet import BadInput
-from vrnet.data.source import Source
+from vrnet.app.paper import PaperRequest, make_figure, make_table
+from vrnet.data.prepared import Source
 from vrnet.files import read_rows
-from vrnet.paper import alphas
-from vrnet.paper.alphas import best_alphas, choose_alphas, file_of
+from vrnet.paper import study as alphas
 from vrnet.paper.budget import three_times_as_long
 from vrnet.paper.figures import measure_methods
-from vrnet.paper.request import PaperRequest, make_figure, make_table
 from vrnet.paper.specs import TABLES
+from vrnet.paper.study import best_alphas, choose_alphas, file_of
 from vrnet.paper.tables import build_table
 
 TRIED = 0.02, 0.1, 0.4

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from vrnet.data.source import MORE_USES, USES
+from vrnet.data.prepared import MORE_USES, USES
 from vrnet.methods.names import parse, parse_trainable, without_average
 from vrnet.paper.budget import BUDGETS, DIMENSIONS
 from vrnet.paper.specs import TABLES, TIMED_METHODS

@@ -3,7 +3,8 @@ import pytest
 from scipy.stats import wilcoxon
 
 from vrnet.paper.budget import BUDGETS
-from vrnet.paper.columns import (
+from vrnet.paper.specs import published_values
+from vrnet.paper.tables import (
     find_measures,
     holm,
     measure_columns,
@@ -14,7 +15,6 @@ from vrnet.paper.columns import (
     size_column,
     timed_images,
 )
-from vrnet.paper.values import published_values
 
 DICE = {"a": [0.7, 0.8, 0.9, 0.75, 0.6, 0.85], "b": [0.72, 0.83, 0.91, 0.74, 0.66, 0.9], "c": [0.1] * 6}
 HD = {"a": [9.0, 7.0, 8.0, 5.0, 6.5, 7.0], "b": [8.0, 7.5, 6.0, 4.0, 6.0, 5.5], "c": [1.0, 2.0, np.nan, 3.0, 4.0, 5.5]}

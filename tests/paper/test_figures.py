@@ -17,7 +17,7 @@ from vrnet.paper.figures import (
     draw_efficiency,
     draw_parameterisations,
 )
-from vrnet.paper.values import published_values
+from vrnet.paper.specs import published_values
 
 SCORES = [(0.7, 9.0), (0.8, 8.0), (0.9, 6.0)]
 MEAN = 0.8

@@ -4,10 +4,10 @@ import torch
 
 from tests.models import trained
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.sample import Sample
-from vrnet.methods.identity import Identity
-from vrnet.paper import pictures
-from vrnet.paper.pictures import (
+from vrnet.data.protocols import Sample
+from vrnet.methods.baselines import Identity
+from vrnet.paper import figures as pictures
+from vrnet.paper.figures import (
     COMPARED_METHODS,
     ROWS,
     cut_slice,

@@ -6,15 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.paper.recomputation import compare_table, compare_times, read_csv
-from vrnet.app.commands.paper import Paper
-from vrnet.data.source import Source
+from vrnet.app.paper import Paper, PaperRequest, known_names, make_figure, make_table, plan_study
+from vrnet.data.prepared import Source
 from vrnet.errors import BadInput
 from vrnet.paper.budget import small_phantoms
 from vrnet.paper.figures import ALPHAS, CASCADE_LINES, FIGURES
-from vrnet.paper.request import PaperRequest, known_names, make_figure, make_table, plan_study
 from vrnet.paper.specs import TABLES, TIMED_METHODS
 from vrnet.paper.tables import choose_entries
-from vrnet.phantom.pathology import PATHOLOGIES
+from vrnet.phantom.cycle import PATHOLOGIES
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
 

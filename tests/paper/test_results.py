@@ -6,8 +6,8 @@ import pytest
 
 from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
+from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
-from vrnet.methods.outside import Demons
 from vrnet.methods.parameters import Each
 from vrnet.paper.results import Entry, file_name
 from vrnet.training.settings import Training

@@ -5,8 +5,8 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse, parse_trainable
-from vrnet.paper import runtime
-from vrnet.paper.runtime import measure_seconds, seconds_per_pair, timing_hardware
+from vrnet.paper import tables as runtime
+from vrnet.paper.tables import measure_seconds, seconds_per_pair, timing_hardware
 from vrnet.provenance import versions
 
 SHAPE_AND_SPACING = (16, 16), 9.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import heart, write_acdc, write_splits
-from vrnet.data.source import Source
+from vrnet.data.prepared import Source
 from vrnet.errors import BadInput
 from vrnet.paper import strain as module
 from vrnet.paper.budget import BUDGETS

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from vrnet.paper import strain_figure
-from vrnet.paper.strain_figure import PANELS, agreement, draw_strain
+from vrnet.paper import strain as strain_figure
+from vrnet.paper.strain import PANELS, agreement, draw_strain
 
 GROUPS = "NOR", "DCM"
 

@@ -9,9 +9,9 @@ import pytest
 from safetensors.torch import load_file
 
 from vrnet.errors import BadInput
-from vrnet.evaluation.cohort import measure_subject
-from vrnet.file_sets import RECORD
-from vrnet.methods.trained import Trained
+from vrnet.evaluation.split import measure_subject
+from vrnet.files import RECORD
+from vrnet.methods.weights import Trained
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.study import Study
 from vrnet.provenance import versions

@@ -4,8 +4,8 @@ from io import StringIO
 
 import pytest
 
-from vrnet.paper.table import Table, escape_latex
-from vrnet.paper.values import Value
+from vrnet.paper.specs import Value
+from vrnet.paper.tables import Table, escape_latex
 
 TABLE = Table(
     "Small",

@@ -197,7 +197,7 @@ def test_notes_tell_of_a_loss_that_is_not_the_methods_own(study, steps):
 
 def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
     made = study()
-    monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
+    monkeypatch.setattr("vrnet.paper.tables.seconds_per_pair", lambda *words: {"cpu": 0.1234, "cuda": None}[words[4]])
     for k, name in enumerate(TABLES["acdc"].methods):
         write_result(made.results, made.results.entry(name), [(0.7 + 0.01 * k, 9.0), (0.8, 8.0 - 0.1 * k)])
     table = build_table("acdc", made)
@@ -223,7 +223,7 @@ def test_a_whole_table_has_every_measure_p_and_times(study, monkeypatch):
 def test_an_averaged_row_has_no_times_which_would_be_those_of_one_registration(study, monkeypatch):
     names = ("VoxelMorph", "VoxelMorph+average")
     monkeypatch.setitem(TABLES, "acdc", replace(TABLES["acdc"], methods=names))
-    monkeypatch.setattr("vrnet.paper.columns.seconds_per_pair", lambda *words: 0.1234)
+    monkeypatch.setattr("vrnet.paper.tables.seconds_per_pair", lambda *words: 0.1234)
     made = study()
     for name in names:
         write_result(made.results, made.results.entry(name), [(0.7, 9.0), (0.8, 8.0)])
@@ -238,7 +238,7 @@ def test_an_averaged_method_is_told_of_only_where_its_parameters_are_other_ones(
 
 def test_seconds_per_pair_stand_beside_the_published(tmp_path, reader, monkeypatch):
     monkeypatch.setattr(
-        "vrnet.paper.columns.seconds_per_pair", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3
+        "vrnet.paper.tables.seconds_per_pair", lambda *words: None if words[4] == "cuda" else len(words[2]) / 3
     )
     table = build_runtime_table(tmp_path, BUDGETS["quick"], BUDGETS["quick"], reader.stage)
     rows = {row[0]: row for row in table.rows}

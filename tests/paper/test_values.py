@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from vrnet.methods.names import parse
-from vrnet.paper.specs import TABLES, TIMED_METHODS
-from vrnet.paper.values import Value, published_values
+from vrnet.paper.specs import TABLES, TIMED_METHODS, Value, published_values
 
 COUNTS = {"ablation_acdc": 20, "ablation_ukbb": 20, "ukbb": 12, "acdc": 12, "cmr3d": 11, "initialisation_ukbb": 3}
 COUNTS["runtime"] = 12

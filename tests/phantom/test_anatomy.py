@@ -1,7 +1,7 @@
 import torch
 
 from vrnet.phantom.anatomy import LV, MYO, Heart, RandomSource, norm
-from vrnet.phantom.pair import voxel_positions
+from vrnet.phantom.cycle import voxel_positions
 
 
 def draw_heart(seed):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.fields import warp, warp_labels
-from vrnet.folds import smallest_determinant
+from vrnet.fields.calculus import warp, warp_labels
+from vrnet.fields.folds import smallest_determinant
 from vrnet.phantom import Cycle, cycle
 
 pytestmark = pytest.mark.usefixtures("as_users_run")

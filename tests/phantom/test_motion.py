@@ -1,8 +1,8 @@
 import torch
 
 from vrnet.phantom.anatomy import Heart, RandomSource
+from vrnet.phantom.cycle import voxel_positions
 from vrnet.phantom.motion import Motion
-from vrnet.phantom.pair import voxel_positions
 
 
 def test_the_motion_is_undone_to_a_ten_thousandth_of_a_voxel():

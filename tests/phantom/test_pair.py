@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from vrnet.fields import warp, warp_labels
-from vrnet.folds import smallest_determinant
+from vrnet.fields.calculus import warp, warp_labels
+from vrnet.fields.folds import smallest_determinant
 from vrnet.phantom import Phantom, phantom
 
 RV, MYO, LV = 1, 2, 3

@@ -3,7 +3,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.phantom.anatomy import RandomSource
-from vrnet.phantom.pathology import NORMAL, PATHOLOGIES, Infarct, anterior_insertion, find_pathology
+from vrnet.phantom.cycle import NORMAL, PATHOLOGIES, Infarct, anterior_insertion, find_pathology
 
 
 @pytest.fixture

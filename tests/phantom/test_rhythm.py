@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.phantom.rhythm import Rhythm
+from vrnet.phantom.motion import Rhythm
 
 rates = pytest.mark.parametrize("rate", [40.0, 60.0, 75.0, 100.0, 160.0])
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from vrnet.phantom.anatomy import RandomSource
-from vrnet.phantom.pair import voxel_positions
-from vrnet.phantom.scanner import Scanner
+from vrnet.phantom.cycle import Scanner, voxel_positions
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from vrnet.phantom.anatomy import RandomSource
+from vrnet.phantom.cycle import NORMAL, Infarct, contours, green_strain, measured, share_inside
 from vrnet.phantom.motion import Motion
-from vrnet.phantom.pathology import NORMAL, Infarct
-from vrnet.phantom.truth import contours, green_strain, measured, share_inside
 
 
 @pytest.fixture

@@ -13,12 +13,11 @@ from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, register_images
-from vrnet.images.affine import Affine, rotation_angle
+from vrnet.images.grid import Affine, rotation_angle
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, find_affine, possible_starts, share_inside
-from vrnet.registration.affine_levels import make_levels
+from vrnet.registration.affine import axis_turns, find_affine, make_levels, possible_starts, share_inside
 from vrnet.registration.masks import ImageMasks
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}

@@ -11,8 +11,9 @@ from scipy import ndimage
 
 import vrnet
 from tests.models import Flow, card, trained
-from vrnet import BadInput, InputWarning, Trained, fields, parse, register
-from vrnet.methods.variational import PRESETS
+from vrnet import BadInput, InputWarning, Trained, parse, register
+from vrnet.fields import calculus as fields
+from vrnet.methods.solvers import PRESETS
 from vrnet.phantom import phantom
 from vrnet.variational.data_terms import L1
 from vrnet.variational.regularizers import TV

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import vrnet
 from vrnet import BadInput, Grid, Image, register_images
 from vrnet.phantom import phantom
-from vrnet.registration.brightness import Remap, find_remap, fit_line
+from vrnet.registration.intensity import Remap, find_remap, fit_line
 from vrnet.registration.masks import Inside
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 CHANGES = [(1.2, 0.0), (1.5, 0.0), (2.0, 0.0), (0.5, 0.0), (1.0, 0.4), (5.0, 1.5)]
 EVERYWHERE = Inside()

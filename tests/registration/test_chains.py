@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vrnet.fields import smooth
-from vrnet.registration.chains import Link, Smoothing, go_round, next_link, start_by_warping
+from vrnet.fields.calculus import smooth
+from vrnet.registration.cine import Link, Smoothing, go_round, next_link, start_by_warping
 
 N, SHIFTS = 6, torch.tensor([0.0, 0.5, 1.25, 2.0, 1.5, 0.25])
 SMOOTHING = Smoothing((2.0, 2.0), (0.5, 0.5))

@@ -1,7 +1,7 @@
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.registration.checks import check_axes
+from vrnet.registration.arrays import check_axes
 
 
 @pytest.mark.parametrize(

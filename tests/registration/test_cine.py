@@ -7,15 +7,23 @@ from numpy.testing import assert_allclose
 
 from tests.models import trained
 from vrnet.errors import BadInput, InputWarning
-from vrnet.fields import compose, smooth
-from vrnet.folds import smallest_determinant
-from vrnet.images.cine import Cine
+from vrnet.fields.calculus import compose, smooth
+from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
+from vrnet.images.image import Cine
 from vrnet.phantom import cycle
-from vrnet.registration.arrays import register
-from vrnet.registration.chains import Cycle, Smoothing
-from vrnet.registration.cine import FRAMES_OF_NETWORK, between, follow, plan_tracking, prepare, refine, track_frames
-from vrnet.registration.folds import repair_folds
+from vrnet.registration.arrays import register, repair_folds
+from vrnet.registration.cine import (
+    FRAMES_OF_NETWORK,
+    Cycle,
+    Smoothing,
+    between,
+    follow,
+    plan_tracking,
+    prepare,
+    refine,
+    track_frames,
+)
 
 METHODS = [("short-axis-cine", 1.0), ("TV-L1", 1.05)]
 """With how many times the error of direct registration each may have: a solver finds large motions by itself."""

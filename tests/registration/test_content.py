@@ -4,13 +4,12 @@ import torch
 
 import vrnet
 from vrnet import parse
-from vrnet.fields import smooth, warp
-from vrnet.folds import smallest_determinant
-from vrnet.images.intensity import rescale_each, rescale_jointly
+from vrnet.fields.calculus import smooth, warp
+from vrnet.fields.folds import smallest_determinant
+from vrnet.images.image import rescale_each, rescale_jointly
 from vrnet.registration.arrays import solve
-from vrnet.registration.content import MARGIN, carry_on, compared_box, content_box, cut, fade_out
-from vrnet.registration.masks import Inside
-from vrnet.variational.masks import Masks
+from vrnet.registration.masks import MARGIN, Inside, carry_on, compared_box, content_box, cut, fade_out
+from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import fewest_voxels
 
 

@@ -10,10 +10,11 @@ from scipy import ndimage
 import vrnet
 from tests.registration.test_images import reorient
 from tests.tetrahedra import relative_volumes
-from vrnet import BadInput, Grid, Image, fields, parse
-from vrnet.images.intensity import rescale_jointly
-from vrnet.registration.folds import Repair, describe_repair
-from vrnet.repair import Unfolded
+from vrnet import BadInput, Grid, Image, parse
+from vrnet.fields import calculus as fields
+from vrnet.fields.folds import Unfolded
+from vrnet.images.image import rescale_jointly
+from vrnet.registration.arrays import Repair, describe_repair
 
 SIZES = {2: (40, 36), 3: (20, 18, 16)}
 SPACING = (1.0, 1.5, 2.0)
@@ -90,7 +91,7 @@ def test_a_repair_says_what_motion_it_cost(monkeypatch):
     """Of two images that have nothing to do with each other, when no round is spent to open folds."""
     assert "lost" not in str(registered(2).repair)
     assert registered(2).repair.drawn_percent == 0
-    monkeypatch.setattr("vrnet.repair.MAX_ROUNDS", 0)
+    monkeypatch.setattr("vrnet.fields.folds.MAX_ROUNDS", 0)
     told = vrnet.register(*unlike(2), METHOD, spacing=SPACING[:2]).repair
     assert 0 < told.drawn_percent <= 100
     assert "about folds that did not open, " in str(told)

@@ -15,7 +15,7 @@ from vrnet import BadInput, Grid, Image, Trained, read_image, register_images, w
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import coverage, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.plan import choose_slice_axis
+from vrnet.registration.images import choose_slice_axis
 
 tv_l1 = partial(register_images, method="TV-L1")
 brief = partial(register_images, method="TV-L1(warps=5)")

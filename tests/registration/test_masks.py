@@ -15,7 +15,7 @@ from tests.models import Flow, card, trained
 from vrnet import BadInput, Grid, Image, InputWarning, Trained, read_image, register, register_images, write_image
 from vrnet.data.acdc import ACDC
 from vrnet.phantom import phantom
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 SIZES, EDGE = {2: (96, 96), 3: (30, 30, 20)}, {2: 2.0, 3: 6.4}
 METHODS = [("TV-L1", 2), ("TV-L1", 3), ("Diffusion-L2", 2), ("Diffusion-L2", 3), ("short-axis", 2)]

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from vrnet import BadInput, register_images
-from vrnet.app.commands.register import Register
+from vrnet.app.register import Register
 from vrnet.registration.options import RegistrationOptions
 
 NAMES = [field.name for field in fields(RegistrationOptions)]

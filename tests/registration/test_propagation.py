@@ -3,7 +3,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from vrnet.phantom import cycle
-from vrnet.registration.propagation import propagate_labels
+from vrnet.registration.cine import propagate_labels
 
 
 def dice(a, b):

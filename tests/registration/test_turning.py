@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from vrnet.registration.turning import turned_as, without_divergence
+from vrnet.registration.cine import turned_as, without_divergence
 
 
 def waves(shape, spacing, k, direction):

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from vrnet.evaluation.strain import strain
-from vrnet.evaluation.volumes import volumes
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.cardiac.strain import strain
+from vrnet.cardiac.volumes import volumes
+from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.phantom.cycle import cycle
-from vrnet.report.cine_numbers import Tracked
-from vrnet.report.film import Film
+from vrnet.report.cine import Film, Tracked
 
 SHAPE, SPACING = (72, 64, 3), (2.4, 2.4, 10.0)
 TRACKED = Tracked({"forward": 0.12, "backward": 0.34}, 0.0, {"closure error": "how far <b>round</b>"})

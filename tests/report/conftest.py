@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.report.browser import find_tool, open_file
-from vrnet.fields import warp, warp_labels
+from vrnet.fields.calculus import warp, warp_labels
 from vrnet.images.grid import Grid
 from vrnet.phantom import phantom
 from vrnet.report.page import write_report

@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.browser import find_element, open_file, press, set_range
 from tests.report.cines import TRACKED, beating_film, without_labels, without_rv
-from vrnet.report.cine_page import write_cine_page
+from vrnet.report.cine import write_cine_page
 
 ESCAPE = "\ue00c"
 

@@ -9,10 +9,9 @@ from numpy.testing import assert_allclose
 from PIL import Image
 
 from tests.report.cines import SHAPE, SPACING, beating_film, without_labels, without_rv
-from vrnet.evaluation.strain import strain
+from vrnet.cardiac.strain import strain
 from vrnet.images.grid import Grid
-from vrnet.report.cine_data import ASSUMED_CYCLE_MS, STRAIN_RANGE, cine_data, cycle_ms
-from vrnet.report.material_points import material_points
+from vrnet.report.cine import ASSUMED_CYCLE_MS, STRAIN_RANGE, cine_data, cycle_ms, material_points
 
 
 @pytest.fixture(scope="module")

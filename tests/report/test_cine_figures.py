@@ -6,7 +6,7 @@ from PIL import Image, ImageSequence
 
 from tests.report.cines import beating_film, without_labels, without_rv
 from vrnet.report.cine_figures import STRIP_PIXELS, curves_figure, draw_strip, write_film
-from vrnet.report.colours import GRID
+from vrnet.report.drawing import GRID
 
 
 @pytest.fixture(scope="module")

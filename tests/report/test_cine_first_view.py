@@ -10,10 +10,9 @@ from tests.report.browser import find_element, open_file, press
 from tests.report.cines import TRACKED, beating_film, without_labels, without_rv
 from tests.report.conftest import HOSTILE
 from tests.report.test_cine_page import greys
-from vrnet.evaluation.cine_evidence import Extreme
 from vrnet.images.grid import Grid
-from vrnet.report.cine_numbers import look_at, smallest_cavity
-from vrnet.report.cine_page import write_cine_page
+from vrnet.report.cine import look_at, smallest_cavity, write_cine_page
+from vrnet.verdict.cine import Extreme
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from tests.report.browser import find_element, open_file, press, set_range
 from tests.report.cines import SHAPE, TRACKED, beating_film, wall_alone, without_labels, without_rv
 from tests.report.conftest import HOSTILE, SCRIPT
 from vrnet.images.grid import Grid
-from vrnet.report.cine_page import write_cine_page
-from vrnet.report.film import Film
+from vrnet.report.cine import Film, write_cine_page
 
 PAGES = ["heart", "wall", "bare"]
 READ_CAPTIONS = "return [...document.querySelectorAll('#printed-frames figcaption')].map(words => words.textContent)"

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from vrnet.report.cine_figures import WALL_OPACITY
-from vrnet.report.colours import (
+from vrnet.report.drawing import (
     DIFFERENCE_MAP,
     FOLD,
     JACOBIAN_MAP,

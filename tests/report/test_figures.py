@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.conftest import SHAPES
 from vrnet.images.grid import Grid
-from vrnet.report.appearance import appearance
-from vrnet.report.colours import FOLD, LABELS, label_colours
+from vrnet.report.drawing import FOLD, LABELS, label_colours
 from vrnet.report.figures import (
     grid_step,
     overview,
@@ -23,7 +22,7 @@ from vrnet.report.figures import (
     show_motion,
     show_outlines,
 )
-from vrnet.report.pair import Deformation, Pair, deformation
+from vrnet.report.pair import Deformation, Pair, appearance, deformation
 
 SPACING = {2: (1.5, 2.0), 3: (1.5, 2.0, 8.0)}
 MAIN = 7  # the slice with the most labels

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from vrnet.evaluation.wall import HeartLabels
+from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
-from vrnet.report.film import BOX_MARGIN, MAX_PIXELS, MAX_SLICES, Film, FilmSlices
-from vrnet.report.material_points import grid_lines, material_points, trace_outlines
+from vrnet.report.cine import (
+    BOX_MARGIN,
+    MAX_PIXELS,
+    MAX_SLICES,
+    Film,
+    FilmSlices,
+    grid_lines,
+    material_points,
+    trace_outlines,
+)
 
 SHAPE = (40, 30, 3)
 

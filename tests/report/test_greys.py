@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vrnet.report.greys import grey_windows
+from vrnet.report.drawing import grey_windows
 
 NOISE = np.random.default_rng(0).random((3, 40, 40))
 PERCENTILES = (0.5, 99.5)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from vrnet.app import cohort_works
-from vrnet.cohort.collect import FIRST, LAST
-from vrnet.evaluation.strain import MEASURES
-from vrnet.report.headings import heading
+from vrnet.app import cohort as cohort_works
+from vrnet.cardiac.strain import MEASURES
+from vrnet.cohort.run import FIRST, LAST
+from vrnet.report.cohort import heading
 
 
 def test_every_column_that_we_make_has_a_heading():

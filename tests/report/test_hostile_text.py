@@ -7,7 +7,7 @@ import pytest
 from tests.report.browser import open_file
 from tests.report.cines import TRACKED, beating_film
 from tests.report.conftest import METRICS
-from vrnet.report.cine_page import write_cine_page
+from vrnet.report.cine import write_cine_page
 from vrnet.report.cohort import Links, write_index
 from vrnet.report.page import write_report
 

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from vrnet.images.grid import Grid
-from vrnet.report.appearance import appearance
 from vrnet.report.figures import overview
-from vrnet.report.page import render_page
-from vrnet.report.page_data import page_data
-from vrnet.report.pair import Pair, orient_for_viewing
-from vrnet.report.slice_table import slice_table
-from vrnet.report.slices import slice_pair
-from vrnet.report.volumes import find_start, volume_data
+from vrnet.report.page import page_data, render_page, slice_table
+from vrnet.report.pair import Pair, appearance, orient_for_viewing, slice_pair
+from vrnet.report.viewer3d import find_start, volume_data
 
 WORDS = "mask: inside it the images were compared"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image
-from vrnet.report.object_figures import PLANES, image_figure, middle_slice
+from vrnet.report.figures import PLANES, image_figure, middle_slice
 
 SHAPE = (9, 8, 7)
 

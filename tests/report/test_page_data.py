@@ -7,10 +7,8 @@ from numpy.testing import assert_allclose
 from tests.conftest import SHAPES
 from tests.report.test_sheets import decode
 from vrnet.images.grid import Grid
-from vrnet.report.appearance import appearance
-from vrnet.report.page_data import BOX_MARGIN, edge_letters, page_data
-from vrnet.report.pair import Pair
-from vrnet.report.slices import slice_pair
+from vrnet.report.page import BOX_MARGIN, edge_letters, page_data
+from vrnet.report.pair import Pair, appearance, slice_pair
 
 
 @pytest.fixture

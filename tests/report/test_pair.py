@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.transform import Rotation
 
 from tests.conftest import SHAPES
-from vrnet.folds import smallest_determinant
+from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.report.pair import Pair, deformation, orient_for_viewing
 

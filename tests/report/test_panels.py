@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from tests.report.browser import expected_greys, find_element, panel_colours, press, set_range, show_only
 from tests.report.conftest import FOLDED, MOTIONS, SHAPE
-from vrnet.report.colours import FOLD
+from vrnet.report.drawing import FOLD
 
 PAGES = ["volume", "single", "heart", "bare"]
 

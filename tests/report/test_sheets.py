@@ -6,7 +6,7 @@ import pytest
 from matplotlib.image import imread
 from numpy.testing import assert_allclose, assert_array_equal
 
-from vrnet.report.sheets import (
+from vrnet.report.drawing import (
     MAX_LABELS,
     encode_picture,
     encode_sheet,

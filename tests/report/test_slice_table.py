@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose
 
 from tests.report.conftest import FOLDED, MOTIONS, SHAPE
 from vrnet.evaluation.metrics import dice
-from vrnet.report.colours import label_colours
-from vrnet.report.slice_table import MAX_STRUCTURES, slice_table
-from vrnet.report.slices import slice_pair
+from vrnet.report.drawing import label_colours
+from vrnet.report.page import MAX_STRUCTURES, slice_table
+from vrnet.report.pair import slice_pair
 
 COLOURS = label_colours([-2, 7])
 

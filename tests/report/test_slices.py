@@ -4,8 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skimage.measure import block_reduce
 
 from vrnet.images.grid import Grid
-from vrnet.report.pair import Pair
-from vrnet.report.slices import MAX_SIDE_PIXELS, MAX_SLICES, choose_slices, slice_pair
+from vrnet.report.pair import MAX_SIDE_PIXELS, MAX_SLICES, Pair, choose_slices, slice_pair
 
 
 @pytest.mark.parametrize("n", [1, 10, MAX_SLICES, MAX_SLICES + 1, 224, 1000])

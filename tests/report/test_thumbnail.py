@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from vrnet import Grid
+from vrnet.report.figures import MAX_SIDE_PIXELS, write_thumbnail
 from vrnet.report.pair import Pair
-from vrnet.report.thumbnail import MAX_SIDE_PIXELS, write_thumbnail
 
 
 @pytest.mark.parametrize(

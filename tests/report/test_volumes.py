@@ -13,10 +13,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.images.grid import Grid
-from vrnet.report import volumes
-from vrnet.report.appearance import appearance
-from vrnet.report.pair import Pair, deformation, orient_for_viewing
-from vrnet.report.volumes import is_volume, volume_data
+from vrnet.report import viewer3d as volumes
+from vrnet.report.pair import Pair, appearance, deformation, orient_for_viewing
+from vrnet.report.viewer3d import is_volume, volume_data
 
 SHAPE = (20, 18, 17)
 OBLIQUE = (0.8, 0.6, 0.0, -0.6, 0.8, 0.0, 0.0, 0.0, -1.0)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Adam
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.phantom import phantom
 from vrnet.training.settings import Augmentation, Training
 
@@ -69,7 +69,7 @@ def stop_at(monkeypatch):
 @pytest.fixture
 def eager(monkeypatch):
     """Whoever watches hears of every step."""
-    monkeypatch.setattr("vrnet.training.loop.REPORT_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr("vrnet.training.fit.REPORT_EVERY_SECONDS", -1.0)
 
 
 @pytest.fixture

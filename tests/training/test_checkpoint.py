@@ -8,8 +8,8 @@ from torch.optim import Adam
 
 from vrnet.devices import channels_last
 from vrnet.errors import BadInput
-from vrnet.tensor_files import write_tensors
-from vrnet.training.checkpoint import RunState, load_checkpoint, save_checkpoint
+from vrnet.tensors import write_tensors
+from vrnet.training.run import RunState, load_checkpoint, save_checkpoint
 
 ROWS = [
     {"step": 2, "loss": 0.1, "rate": 1e-3, "val_loss": 1e-7},

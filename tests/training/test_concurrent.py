@@ -8,9 +8,8 @@ from tests.training.conftest import EVERYTHING
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
 from vrnet.training.concurrent import fit_concurrently
-from vrnet.training.fit import TrainingJob, fit
+from vrnet.training.fit import Trainer, TrainingJob, fit
 from vrnet.training.settings import Augmentation, Training
-from vrnet.training.trainer import Trainer
 
 QUICK = Training(steps=4, batch=2, rate=1e-3, validate_every=2, augmentation=Augmentation())
 NAMES = "VoxelMorph-w2", "R-L2-1x1-noise-w2"

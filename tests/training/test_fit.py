@@ -7,11 +7,10 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.methods.trained import load_method
-from vrnet.methods.weights import load_weights, read_card
+from vrnet.methods.weights import load_method, load_weights, read_card
 from vrnet.provenance import provenance
 from vrnet.training.fit import TrainingJob, fit, make_card
 from vrnet.training.settings import Augmentation, Training

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from vrnet.fields import warp, zeros
+from vrnet.fields.calculus import warp, zeros
 from vrnet.methods.names import parse_trainable
-from vrnet.training.logs import GAP_PIXELS, TILES, Logs, draw_grid, draw_strip, thetas
+from vrnet.training.fit import GAP_PIXELS, TILES, Logs, draw_grid, draw_strip, thetas
 
 ROW = {"step": 4, "loss": 0.25, "rate": 1e-4, "val_loss": 0.5, "val_dice": 0.75}
 

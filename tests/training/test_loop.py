@@ -8,8 +8,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.training.fit import fit
-from vrnet.training.loop import Speedometer
+from vrnet.training.fit import Speedometer, fit
 
 BETTER = "step,loss,rate,val_loss,val_dice\n3,9.0,0.1,9.0,0.999\n"
 """metrics.csv of a run that did better."""
@@ -65,7 +64,7 @@ def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, whole, hear
 
 def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
     one = hearts(2, [0])
-    monkeypatch.setattr("vrnet.training.trainer.Trainer.update", lambda *_: torch.tensor(torch.nan))
+    monkeypatch.setattr("vrnet.training.fit.Trainer.update", lambda *_: torch.tensor(torch.nan))
     with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller `rate`"):
         fit(parse_trainable("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
     assert not (tmp_path / "run" / "weights.safetensors").exists()
@@ -90,7 +89,7 @@ def test_who_watches_hears_the_loss_the_scores_and_every_theta(hearts, tmp_path,
 
 def test_validations_do_not_count_as_slow_steps(monkeypatch):
     now = iter([0.0, 1.0, 91.0, 92.0])
-    monkeypatch.setattr("vrnet.training.loop.perf_counter", lambda: next(now))
+    monkeypatch.setattr("vrnet.training.fit.perf_counter", lambda: next(now))
     speed = Speedometer(10)
     with speed.pause():
         pass

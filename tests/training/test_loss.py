@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from tests.conftest import SHAPES
 from vrnet.errors import BadInput
-from vrnet.fields import compose, warp
+from vrnet.fields.calculus import compose, warp
 from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import (
     Loss,

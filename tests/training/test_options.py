@@ -3,8 +3,8 @@ from dataclasses import fields
 import pytest
 import tyro
 
-from vrnet.docstrings import field_docstrings
-from vrnet.training.options import TrainingOptions
+from vrnet.app.train import TrainingOptions
+from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import Training
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vrnet.data.store import StoredSamples
+from vrnet.data.prepared import StoredSamples
 from vrnet.errors import BadInput
 from vrnet.training.pairs import Pairs
 

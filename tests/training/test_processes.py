@@ -9,14 +9,8 @@ from torch import multiprocessing
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
 from vrnet.provenance import how_to_install
+from vrnet.training.fit import catch_stop_signals, check_devices, is_first_process, launch_fabric, sum_over_processes
 from vrnet.training.loss import Loss
-from vrnet.training.processes import (
-    catch_stop_signals,
-    check_devices,
-    is_first_process,
-    launch_fabric,
-    sum_over_processes,
-)
 
 
 @pytest.mark.parametrize(

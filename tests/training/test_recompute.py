@@ -3,7 +3,7 @@ import torch
 
 from tests.models import trained
 from vrnet.methods.names import parse_trainable
-from vrnet.training.recompute import RecomputedCascade
+from vrnet.training.fit import RecomputedCascade
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import L1
 from vrnet.variational.regularizers import TV

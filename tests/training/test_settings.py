@@ -3,12 +3,11 @@ from typing import get_args
 
 import pytest
 
-from vrnet.app.commands.train import Train
+from vrnet.app.train import Train, TrainingOptions
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.training.options import TrainingOptions
+from vrnet.training.fit import loss_of
 from vrnet.training.settings import PRESETS, Augmentation, Training, fill_settings, settings
-from vrnet.training.trainer import loss_of
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import torch
 from tests.models import saved
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
-from vrnet.methods.boxed import SHORT_AXIS, boxed
+from vrnet.methods.bundled import SHORT_AXIS, boxed
 from vrnet.methods.names import parse_trainable
-from vrnet.methods.trained import load_method
-from vrnet.methods.weights import load_weights, save_weights
+from vrnet.methods.weights import load_method, load_weights, save_weights
 from vrnet.training.fit import fit
 
 NAME = "C-L2-1x1-w2"
@@ -29,7 +28,7 @@ def same(a, b):
 @pytest.fixture
 def every_step(monkeypatch):
     """Reports come after every step, so that a test can stop at any."""
-    monkeypatch.setattr("vrnet.training.loop.REPORT_EVERY_SECONDS", 0)
+    monkeypatch.setattr("vrnet.training.fit.REPORT_EVERY_SECONDS", 0)
 
 
 def test_training_begins_with_the_weights_that_are_named(d, hearts, tmp_path):

@@ -7,8 +7,8 @@ from scipy import ndimage
 
 from vrnet import BadInput
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
-from vrnet.fields import warp
+from vrnet.data.protocols import Sample
+from vrnet.fields.calculus import warp
 from vrnet.training.template import how_alike, images_of, learn_template, make_template
 
 CPU = torch.device("cpu")

@@ -6,10 +6,9 @@ import torch
 
 from tests.training.conftest import EVERYTHING, QUICK
 from vrnet.methods.names import parse_trainable
+from vrnet.training.fit import Trainer, loss_of, sum_over_processes
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
-from vrnet.training.processes import sum_over_processes
-from vrnet.training.trainer import Trainer, loss_of
 from vrnet.variational.data_terms import L2
 from vrnet.variational.regularizers import Bending, Huber
 

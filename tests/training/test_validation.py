@@ -3,11 +3,11 @@ import torch
 from torch import nn
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.evaluation.metrics import dice
-from vrnet.fields import warp_labels, zeros
+from vrnet.fields.calculus import warp_labels, zeros
+from vrnet.training.fit import dice_of_labels, evaluation_mode, validate
 from vrnet.training.loss import Loss
-from vrnet.training.validation import dice_of_labels, evaluation_mode, validate
 
 
 class Still(nn.Module):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.conftest import SHAPES
-from vrnet.fields import compose, smooth
+from vrnet.fields.calculus import compose, smooth
 from vrnet.variational.cascade import (
     LONGEST_MOVE,
     Cascade,

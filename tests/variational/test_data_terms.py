@@ -3,11 +3,10 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from vrnet.fields import gradient, scale, smooth, warp
+from vrnet.fields.calculus import gradient, scale, smooth, warp
 from vrnet.variational.cascade import DataStep
-from vrnet.variational.contrast import learn_curves, trust
+from vrnet.variational.contrast import conditional_mean, learn_curves, trust
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC, MIND, NMI, BothContrastsLNCC, Remap
-from vrnet.variational.histogram import conditional_mean
 from vrnet.variational.linearize import REMEMBERED, Linearization
 
 SHAPE = {2: (3, 4), 3: (2, 3, 2)}

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vrnet.variational.histogram import (
+from vrnet.variational.contrast import (
     conditional_mean,
     joint_histogram,
     normalised_mutual_information,

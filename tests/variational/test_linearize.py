@@ -7,9 +7,10 @@ from scipy.ndimage import gaussian_filter
 from torch.nn import functional
 
 from tests.conftest import SHAPES
-from vrnet import fields, parts
-from vrnet.fields import gradient, warp
-from vrnet.threads import use_threads
+from vrnet import devices as parts
+from vrnet.devices import use_threads
+from vrnet.fields import calculus as fields
+from vrnet.fields.calculus import gradient, warp
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.linearize import NormalEquations, linearize
 

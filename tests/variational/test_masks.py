@@ -8,13 +8,12 @@ import torch
 from scipy import ndimage
 
 from tests.conftest import SHAPES
-from vrnet.fields import resize, scale, warp
+from vrnet.fields.calculus import resize, scale, warp
 from vrnet.methods.names import parse
-from vrnet.methods.variational import PRESETS
+from vrnet.methods.solvers import PRESETS
 from vrnet.variational.cascade import Cascade, DataStep, State, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, NMI
-from vrnet.variational.linearize import Linearization
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Linearization, Masks
 from vrnet.variational.pyramid import CoarseToFine
 from vrnet.variational.regularizers import Diffusion
 from vrnet.variational.solver import Energy, Solver

@@ -1,8 +1,8 @@
 import torch
 
-from vrnet.fields import warp, zeros
+from vrnet.fields.calculus import warp, zeros
 from vrnet.variational.contrast import learn_curves
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks
 from vrnet.variational.pyramid import CoarseToFine, RelearnContrast, coarser_shape, coarser_spacing
 
 

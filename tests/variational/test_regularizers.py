@@ -7,8 +7,8 @@ from skimage.restoration import denoise_tv_chambolle
 from torch.autograd import gradcheck
 
 from tests.conftest import SHAPES
-from vrnet import fields
-from vrnet.folds import smallest_determinant
+from vrnet.fields import calculus as fields
+from vrnet.fields.folds import smallest_determinant
 from vrnet.variational.regularizers import (
     REGULARIZERS,
     TV,

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.conftest import SHAPES
-from vrnet.fields import warp
+from vrnet.fields.calculus import warp
 from vrnet.methods.names import parse
-from vrnet.methods.variational import PRESETS
+from vrnet.methods.solvers import PRESETS
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.regularizers import Diffusion, Gaussian
 from vrnet.variational.solver import Energy, watch

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from vrnet.errors import BadInput
-from vrnet.fields import compose
-from vrnet.variational.masks import Masks
+from vrnet.fields.calculus import compose
+from vrnet.variational.linearize import Masks
 from vrnet.variational.template import ThroughTemplate, recentre
 
 

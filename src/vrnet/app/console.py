@@ -1,9 +1,22 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
+import errno
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from io import TextIOWrapper
+from pathlib import Path
+from threading import Event, Thread, Timer, main_thread
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,27 +25,93 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.app.log_lines import from_time_to_time
-from vrnet.app.tables import FittingTable
-from vrnet.errors import InputWarning
-from vrnet.evaluation.levels import WORDS
-from vrnet.progress import Stage
-from vrnet.report.measures import (
-    HAUSDORFF_LEGEND,
-    NAMES,
-    WHOLE_VOLUME,
-    Row,
-    by_structure,
-    number,
-    summary,
-    title,
-)
-from vrnet.wording import counted, in_runs, numbered
+from vrnet.cohort.run import Tally
+from vrnet.errors import BadInput, InputWarning, Stage, counted, in_runs, numbered
+from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
+from vrnet.verdict.rules import WORDS
 
 if TYPE_CHECKING:
-    from vrnet.app.tracking import Tracking
-    from vrnet.paper import table as paper
-    from vrnet.training.loop import TrainingStatus
+    from vrnet.app.cine import Tracking
+    from vrnet.paper import tables as paper
+    from vrnet.training.fit import TrainingStatus
+
+
+# Tables that show every number at any width: names wrap, numbers never do, and where all else fails rows are lists.
+
+MIN_NAME_COLUMNS = 10
+"""Below this width, names in the first column would be hard to read."""
+BORDER_COLUMNS = 3
+"""What a column takes beside its cells: a line, and a blank on either side."""
+
+
+class FittingTable(Table):
+    """A table whose first column holds names, which wrap, and whose others hold numbers, which do not.
+
+    In a terminal too narrow for that, each row is a name, and below it a line per number."""
+
+    @classmethod
+    def of(cls, title: str, first: RenderableType, *columns: RenderableType) -> "FittingTable":
+        """An empty table with these headings."""
+        table = cls(title=Text(title))
+        table.add_column(first, overflow="fold")
+        for name in columns:
+            table.add_column(name, justify="right", no_wrap=True)
+        return table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType | Segment]:
+        if self.least_width(console) <= options.max_width:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield from self.lists()
+
+    def least_width(self, console: Console) -> int:
+        """The columns of a terminal that all numbers need beside narrow names."""
+        numbers = [
+            max(console.measure(cell).maximum for cell in (column.header, *column.cells)) for column in self.columns[1:]
+        ]
+        return MIN_NAME_COLUMNS + sum(numbers) + BORDER_COLUMNS * len(self.columns) + 1
+
+    def lists(self) -> Iterator[RenderableType]:
+        """The rows, one below the other, each value after the heading of its column."""
+        if self.title:
+            yield self.title
+        names, *others = self.columns
+        for name, *values in zip(names.cells, *(column.cells for column in others), strict=True):
+            yield name
+            for column, value in zip(others, values, strict=True):
+                if str(value):
+                    yield Text.assemble("  ", as_text(column.header), ": ", as_text(value))
+
+
+def as_text(cell: RenderableType) -> Text:
+    """A cell as text that can be joined with other text."""
+    return cell if isinstance(cell, Text) else Text(str(cell))
+
+
+# Lines of progress where nothing can be written over, as in a log: whoever reads it must see that the run lives.
+
+FIRST_LINE_SECONDS, LINE_SECONDS = 10.0, 60.0
+"""Until the first line, and between two lines."""
+
+
+@contextmanager
+def from_time_to_time(say: Callable[[], None]) -> Iterator[None]:
+    """Say something again and again meanwhile, also while nothing ends."""
+    end = Event()
+
+    def repeat() -> None:
+        seconds = FIRST_LINE_SECONDS
+        while not end.wait(seconds):
+            seconds = LINE_SECONDS
+            say()
+
+    speaker = Thread(target=repeat, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        end.set()
+        speaker.join()
 
 
 class Screen(Console):
@@ -240,8 +319,8 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
-    from vrnet.evaluation.strain import TITLES
-    from vrnet.report.cine_numbers import frame_text
+    from vrnet.cardiac.strain import TITLES
+    from vrnet.report.cine import frame_text
 
     grid, by_slice = tracking.cine.grid, ", slice by slice" if tracking.found.slice_axis is not None else ""
     steps = {"turned": tracking.found.turned_by, "refined": tracking.found.refined_by}
@@ -289,3 +368,250 @@ def paper_table(made: "paper.Table") -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+# How the command ends: one line on the error stream, and a status, whatever went wrong.
+#
+# 0: done; 2: what the user, or the machine, must change; 3: all files are written, but the registration failed, as its
+# verdict says, or subjects of a cohort are not done; 130: Ctrl-C; 141: who read the output has gone; 1: a bug, with a
+# traceback in a file.
+
+NO_MEMORY_WORDS = (
+    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory", "can't start new thread",
+    "could not create a primitive", "multithreader",
+)  # fmt: skip
+"""In the messages of PyTorch, ITK and Python where memory did not suffice."""
+UNREAD_STATUS = 141
+"""As a shell tells of a command that wrote to a reader who had gone, and was ended by that."""
+FAILED_STATUS = 3
+"""The exit status of a command whose files are all written, but whose registration failed."""
+STOPPED = "Stopped. What is done stays done: the same command goes on from there."
+MIN_COLUMNS = 40
+REGISTER = "vrnet register --{name} {value}"
+OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
+"""What is advised of a transform in a file, and can only be had by a registration."""
+FORMS = {
+    "evaluate": {
+        "method": "vrnet evaluate {value}",
+        **dict.fromkeys(("affine", "brightness", "match_intensities"), REGISTER),
+    },
+    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
+    "report": dict.fromkeys(OF_A_FILE, REGISTER),
+    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
+}
+"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
+PYTHON = "python"
+"""What stands for the command where there is none."""
+TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
+
+
+def describe(error: BaseException, command: str = "") -> tuple[str, int]:
+    """The line and the status that an error of a command ends with."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; nothing is half-written", 130
+    if isinstance(error, BadInput):
+        return as_options(str(error), command), 2
+    if is_lack_of_memory(error):
+        return TOO_LITTLE_MEMORY, 2
+    if isinstance(error, OSError):
+        return describe_system_error(error), 2
+    message = (str(error).strip() or "no message").splitlines()[0]
+    return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
+
+
+def end_if_failed(verdict: Mapping[str, Any]) -> None:
+    """Leave with a status of its own after a registration that failed, so that a script need not read the verdict."""
+    if verdict["level"] == "failed":
+        sys.exit(FAILED_STATUS)
+
+
+def end_if_any(not_done: int) -> None:
+    """Leave with a status of its own where subjects are not done."""
+    if not_done:
+        sys.exit(FAILED_STATUS)
+
+
+def this_command() -> str:
+    """The words that started this process, as a shell takes them."""
+    return shlex.join(["vrnet", *sys.argv[1:]])
+
+
+def as_options(message: str, command: str = "") -> str:
+    """A message with its arguments as options of a command: `slices="each"` is --slices each.
+
+    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
+    who ask in Python, arguments stay arguments."""
+    if command == PYTHON:
+        return message
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], shell_word(found[2] or "")
+        form = FORMS.get(command, {}).get(name, "--{name} {value}")
+        return form.format(name=name.replace("_", "-"), value=value).rstrip()
+
+    words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
+    return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
+
+
+def shell_word(value: str) -> str:
+    """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
+    bare = value.strip('"')
+    return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether memory did not suffice, as Python, PyTorch and ITK say it."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY_WORDS)
+
+
+def describe_system_error(error: OSError) -> str:
+    """What the system refused, in words."""
+    place = f"{error.filename}: " if error.filename is not None else ""
+    return (
+        f"{place}{error.strerror or str(error) or type(error).__name__}: check the place, its room and your permission"
+    )
+
+
+def is_unread(error: BaseException) -> bool:
+    """Whether an error is that nobody reads the output any more, as in `vrnet --help | head -1`."""
+    if not isinstance(error, BrokenPipeError) or not isinstance(sys.stdout, TextIOWrapper):
+        return False
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
+
+
+def save_traceback(error: BaseException) -> str:
+    """ ", with FILE", which says where in the code an error came up; nothing where no file can be written."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return ""
+    return f", with {file.name}"
+
+
+def show(message: str) -> None:
+    """Print a line on the error stream, if it can be."""
+    with suppress(OSError):
+        error_screen.print(f"vrnet: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def prepare_terminal() -> None:
+    """A terminal that cannot show a name shows part of it; in one narrower than any word, tyro would never end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if shutil.get_terminal_size().columns < MIN_COLUMNS:
+        os.environ["COLUMNS"] = str(MIN_COLUMNS)
+
+
+def close_streams(status: int) -> int:
+    """Write out what was printed, and return the status: 2 where that failed and all else went well.
+
+    A reader who has seen enough, as in `vrnet methods | head -1`, is no failure."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError as error:
+            discard(stream)
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError) and not status:
+                show(f"the output could not be written ({error.strerror}): its place is full, or gone")
+                status = 2
+    return status
+
+
+def discard(stream: object) -> None:
+    """From now on, what is written to a stream goes nowhere: Python would complain at its end that it cannot."""
+    if isinstance(stream, TextIOWrapper):
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
+
+
+# How far a cohort is: a line that changes in a terminal, a line every minute elsewhere.
+
+
+@contextmanager
+def cohort_progress() -> Iterator[Callable[[Tally], None]]:
+    """A function that shows a tally, on the error stream."""
+    is_smart = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
+    with (cohort_bar if is_smart else cohort_lines)() as show:
+        yield show
+
+
+@contextmanager
+def cohort_bar() -> Iterator[Callable[[Tally], None]]:
+    columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
+    with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
+        task = bar.add_task("cohort", total=None, line="starting")
+        yield lambda tally: bar.update(task, total=tally.total, completed=tally.done + tally.failed, line=tally.line())
+
+
+@contextmanager
+def cohort_lines() -> Iterator[Callable[[Tally], None]]:
+    """A line from time to time, also while nothing ends."""
+    latest: Tally | None = None
+
+    def show(tally: Tally) -> None:
+        nonlocal latest
+        latest = tally
+
+    def print_latest() -> None:
+        line = "starting" if latest is None else latest.line()
+        bar_screen.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    with from_time_to_time(print_latest):
+        yield show
+
+
+# Ctrl-C that Python loses is given again, and a process that is told to end says how to go on.
+#
+# A signal is handled between any two steps of Python code; where these belong to the clean-up of an object, what is
+# raised there is printed and forgotten. While modules are imported, such clean-ups come by the thousand.
+
+AGAIN_SECONDS = 0.05
+"""Until the clean-up that lost it has ended."""
+
+
+@contextmanager
+def repeat_lost_interrupts() -> Iterator[None]:
+    """Raise KeyboardInterrupt again, as often as it is lost."""
+    before = sys.unraisablehook
+
+    def hook(lost: Any) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            again = Timer(AGAIN_SECONDS, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
+            again.daemon = True
+            again.start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+@contextmanager
+def last_words(words: Callable[[], str]) -> Iterator[None]:
+    """Where the system ends this process (SIGTERM, SIGHUP), say these words; then it ends as it would have.
+
+    So whoever started it sees that it was ended, and nothing is cleaned up: time may be short."""
+
+    def end(number: int, frame: object) -> None:
+        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"\n{words()}\n".encode())  # safe amid any print
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in heard:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)

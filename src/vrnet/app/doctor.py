@@ -1,9 +1,11 @@
-"""Is everything as it should be? Versions, extras, devices, folders, and a heart of known motion registered."""
+"""`vrnet doctor`: is everything installed as it should be?"""
 
+import json
 import os
 import platform
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -12,8 +14,41 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from vrnet.app.console import FAILED_STATUS, print_line
 from vrnet.errors import BadInput
 from vrnet.provenance import __version__, commit, how_to_install
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Say whether everything is as it should be: versions, extras, devices, threads and folders; then register a
+    made-up heart whose motion is known, within a few seconds.
+
+    Where something is wrong, the line says what to do, and the exit status is 3.
+    """
+
+    json: bool = False
+    """Print all of it as JSON, for a program or a bug report."""
+
+    def run(self) -> None:
+
+        checks = examine()
+        summary = as_json(checks)
+        if self.json:
+            print(json.dumps(summary, indent=2))
+        else:
+            for part, found in checks.items():
+                print_line(part)
+                for check in found:
+                    mark = "ok   " if check.is_fine else "WRONG"
+                    hint = f" → {check.hint}" if check.hint else ""
+                    print_line(f"  {mark} {check.name}: {check.found}{hint}")
+            print_line("Everything is as it should be." if summary["is_fine"] else "Not everything is as it should be.")
+        if not summary["is_fine"]:
+            sys.exit(FAILED_STATUS)
+
+
+# Is everything as it should be? Versions, extras, devices, folders, and a heart of known motion registered.
 
 EXTRAS = {
     "train": "vrnet train",
@@ -112,7 +147,7 @@ def check_devices() -> Iterator[Check]:
 
 def check_folders() -> Iterator[Check]:
     """Whether prepared subjects and temporary files can be written."""
-    from vrnet.data.store import cache_folder
+    from vrnet.data.prepared import cache_folder
 
     yield check_folder("cache", cache_folder, "set XDG_CACHE_HOME to one that you may write")
     yield check_folder(

@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from vrnet.app.cards import image_card, registration_card, transform_card
-from vrnet.app.endings import PYTHON
-from vrnet.app.image_pair import ImagePair
-from vrnet.app.measured import MeasuredTransform, measure_transform
-from vrnet.app.pair import describe_run
+from vrnet.app.console import PYTHON
+from vrnet.app.pair import (
+    ImagePair,
+    MeasuredTransform,
+    describe_run,
+    image_card,
+    measure_transform,
+    registration_card,
+    transform_card,
+)
 from vrnet.errors import BadInput
-from vrnet.evaluation.levels import WORDS
-from vrnet.evaluation.verdict import Verdict
 from vrnet.files import check_file
-from vrnet.images.arrays import as_tensor
-from vrnet.images.cine import Cine
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image, as_labels
-from vrnet.images.inputs import given_image
-from vrnet.images.transform import Transform
+from vrnet.images.image import Cine, Image, as_labels, as_tensor
+from vrnet.images.io import given_image
+from vrnet.images.transforms import Transform
 from vrnet.registration.arrays import Registration
 from vrnet.registration.images import ImageRegistration
 from vrnet.registration.masks import ImageMasks
-from vrnet.report.card import Card
-from vrnet.report.figures import overview
+from vrnet.report.figures import Card, cine_figure, image_figure, overview, transform_figure
 from vrnet.report.measures import is_contrast_opposite
-from vrnet.report.object_figures import cine_figure, image_figure, transform_figure
 from vrnet.report.page import write_report
+from vrnet.verdict.rules import WORDS, Verdict
 from vrnet.views import Names
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 
-from vrnet.cohort.engine import Executor, Here
+from vrnet.cohort.run import Executor, Here
 from vrnet.errors import BadInput
 
 MAX_JOBS = 1024
@@ -18,7 +18,7 @@ def check_jobs(jobs: int, scheduler: str | None = None) -> None:
 
 def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) -> AbstractContextManager[Executor]:
     """What does so many subjects. No more processes are started than there are subjects to do."""
-    from vrnet.cohort.dask_clusters import existing_cluster, local_cluster
+    from vrnet.cohort.dask import existing_cluster, local_cluster
 
     jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, counted
 from vrnet.files import iterate_rows
 from vrnet.schema import MAX_SHOWN_CHARACTERS, refuse_misspelt, shown
-from vrnet.wording import counted
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
 MAX_NAME_BYTES = 200

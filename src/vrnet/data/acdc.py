@@ -7,14 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from vrnet.data.grids import centred_grid
-from vrnet.data.protocols import SIZE, SPACING_MM, Plane, all_slices, three_slices, volume_pair
-from vrnet.data.reading import read_labels, read_phases
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.protocols import (
+    SIZE,
+    SPACING_MM,
+    Plane,
+    Purpose,
+    Sample,
+    all_slices,
+    centred_grid,
+    read_labels,
+    read_phases,
+    three_slices,
+    volume_pair,
+)
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.image import Image
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from vrnet.data.acdc import ACDC, ACDC3D
 from vrnet.data.hippocampus import Hippocampus
 from vrnet.data.manifest import Manifest
 from vrnet.data.phantoms import Phantoms, phantoms3d
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.ukbb import CMR3D, UKBB
 from vrnet.errors import BadInput
 from vrnet.files import exists, is_folder

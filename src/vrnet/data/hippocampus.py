@@ -2,20 +2,27 @@
 subjects, each (fixed) with the next of its split (moving), the last with the first."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from vrnet.attributes import cached_property
-from vrnet.data.grids import centred_grid, snap_to_voxels
-from vrnet.data.protocols import labels_on, volume_on
-from vrnet.data.reading import labels_for, read_labels, read_volume
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.protocols import (
+    Purpose,
+    Sample,
+    centred_grid,
+    labels_for,
+    labels_on,
+    read_labels,
+    read_volume,
+    snap_to_voxels,
+    volume_on,
+)
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
-from vrnet.images.intensity import rescale_images_jointly
-from vrnet.structures import HIPPOCAMPUS
+from vrnet.images.image import rescale_images_jointly
+from vrnet.vocabulary import HIPPOCAMPUS
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,31 @@ Opening the file reads no image: what is wrong with columns and splits is told a
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from math import ceil
 from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
-from vrnet.attributes import cached_property
-from vrnet.data.grids import common_grid, common_shape, common_spacing, registered_dimension, to_batch
-from vrnet.data.protocols import not_constant
-from vrnet.data.reading import check_overlap, read_labels, read_shown
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.protocols import (
+    Purpose,
+    Sample,
+    check_overlap,
+    common_grid,
+    common_shape,
+    common_spacing,
+    not_constant,
+    read_labels,
+    read_shown,
+    registered_dimension,
+    to_batch,
+)
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
 from vrnet.errors import BadInput
 from vrnet.files import exists, iterate_rows
 from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_images_jointly
+from vrnet.images.image import Image, rescale_images_jointly
 from vrnet.images.io import read_grid
 from vrnet.images.resample import place_labels, resample_image
 from vrnet.schema import refuse_misspelt, shown

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.errors import BadInput
 from vrnet.phantom import phantom
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 FIRST_SEED = {"train": 0, "val": 1000, "test": 2000}
 

@@ -9,20 +9,116 @@ Trained on: every slice that is not constant.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
+from math import ceil
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Shaped, UInt8
+from numpy import ndarray
 from torch import Tensor
 
-from vrnet.data.grids import centred_grid
-from vrnet.data.sample import Sample
-from vrnet.errors import BadInput
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.images.intensity import rescale_images_jointly, rescale_jointly
+from vrnet.errors import BadInput, shape_text
+from vrnet.files import exists
+from vrnet.images.grid import Grid, check_same_grid
+from vrnet.images.image import Image, as_labels, grid_of, rescale_images_jointly, rescale_jointly
+from vrnet.images.io import read_image, read_sitk
 from vrnet.images.resample import place_image, place_labels, resample_image
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
+
+# Grids that images are brought to: one shape and spacing for all, about the centre of each image.
+#
+# Where a stack lies in slices too far apart to be a volume, each slice is an image, and slices stay where they are.
+
+SHAPE_MULTIPLE = 16
+"""Voxels: networks halve their images up to four times."""
+SPACING_TOLERANCE = 1e-3
+"""Relative: headers round spacings."""
+INDEX_DIGITS = 6
+"""Of a voxel: half a voxel is rounded as such, and not as the rounding of a header has it."""
+
+
+def centred_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...], axes: Float[ndarray, "d d"]) -> Grid:
+    """The grid about the centre of an image's own grid, whose axes are the columns of `axes`."""
+    middle = own.points((np.array([own.shape]) - 1) / 2)[0]
+    origin = middle - axes @ (np.array(spacing) * (np.array(shape) - 1) / 2)
+    return Grid(shape, spacing, tuple(origin.tolist()), tuple(axes.ravel().tolist()))
+
+
+def snap_to_voxels(grid: Grid, own: Grid) -> Grid:
+    """The grid moved, by up to half a voxel of the image, so that its first voxel is on one of the image's.
+
+    An image that has the spacing already is then only cropped and padded, not blurred."""
+    index = own.index(np.array([grid.origin])).round(INDEX_DIGITS)
+    nearest = own.points(np.round(index))[0]
+    return Grid(grid.shape, grid.spacing, tuple(nearest.tolist()), grid.direction)
+
+
+def slices_last(own: Grid) -> tuple[int, ...]:
+    """The axes of an image in the order of the world's, but for that across its slices, which is the last."""
+    return *(axis for axis in own.order if axis != own.across), own.across
+
+
+def registered_dimension(own: Grid) -> int:
+    """In how many dimensions an image is registered: 2 for a stack of slices."""
+    return len(own.shape) - (own.stacked_across is not None)
+
+
+def common_spacing(own: Grid) -> tuple[float, ...]:
+    """The spacing along the axes that are registered, in mm, to three digits."""
+    return tuple(float(f"{h:.3g}") for h in _along_registered_axes(own, own.spacing))
+
+
+def common_shape(grids: Sequence[Grid], spacing: tuple[float, ...]) -> tuple[int, ...]:
+    """Room for the largest image at a spacing, in multiples of 16 voxels."""
+    extents = [_along_registered_axes(own, np.multiply(own.shape, own.spacing).tolist()) for own in grids]
+    voxels = np.max(extents, axis=0) / spacing
+    return tuple(SHAPE_MULTIPLE * ceil((n - SPACING_TOLERANCE * n) / SHAPE_MULTIPLE) for n in voxels.tolist())
+
+
+def _along_registered_axes(own: Grid, values: Sequence[float]) -> list[float]:
+    """The values of the axes that are registered along, out of one value per axis."""
+    return [value for axis, value in enumerate(values) if axis != own.stacked_across]
+
+
+def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
+    """The common grid about the centre of an image, its axes running as the world's do; slices stay where they are."""
+    if (across := own.stacked_across) is not None:
+        shape = (*shape[:across], own.shape[across], *shape[across:])
+        spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
+    return centred_grid(own, shape, spacing, own.forward_axes)
+
+
+def to_batch(array: Shaped[ndarray, "*s"], across: int | None) -> Shaped[Tensor, "b 1 *t"]:
+    """An image as a batch of one, or a stack as a batch of the slices that lie across an axis."""
+    images = array[None] if across is None else np.moveaxis(array, across, 0)
+    return torch.from_numpy(np.ascontiguousarray(images))[:, None]
+
+
+# A subject, prepared: what methods are trained on and measured on.
+
+Purpose = Literal["training", "evaluation"]
+"""What a subject is prepared for: training sees more slices and frames, and may do without labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Pairs of one subject as a batch: its slices (and frames) in 2D, the whole volume in 3D.
+
+    Images are in [0, 1], both of a pair by one scaling unless pairs are made across subjects."""
+
+    name: str
+    fixed: Float[Tensor, "b 1 *s"]
+    moving: Float[Tensor, "b 1 *s"]
+    spacing: tuple[float, ...]
+    """Edges of a voxel in mm."""
+    fixed_labels: UInt8[Tensor, "b 1 *s"] | None = None
+    moving_labels: UInt8[Tensor, "b 1 *s"] | None = None
+    field: Float[Tensor, "b d *s"] | None = None
+    """The true motion in voxels, where it is known: what lies at x in fixed lies at x + field(x) in moving."""
+
 
 SPACING_MM, SIZE = 1.8, 160
 QUANTILES = 0.25, 0.5, 0.75
@@ -118,3 +214,78 @@ def to_tensor(image: Image) -> Tensor:
 def to_slices(stack: Tensor) -> Tensor:
     """(h, w, n) to (n, 1, h, w)."""
     return stack.movedim(2, 0)[:, None].contiguous()
+
+
+# Files of one subject, read and found fit for use; or BadInput.
+
+LARGEST_LABEL = 255
+
+
+def read_shown(path: Path) -> Image:
+    """An image in which there is something to see, its axes in the order of the world's."""
+    image = read_image(path)
+    if image.array.min() == image.array.max():
+        raise BadInput(f"{path} is constant ({image.array.flat[0]:g}): there is nothing to register")
+    return image.reordered(image.grid.order)
+
+
+def read_volume(path: Path) -> Image:
+    """An image with three axes in which there is something to see: a stack of slices, or a volume. Whatever the order
+    in which they are stored, its slices lie across the last, and the others are in the order of the world's."""
+    image = read_shown(path)
+    if len(image.grid.shape) != 3:
+        raise BadInput(f"{path} is {len(image.grid.shape)}D: a stack of slices or a volume should be there")
+    return image.reordered(slices_last(image.grid))
+
+
+def read_phases(paths: Sequence[Path]) -> list[Image]:
+    """The volumes of one subject at several times, all of one shape and in one place."""
+    first, *others = images = [read_volume(path) for path in paths]
+    for image in others:
+        check_series(first, image)
+    return images
+
+
+def check_series(first: Image, other: Image) -> None:
+    """BadInput unless both images have one shape and overlap in space."""
+    if first.grid.shape != other.grid.shape:
+        shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
+        raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
+    check_overlap(first, other)
+
+
+def check_overlap(first: Image, other: Image) -> None:
+    """BadInput unless some voxels of both images are in one place."""
+    if not first.grid.overlaps(other.grid):
+        raise BadInput(f"{first.name} and {other.name} do not overlap in space: check their headers")
+
+
+def read_frames(path: Path) -> list[Image]:
+    """The frames of a 4D file, each as a volume; the first is not constant."""
+    import SimpleITK as sitk
+
+    series = read_sitk(path)
+    if series.GetDimension() != 4 or series.GetSize()[3] < 2:
+        raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")
+    frames = [series[..., t] for t in range(series.GetSize()[3])]
+    stored = [Image(sitk.GetArrayFromImage(frame).T, grid_of(frame), str(path)) for frame in frames]
+    images = [image.reordered(slices_last(image.grid)) for image in stored]
+    if images[0].array.min() == images[0].array.max():
+        raise BadInput(f"{path} is constant in its first frame: there is nothing to register")
+    return images
+
+
+def labels_for(purpose: Purpose, paths: list[Path]) -> list[Path]:
+    """The label maps of a subject: all of them to be measured on; to be trained on, all or none, as they are there."""
+    return paths if purpose == "evaluation" or all(map(exists, paths)) else []
+
+
+def read_labels(path: Path, image: Image) -> Image:
+    """The label map of an image, on its grid, as uint8."""
+    stored = as_labels(read_image(path))
+    orders = permutations(range(len(stored.grid.shape)))
+    labels = next((turned for turned in map(stored.reordered, orders) if turned.grid.matches(image.grid)), stored)
+    check_same_grid(str(path), labels.grid, image.name, image.grid)
+    if labels.array.min() < 0 or labels.array.max() > LARGEST_LABEL:
+        raise BadInput(f"{path} has labels below 0 or above {LARGEST_LABEL}: renumber them")
+    return labels.with_array(labels.array.astype(np.uint8))

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from vrnet.attributes import cached_property
 from vrnet.errors import BadInput
 from vrnet.files import read_rows
 from vrnet.schema import shown

@@ -12,15 +12,28 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.data.grids import centred_grid, snap_to_voxels
-from vrnet.data.protocols import SIZE, SPACING_MM, Plane, all_slices, three_slices, volume_pair
-from vrnet.data.reading import LARGEST_LABEL, labels_for, read_frames, read_labels, read_phases
-from vrnet.data.sample import Purpose, Sample
+from vrnet.data.labels import enclosed_label
+from vrnet.data.protocols import (
+    LARGEST_LABEL,
+    SIZE,
+    SPACING_MM,
+    Plane,
+    Purpose,
+    Sample,
+    all_slices,
+    centred_grid,
+    labels_for,
+    read_frames,
+    read_labels,
+    read_phases,
+    snap_to_voxels,
+    three_slices,
+    volume_pair,
+)
 from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
-from vrnet.images.enclosed import enclosed_label
 from vrnet.images.image import Image
-from vrnet.structures import HEART
+from vrnet.vocabulary import HEART
 
 PHASES = "ED", "ES"
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from numpy import ndarray
 from torch import Tensor
 
-from vrnet.evaluation.label_names import label_text
+from vrnet.data.labels import label_text
 from vrnet.evaluation.metrics import (
     by_label,
     contour_hausdorff,
@@ -22,8 +22,8 @@ from vrnet.evaluation.metrics import (
     mean_absolute_error,
     normalised_cross_correlation,
     point_errors,
+    surface_distances,
 )
-from vrnet.evaluation.surfaces import surface_distances
 from vrnet.images.grid import Grid
 
 STILL_MM = 1e-3

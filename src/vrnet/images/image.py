@@ -2,24 +2,133 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
+from math import inf, isfinite
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import nibabel
 import numpy as np
-from jaxtyping import Shaped
+import SimpleITK as sitk
+import torch
+from jaxtyping import Bool, Float, Shaped
 from numpy import ndarray
+from numpy.typing import NDArray
+from torch import Tensor
 
-from vrnet.errors import BadInput
-from vrnet.images.checks import check_grid
-from vrnet.images.exchange import NibabelImage, SimpleITKImage, grid_of, grid_of_nibabel, to_nibabel, to_sitk
+from vrnet.errors import BadInput, type_name
+from vrnet.images.checks import ORTHONORMAL_TOLERANCE, check_grid
 from vrnet.images.grid import Grid
 from vrnet.images.nifti import NOT_FINITE
 from vrnet.views import viewer
 
 if TYPE_CHECKING:
-    import nibabel
-    import SimpleITK as sitk
     from matplotlib.figure import Figure
+
+
+# Images of SimpleITK and of nibabel, and the same voxels at the same places as arrays on a grid.
+#
+# SimpleITK has LPS millimetres, as a grid has, and arrays whose axes are reversed. nibabel has arrays whose axes are the
+# grid's, and an affine map of indices to RAS: x = diag(-1, -1, 1) · affine · (i, j, k, 1).
+
+ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
+"""What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
+RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+UNITS_MM = {"meter": 1000.0, "micron": 0.001}
+"""The units of length of a NIfTI header that are not the millimetre."""
+UNITS_MS = {"sec": 1000.0, "msec": 1.0, "usec": 0.001}
+
+
+@runtime_checkable
+class SimpleITKImage(Protocol):
+    """An image of SimpleITK, known by what it can say of itself: nobody need import SimpleITK to ask."""
+
+    def GetSize(self) -> tuple[int, ...]: ...
+    def GetSpacing(self) -> tuple[float, ...]: ...
+    def GetOrigin(self) -> tuple[float, ...]: ...
+    def GetDirection(self) -> tuple[float, ...]: ...
+    def GetNumberOfComponentsPerPixel(self) -> int: ...
+
+
+@runtime_checkable
+class NibabelImage(Protocol):
+    """An image of nibabel that lies in space, known by what it has."""
+
+    @property
+    def affine(self) -> Any: ...
+    @property
+    def dataobj(self) -> Any: ...
+    @property
+    def header(self) -> Any: ...
+
+
+def grid_of(image: "sitk.Image") -> Grid:
+    """Where the voxels of a SimpleITK image are."""
+    return Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+
+
+def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
+    """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
+
+    Numbers of a type that ITK does not have become the nearest type that it has."""
+    import SimpleITK as sitk
+
+    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
+    return move_to(sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector), grid)
+
+
+def move_to(image: "sitk.Image", grid: Grid) -> "sitk.Image":
+    """The image, itself, with its voxels on this grid."""
+    image.SetSpacing(grid.spacing)
+    image.SetOrigin(grid.origin)
+    image.SetDirection(grid.direction)
+    return image
+
+
+def to_nibabel(array: Shaped[ndarray, "*s"], grid: Grid) -> "nibabel.Nifti1Image":
+    """A NIfTI image of nibabel; numbers of a type that NIfTI does not have become the nearest type that it has."""
+    import nibabel
+
+    dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
+    make: Any = nibabel.Nifti1Image  # which has no types
+    image = make(array.astype(dtype, copy=False), affine_of(grid), dtype=np.dtype(dtype))
+    image.header.set_xyzt_units("mm")
+    return image
+
+
+def affine_of(grid: Grid) -> Float[ndarray, "4 4"]:
+    """The map of indices to RAS millimetres; a picture lies in the plane z = 0."""
+    d, form = len(grid.shape), np.eye(4)
+    form[:d, :d], form[:d, 3] = grid.to_world, grid.origin
+    return RAS_TO_LPS @ form
+
+
+def grid_of_nibabel(image: NibabelImage, shape: tuple[int, ...], name: str) -> Grid:
+    """Where the voxels of an image of nibabel are; `shape` is that of its axes in space; BadInput if nobody knows."""
+    d = len(shape)
+    if image.affine is None:
+        raise BadInput(f"{name} has no affine map, so that nobody knows where it lies: give it one")
+    form = RAS_TO_LPS @ np.diag([units_of(image, UNITS_MM, 0, 1.0)] * 3 + [1.0]) @ np.asarray(image.affine, np.float64)
+    spacing = np.linalg.norm(form[:3, :d], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        axes = form[:d, :d] / spacing
+    if d == 2 and not np.allclose(axes.T @ axes, np.eye(2), atol=ORTHONORMAL_TOLERANCE):
+        raise BadInput(f"{name} is a picture that is tilted in space: give it three axes, as (x, y, 1)")
+    return Grid(shape, tuple(spacing.tolist()), tuple(form[:d, 3].tolist()), tuple(axes.ravel().tolist()))
+
+
+def frame_ms_of(image: NibabelImage) -> float | None:
+    """From one frame of an image of nibabel to the next; None where its header does not say."""
+    unit, zooms = units_of(image, UNITS_MS, 1, 0.0), image.header.get_zooms()
+    return float(zooms[3]) * unit or None if len(zooms) > 3 else None
+
+
+def units_of(image: NibabelImage, sizes: dict[str, float], which: int, otherwise: float) -> float:
+    """How large the unit of length (0) or of time (1) is that the header of an image names."""
+    name = image.header.get_xyzt_units()[which] if hasattr(image.header, "get_xyzt_units") else ""
+    return sizes.get(name, otherwise)
+
 
 MAX_SEGMENTS, MAX_EDGE_SHARE = 256, 0.5
 """A segmentation has no more values than this, and neighbours of different values at no more than this part."""
@@ -211,3 +320,231 @@ def refuse_image_as_mask(name: str, array: Shaped[ndarray, "*s"]) -> None:
     """BadInput where what is given as a mask has the many values, from voxel to voxel, of an image."""
     instead = "not a mask, which is 0 outside and 1 inside; give a mask, or a label map"
     refuse_intensities(name, array, MAX_SCATTERED_IN_MASK, instead)
+
+
+# A cine: images of one beating heart on one grid, in the order of time.
+
+MIN_FRAMES = 2
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Cine:
+    """A cycle of 2D images, stacks or volumes; the last frame is followed by the first of the next beat."""
+
+    frames: Shaped[ndarray, "t *s"]
+    grid: Grid
+    """That of each frame."""
+    times_ms: tuple[float, ...] | None = None
+    """When each frame was taken, in ms after the R wave; None where the files do not say."""
+    name: str = "the cine"
+    """What messages call the cine: the file or folder it came from."""
+    doubt: str = ""
+    """Why it may be no cine, where its file leaves that open."""
+
+    def __post_init__(self) -> None:
+        check_shape(self)
+        for k, frame in enumerate(self.frames):
+            check_frame(frame, f"frame {k} of {self.name}")
+        if self.times_ms is not None:
+            check_times(self.times_ms, len(self.frames), self.name)
+
+    def __repr__(self) -> str:
+        spacing = " x ".join(f"{h:.4g}" for h in self.grid.spacing)
+        return f"Cine({self.name}: {len(self.frames)} frames of {self.grid.shape}, {spacing} mm)"
+
+    def __len__(self) -> int:
+        """How many frames it has."""
+        return len(self.frames)
+
+    def image(self, k: int) -> Image:
+        """Frame k."""
+        return Image(self.frames[k], self.grid, f"frame {k} of {self.name}")
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: the middle slice at a few frames, evenly through the cycle."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
+
+def check_shape(cine: Cine) -> None:
+    """BadInput unless there are several frames, each on the grid."""
+    if cine.frames.ndim < 1 or cine.frames.shape[1:] != cine.grid.shape or len(cine.grid.shape) not in (2, 3):
+        raise BadInput(
+            f"{cine.name} is {cine.frames.shape} on a grid of {cine.grid.shape}: give (t, *shape), its frames 2D or 3D"
+        )
+    if len(cine.frames) < MIN_FRAMES:
+        raise BadInput(f"{cine.name} holds one frame only: give a cine, or register two images with `vrnet register`")
+
+
+def check_frame(frame: Shaped[ndarray, "*s"], name: str) -> None:
+    """BadInput unless a frame holds real, finite numbers that differ."""
+    if frame.dtype.kind not in "iufb":
+        raise BadInput(f"{name} holds {frame.dtype}: give images of real numbers")
+    if frame.dtype.kind == "f" and not np.isfinite(frame).all():
+        raise BadInput(f"{name} contains NaN or infinite values: replace them, or leave the frame out")
+    if frame.size == 0 or (frame == frame.flat[0]).all():
+        raise BadInput(f"{name} is the same everywhere: it shows nothing; leave it out of the cine")
+
+
+def check_times(times_ms: tuple[float, ...], frames: int, name: str) -> None:
+    """BadInput unless there is a time for every frame, each later than the one before."""
+    if len(times_ms) != frames:
+        raise BadInput(f"{name} has {frames} frames and {len(times_ms)} times: give one time per frame")
+    steps = np.diff(times_ms)
+    if not (np.isfinite(times_ms).all() and (steps > 0).all()):
+        late = int(np.argmin(steps > 0)) + 1 if np.isfinite(times_ms).all() else int(np.argmin(np.isfinite(times_ms)))
+        raise BadInput(f"the times of {name} do not increase at frame {late} ({times_ms[late]:g} ms): mend their order")
+
+
+# Arrays and tensors as a caller gives them: checked once, where they come in.
+
+MAX_ROUNDING = 1 / 256
+"""The part of the range of an image by which it may be rounded: one shade of grey on a screen."""
+
+
+def as_tensor(array: NDArray[Any] | Tensor) -> Tensor:
+    """A tensor with the values of an array of any layout and byte order."""
+    if isinstance(array, Tensor):
+        return array
+    wide = np.float64 if array.dtype.kind == "f" and array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    return torch.from_numpy(array.astype(wide, order="C"))
+
+
+def as_tensors(fixed: object, moving: object) -> tuple[Tensor, Tensor]:
+    """The pair as tensors of one shape on one device, or BadInput."""
+    I0, I1 = image_tensor("fixed", fixed), image_tensor("moving", moving)
+    if I0.shape != I1.shape:
+        raise BadInput(f"fixed is {tuple(I0.shape)} and moving {tuple(I1.shape)}: bring them to one grid first")
+    if I0.device != I1.device:
+        raise BadInput(f"fixed is on {I0.device} and moving on {I1.device}: move them to one device")
+    return I0, I1
+
+
+def image_tensor(name: str, given: object) -> Tensor:
+    """The image as a tensor of float32 or float64, or BadInput if it cannot be registered.
+
+    Integers become float32, or float64 where that would hide what they show."""
+    if not isinstance(given, (np.ndarray, Tensor)):
+        files = "vrnet.register_images takes files and images in space"
+        raise BadInput(f"{name} is {type_name(given)}: give a NumPy array or a torch tensor; {files}")
+    if given.ndim not in (2, 3):
+        raise BadInput(f"{name} has {given.ndim} dimensions: give one 2D or 3D image, without batch or channel axes")
+    if given.is_complex() if isinstance(given, Tensor) else given.dtype.kind not in "iufb":
+        raise BadInput(f"{name} holds {given.dtype}: give an image of real numbers")
+    image = as_tensor(given)
+    if image.dtype != torch.float64:
+        image = image.to(torch.float64 if is_lost_in_single(image) else torch.float32)
+    check_values(name, image.detach())
+    return image
+
+
+def check_values(name: str, image: NDArray[Any] | Tensor) -> None:
+    """BadInput if the image has no voxels, is not finite or is constant."""
+    if 0 in image.shape:
+        raise BadInput(f"{name} is {tuple(image.shape)}: it has no voxels")
+    low, high = float(image.min()), float(image.max())  # either is NaN where any voxel is
+    if not (isfinite(low) and isfinite(high)):
+        raise BadInput(f"{name} contains NaN or infinite values: replace them first (numpy.nan_to_num)")
+    if low == high:
+        raise BadInput(f"{name} is constant ({low:g}): there is nothing to register")
+
+
+def is_lost_in_single(image: Tensor) -> bool:
+    """Whether single precision would round an image by more than a shade of its range, as beside a large offset."""
+    if image.element_size() < 4 or image.dtype == torch.float32 or image.numel() == 0:
+        return False
+    exact = image.detach().to(torch.float64)
+    low, high = float(exact.min()), float(exact.max())
+    allowed = MAX_ROUNDING * (high - low)
+    if max(abs(low), abs(high)) * 2.0**-24 <= allowed:  # the most that it rounds a number
+        return False
+    return bool((exact.to(torch.float32).to(torch.float64) - exact).abs().max() > allowed)
+
+
+def check_spacing(spacing: object, d: int) -> None:
+    """BadInput unless the spacing, if there is one, is a positive number per axis."""
+    is_per_axis = isinstance(spacing, Sequence) and len(spacing) == d and all(map(is_length, spacing))
+    if spacing is not None and not is_per_axis:
+        example = ", ".join(["1.0"] * d)
+        raise BadInput(f"the spacing is {spacing!r}: give {d} numbers above zero, one per axis, such as ({example})")
+
+
+def is_length(value: object) -> bool:
+    return isinstance(value, Real) and 0 < float(value) < inf
+
+
+def field_tensor(given: object, shape: tuple[int, ...]) -> Tensor:
+    """A displacement field in voxels (d, *s) of images of this shape, or BadInput."""
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"the field is {type_name(given)}: give an array or a tensor, as that of register")
+    if tuple(given.shape) != (len(shape), *shape):
+        expected = (len(shape), *shape)
+        raise BadInput(f"the field is {tuple(given.shape)}: give one of shape {expected}, an axis first, in voxels")
+    field = as_tensor(given).to(torch.float32)
+    if not bool(torch.isfinite(field).all()):
+        raise BadInput("the field contains NaN or infinite values: give one that was found")
+    return field
+
+
+# The mask of an image that is an array or a tensor: checked where it comes in.
+
+Mask = Bool[Tensor, "*s"] | None
+
+
+def mask_tensor(name: str, given: object, I: Float[Tensor, "*s"]) -> Mask:
+    """Which voxels of an image are inside, nonzero in its mask; None if all are; BadInput if that makes no sense."""
+    if given is None:
+        return None
+    if not isinstance(given, (np.ndarray, Tensor)):
+        raise BadInput(f"the mask of {name} is {type_name(given)}: give a NumPy array or a torch tensor")
+    if tuple(given.shape) != tuple(I.shape):
+        raise BadInput(f"the mask of {name} is {tuple(given.shape)} and {name} {tuple(I.shape)}: give both one shape")
+    values = as_tensor(given).to(I.device)
+    if not isfinite(float(values.sum(dtype=torch.float64))):
+        raise BadInput(f"the mask of {name} contains NaN or infinite values: give 0 outside and 1 inside")
+    inside = values != 0
+    if not inside.any():
+        raise BadInput(f"the mask of {name} is empty: give one that is not 0 inside")
+    refuse_image_as_mask(f"the mask of {name}", values.cpu().numpy())
+    return None if inside.all() else inside
+
+
+# Intensities in [0, 1]: one scaling for both images of a pair, or the same tissue would no longer be equally bright.
+#
+# Between subjects or scanners it is not equally bright to begin with: there, each image has its own scaling.
+
+PERCENTILES = (1, 99)
+
+
+Inside = Sequence[Bool[Tensor, "..."] | None]
+"""Which voxels of each image count; of None, all."""
+
+
+def rescale_jointly(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Float[Tensor, "..."], ...]:
+    """Map the 1st to 99th percentile of all images together to [0, 1] and clip, so that no outlier drags the field.
+
+    The scaling is done in the precision of the images, the result is float32."""
+    seen = [image if mask is None else image[mask] for image, mask in zip_longest(images, inside)]
+    values = torch.cat([part.flatten() for part in seen]).cpu().numpy()
+    low, high = (float(p) for p in np.percentile(values, PERCENTILES))
+    if high <= low:  # a few bright voxels on an even ground
+        low, high = float(values.min()), float(values.max())
+    return tuple(((image - low) / (high - low)).clamp(0, 1).float() for image in images)
+
+
+def rescale_each(*images: Float[Tensor, "..."], inside: Inside = ()) -> tuple[Float[Tensor, "..."], ...]:
+    """Map the 1st to 99th percentile of each image by itself to [0, 1] and clip; as float32."""
+    return tuple(rescale_jointly(image, inside=[mask])[0] for image, mask in zip_longest(images, inside))
+
+
+def rescale_images_jointly(*images: Image, masks: Sequence[Image | None] = ()) -> list[Image]:
+    """Images whose 1st to 99th percentile, of all together, is mapped to [0, 1] and clipped; as float32.
+
+    To be done before an image is padded, or its border would count more than once. Percentiles are those inside the
+    masks."""
+    inside = [None if mask is None else torch.from_numpy(mask.array) for mask in masks]
+    given = (torch.from_numpy(image.array.astype(np.float64)) for image in images)
+    arrays = rescale_jointly(*given, inside=inside)
+    return [image.with_array(array.numpy()) for image, array in zip(images, arrays, strict=True)]

@@ -6,10 +6,8 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
-from vrnet.images.affine import Affine
-from vrnet.images.exchange import to_sitk
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
+from vrnet.images.grid import Affine, Grid
+from vrnet.images.image import Image, to_sitk
 
 if TYPE_CHECKING:
     import SimpleITK as sitk

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vrnet.errors import BadInput
-from vrnet.fields import zeros
+from vrnet.fields.calculus import zeros
 from vrnet.methods.method import CPU, Images, Method, Scaling
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks
 
 AVERAGED = "+average"
 """What the name of a method ends with if it is averaged."""

@@ -1,28 +1,40 @@
 """Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)"."""
 
+import platform
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import cast
 
-from vrnet.errors import BadInput
+from torch import nn
+
+from vrnet.errors import BadInput, UnfitMachine, did_you_mean, most_like, type_name
+from vrnet.files import sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
-from vrnet.methods.boxed import BOXED, boxed, is_boxed
-from vrnet.methods.default import SOLVER, Default
-from vrnet.methods.families import FAMILIES, parse_learned
-from vrnet.methods.identity import Identity
-from vrnet.methods.method import Method, Trainable
-from vrnet.methods.outside import FFD, Demons, SyN, is_installed
-from vrnet.methods.parameters import Parameter
-from vrnet.methods.rivals import RCNet, Siamese, VoxelMorph
+from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
+from vrnet.methods.bundled import BOXED, MODELS, SOLVER, Default, boxed, digest_of_boxed, is_boxed
+from vrnet.methods.external import FFD, Demons, SyN, is_installed
+from vrnet.methods.method import Images, Method, Scaling, Trainable
+from vrnet.methods.parameters import Parameter, split_name
+from vrnet.methods.solvers import solvers
 from vrnet.methods.template import parse_template
-from vrnet.methods.trained import load_method
-from vrnet.methods.variational import solvers
 from vrnet.methods.vrnet import PAPER
-from vrnet.methods.weights import SUFFIX, read_card
-from vrnet.wording import did_you_mean, most_like, type_name
+from vrnet.methods.weights import (
+    FAMILIES,
+    SUFFIX,
+    Card,
+    load_method,
+    load_weights,
+    parse_learned,
+    read_card,
+    save_weights,
+)
+from vrnet.provenance import versions
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
 EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
@@ -202,3 +214,136 @@ def hint_of_trainable(name: str) -> str:
         return f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
     known = (*map(str, EXAMPLES), *BOXED)
     return did_you_mean(name, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
+
+
+# A method as it is asked for: what a process needs to know to load it, and no model, which other processes would be
+# sent again and again.
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A name with what may come with it; `choose_method` makes one of a method that can be loaded."""
+
+    name: str
+    weights: Path | None = None
+    settings: tuple[str, ...] = ()
+    average: bool = False
+    weights_sha256: str | None = None
+    """Of the file of weights, also where that is in the box: one that was replaced is another choice."""
+    images: Images = "pair"
+
+    def load(self) -> Method:
+        """The method, whose model is read once per process, as long as no other is asked for."""
+        return load_once(self)
+
+
+def choose_method(
+    name: str,
+    weights: Path | None = None,
+    settings: tuple[str, ...] = (),
+    average: bool = False,
+    images: Images = "pair",
+) -> MethodChoice:
+    """The choice of a method that is ready to register these images; BadInput as `choose` has it."""
+    choose(name, weights, settings, average)
+    if weights is None:
+        return MethodChoice(name, None, settings, average, digest_in_the_box(name, images), images)
+    return MethodChoice(name, weights.absolute(), settings, average, sha256(weights), images)
+
+
+def digest_in_the_box(name: str, images: Images) -> str | None:
+    """The SHA-256 of the weights in the box that a method uses, or may use as `default` does; None if it uses none."""
+    base = split_name(without_average(name))[0].casefold()
+    model = MODELS[images] if base == "default" else base
+    return digest_of_boxed(model) if model in BOXED else None
+
+
+def digest_or_none(path: Path) -> str | None:
+    """The SHA-256 of a file; None if it cannot be read."""
+    try:
+        return sha256(path)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def load_once(choice: MethodChoice) -> Method:
+    """The method of a choice; UnfitMachine if its file of weights is not the one that was chosen.
+
+    A process that starts late, or on another machine, may find one that was replaced meanwhile."""
+    if choice.weights is None and choice.weights_sha256 not in (None, digest_in_the_box(choice.name, choice.images)):
+        raise UnfitMachine(
+            f"{platform.node()} has another model in the box for {choice.name} than this run began with: install the "
+            "same vrnet everywhere"
+        )
+    if choice.weights is not None and choice.weights_sha256 != digest_or_none(choice.weights):
+        raise UnfitMachine(
+            f"{choice.weights} is not the file of weights that this run began with, as {platform.node()} sees it: put "
+            "that back, or start again"
+        )
+    return choose(choice.name, choice.weights, choice.settings, choice.average)
+
+
+# Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.
+
+
+def network(
+    name: str | None = None, dimension: int | None = None, *, weights: str | PathLike[str] | None = None
+) -> nn.Module:
+    """The network of a name, such as D-L2-3x1-w16, with first weights drawn by torch's generator; or that of a file of
+    weights; or a model in the box, such as short-axis. Without a dimension it is of 2, and a model
+    in the box of its own.
+
+    It is a module: `net(fixed, moving)` takes batches (b, 1, *s) of images in [0, 1], of any size, and gives the field
+    (b, d, *s) in voxels, field[:, i] along spatial axis i: `vrnet.fields.warp(moving, field)` is like fixed. It does
+    not look at the spacing; one with weights expects images at the spacing that it was trained at, as in its card
+    (`vrnet.load_method`). Each call gives a network of its own."""
+    if weights is not None:
+        found, card = load_weights(Path(weights))
+        if name is not None and str(parse_trainable(name)) != card.method:
+            raise BadInput(f"{weights} holds {card.method}, not {name}: leave out the name, or give other weights")
+        return found
+    if name is None:
+        raise BadInput("nothing says which network: give a name such as D-L2-3x1-w16, or weights")
+    if dimension not in (None, 2, 3):
+        raise BadInput(f"the dimension is {dimension}: give 2 or 3")
+    if not is_boxed(name):
+        return parse_trainable(name).build(dimension or 2)
+    own = boxed(name).card.dimension
+    if dimension not in (None, own):
+        raise BadInput(f"{name} is a network of {own} dimensions, not {dimension}: leave out the dimension")
+    return deepcopy(boxed(name).model)
+
+
+def save_network(
+    net: nn.Module,
+    path: str | PathLike[str],
+    name: str,
+    spacing: tuple[float, ...],
+    *,
+    trained_on: str = "data of its own",
+    scaling: Scaling = "jointly",
+    uses_labels: bool = False,
+) -> None:
+    """Write a network that was trained elsewhere, so that `vrnet register --weights` and `vrnet.load_method` use it.
+
+    `name` is that by which it was made; `spacing`, in mm, is that of the images it was trained on, one number per axis;
+    `scaling` says whether the intensities of a pair were brought to [0, 1] jointly, or those of each image by itself;
+    `uses_labels`, whether labels had a part in its loss."""
+    method = parse_trainable(name)
+    made = {key: value or "" for key, value in versions().items()}
+    card = Card(
+        method=str(method),
+        dimension=len(spacing),
+        spacing_mm=tuple(spacing),
+        normalisation=scaling,
+        trained_on=trained_on,
+        version=made["vrnet"],
+        commit=made["commit"],
+        torch=made["torch"],
+        labels_in_training=uses_labels,
+    )
+    expected = {key: tensor.shape for key, tensor in method.build(len(spacing)).state_dict().items()}
+    if {key: tensor.shape for key, tensor in net.state_dict().items()} != expected:
+        raise BadInput(f"the network is not {method} in {len(spacing)} dimensions: give the name that it was made by")
+    save_weights(net, card, Path(path))

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, shape_text
 from vrnet.methods.method import CPU
 from vrnet.methods.parameters import Each
-from vrnet.methods.variational import preset
+from vrnet.methods.solvers import preset
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.solver import Solver
 from vrnet.variational.template import ThroughTemplate
-from vrnet.wording import shape_text
 
 SIZE = "[1-9][0-9]{0,3}"
 FORM = re.compile(rf"Template-({SIZE}(?:x{SIZE}){{1,2}})", flags=re.IGNORECASE)

@@ -10,11 +10,19 @@ import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.learned import COUNT, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
-from vrnet.methods.method import CPU
+from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
 from vrnet.methods.parameters import changes, check_at_most
-from vrnet.networks.adaptors import Noise, Odd, Plain, Predict, Recurse, Residual
-from vrnet.networks.diffeomorphic import FlowDataStep, FlowRecurse, InitialFlow
+from vrnet.networks.denoisers import (
+    FlowDataStep,
+    FlowRecurse,
+    InitialFlow,
+    Noise,
+    Odd,
+    Plain,
+    Predict,
+    Recurse,
+    Residual,
+)
 from vrnet.networks.unet import half_unet, he_initialised, unet
 from vrnet.variational.cascade import Cascade, DataStep, Initializer, Keep, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, L2

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from vrnet.data.phantoms import Phantoms
-from vrnet.data.sample import Purpose
+from vrnet.data.protocols import Purpose
+from vrnet.methods.external import FFD, Demons, SyN
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import parse
-from vrnet.methods.outside import FFD, Demons, SyN
 from vrnet.training.settings import IN_SPACE, PRESETS, Augmentation, Training
 
 DIMENSIONS = {"acdc": 2, "ukbb": 2, "phantom": 2, "hippocampus": 3, "cmr3d": 3, "acdc3d": 3, "phantom3d": 3}

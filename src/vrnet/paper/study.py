@@ -1,28 +1,27 @@
 """A study of many methods on one data set: those that have no results yet are trained and measured."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, cast
 
-from vrnet.attributes import cached_property
-from vrnet.cohort.records import CohortFolder
-from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Purpose
-from vrnet.data.source import Source
+from vrnet.cohort.results import CohortFolder
+from vrnet.data.prepared import PreparedSplit, Source
+from vrnet.data.protocols import Purpose
 from vrnet.devices import describe_device, find_device
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, Stage
 from vrnet.evaluation.split import evaluate_split
-from vrnet.files import write_json
+from vrnet.files import exists, read_rows, write_json, write_rows
 from vrnet.methods.averaged import without_flips
-from vrnet.methods.choice import MethodChoice, choose_method
 from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import missing_package, parse
+from vrnet.methods.names import MethodChoice, choose_method, missing_package, parse, without_average
 from vrnet.paper.results import RUN, Entry, Results, method_settings
-from vrnet.progress import Stage
 from vrnet.provenance import how_to_install, versions
-from vrnet.training.processes import check_lightning
+from vrnet.schema import convert_record
+from vrnet.training.fit import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
-from vrnet.training.settings import Training
+from vrnet.training.settings import Training, check_weights
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""
@@ -214,3 +213,108 @@ class Study:
             config["training_subjects"] = entry.subjects
             config["validation"] = best_row(self.results.validations(entry))
         return config | {"hardware": describe_device(find_device(device)), "versions": versions()}
+
+
+# α of each learned method, chosen on validation subjects alone, from values that all methods try.
+#
+# OUT/DATA/BUDGET/alphas.csv keeps what was found: one row per method and α. What it has is not trained again.
+
+FORM = "columns entry, method, alpha and val_dice"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What training with an α came to."""
+
+    entry: str
+    """The name of its folder."""
+    method: str
+    """Its full name."""
+    alpha: float
+    val_dice: float
+    """Dice on validation subjects."""
+
+    def __post_init__(self) -> None:
+        check_weights({"alpha": self.alpha})
+
+
+def choose_alphas(study: Study, names: Sequence[str], alphas: Sequence[float]) -> dict[str, float]:
+    """{method: the α of highest Dice on validation}, of those that are trained and have no α of their own."""
+    study = replace(study, results=deciding(study.results))
+    tried = {
+        name: [study.results.entry(without_average(name), alpha=alpha) for alpha in alphas]
+        for name in names
+        if has_choice(study.results.entry(name))
+    }
+    found = read_scores(study.results)
+    missing = dict.fromkeys(each for group in tried.values() for each in group if each.folder_name not in found)
+    if missing:
+        others = ", ".join(entry.folder_name for entry in missing)
+        study.say(f"α is chosen by training on {study.data}; not trained yet: {others}.")
+    for group in study.train(list(missing)):
+        found |= {entry.folder_name: score(study.results, entry) for entry in group}
+        write_scores(study.results, found)
+    return {name: best_alpha(found[entry.folder_name] for entry in group) for name, group in tried.items()}
+
+
+def deciding(results: Results) -> Results:
+    """The results whose trainings decide on α: those of the budget itself, or of the one that it names."""
+    return replace(results, budget=results.budget.alphas_of or results.budget)
+
+
+def tried_by_all(results: Results, names: Sequence[str]) -> tuple[float, ...]:
+    """The α, rising, that scores are kept of for each method that has a choice; none where they leave no choice."""
+    results = deciding(results)
+    scores, choosing = read_scores(results), [name for name in names if has_choice(results.entry(name))]
+    found = [
+        alpha
+        for alpha in sorted({score.alpha for score in scores.values()})
+        if all(results.entry(without_average(name), alpha=alpha).folder_name in scores for name in choosing)
+    ]
+    return tuple(found) if choosing and len(found) > 1 else ()
+
+
+def best_alpha(scores: Iterable[Score]) -> float:
+    """The α of highest Dice; the smallest where several have it."""
+    return min(scores, key=lambda score: (-score.val_dice, score.alpha)).alpha
+
+
+def has_choice(entry: Entry) -> bool:
+    """Whether the method is trained with the α that it is given."""
+    return entry.training is not None and cast(Trainable, entry.method).loss.alpha is None
+
+
+def score(results: Results, entry: Entry) -> Score:
+    """The score of an entry that is trained."""
+    row = best_row(results.validations(entry))
+    if "val_dice" not in row:
+        raise BadInput(f"the validation subjects of {results.data} have no labels, by which α could be chosen")
+    return Score(entry.folder_name, str(entry.method), cast(Training, entry.training).alpha, round(row["val_dice"], 5))
+
+
+def file_of(results: Results) -> Path:
+    """Where the scores are kept."""
+    return results.out / results.data / results.budget.name / "alphas.csv"
+
+
+def read_scores(results: Results) -> dict[str, Score]:
+    """{folder name of an entry: its score}; empty where nothing is kept."""
+    path = file_of(results)
+    rows = read_rows(path, FORM) if exists(path) else []
+    try:
+        numbers = [{key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
+        scores = [convert_record(row | both, Score) for row, both in zip(rows, numbers, strict=True)]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path} is damaged: restore it, or remove it, and α is chosen again") from error
+    return {score.entry: score for score in scores}
+
+
+def best_alphas(results: Results) -> dict[str, float]:
+    """{full name of a method: the α of highest Dice}, of those whose scores are kept."""
+    scores = read_scores(deciding(results)).values()
+    return {name: best_alpha(each for each in scores if each.method == name) for name in {s.method for s in scores}}
+
+
+def write_scores(results: Results, found: dict[str, Score]) -> None:
+    """Keep the scores, in the order of their names."""
+    write_rows([asdict(found[name]) for name in sorted(found)], file_of(results))

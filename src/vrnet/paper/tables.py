@@ -1,38 +1,413 @@
 """The paper's tables, made of results: what was measured here beside what was published."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import cast
+from time import perf_counter
+from typing import TypeVar, cast
 
-from vrnet.errors import BadInput, warn_of_input
+import numpy as np
+import torch
+from torch import nn
+
+from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
+from vrnet.errors import BadInput, Stage, counted, either, shape_text, warn_of_input
+from vrnet.files import Row, columns_of, csv_text, read_json, write_bytes, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
-from vrnet.paper.alphas import choose_alphas, has_choice, tried_by_all
-from vrnet.paper.budget import Budget
-from vrnet.paper.columns import (
-    DEVICES,
-    Column,
-    find_measures,
-    measure_columns,
-    published_columns,
-    significance_columns,
-    size_column,
-    time_cell,
-    time_columns,
-    timed_images,
+from vrnet.paper.budget import BUDGETS, TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
+from vrnet.paper.results import Entry, Results, file_name
+from vrnet.paper.specs import (
+    REPEATED_SUBJECTS,
+    TABLES,
+    TIMED_METHODS,
+    PublishedValues,
+    TableSpec,
+    Value,
+    is_timed,
+    published_values,
 )
-from vrnet.paper.other_budgets import measured_rows, tell_of_whole_budgets
-from vrnet.paper.results import Entry, Results
-from vrnet.paper.runtime import in_singular, timing_hardware
-from vrnet.paper.specs import REPEATED_SUBJECTS, TABLES, TIMED_METHODS, TableSpec, is_timed
-from vrnet.paper.study import Study
-from vrnet.paper.table import Table
-from vrnet.paper.values import published_values
-from vrnet.progress import Stage
+from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
+from vrnet.phantom import phantom
+from vrnet.provenance import versions
+from vrnet.schema import read_record
 from vrnet.training.settings import Training
-from vrnet.wording import counted
+from vrnet.variational.cascade import Initializer
+
+# Seconds per pair, one pair at a time: networks need no trained weights for that.
+
+FOLDER = "runtime"
+"""Where times are kept, below the folder of results."""
+MAX_TIMED_PAIRS = 20
+PHANTOM_SEED = 7
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a file of the folder holds."""
+
+    seconds: float
+    hardware: str
+    versions: dict[str, str | None]
+
+
+def seconds_per_pair(
+    out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, timing_seconds: float = 2.0
+) -> float | None:
+    """As measured before on a device of that name, or else now; None where there is no such device here, or the method
+    has no use for it."""
+    path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
+    if path.is_file():
+        return read_timing(path).seconds
+    if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
+        return None
+    place = torch.device(device)
+    seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
+    write_json({"seconds": seconds, "hardware": describe_device(place), "versions": versions()}, path)
+    return seconds
+
+
+def read_timing(path: Path) -> Timing:
+    """What was measured before."""
+    return read_record(read_json(path), Timing, path, "remove it, and it is measured again")
+
+
+def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
+    """What images of these shapes were timed on."""
+    paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
+    return sorted({in_singular(read_timing(path).hardware) for path in paths})
+
+
+def in_singular(hardware: str) -> str:
+    """The name of a machine as vrnet writes it now: files of version 0.4 and before have "1 threads"."""
+    return hardware.replace("CPU, 1 threads", "CPU, 1 thread")
+
+
+def measure_seconds(
+    method: Method, shape: tuple[int, ...], spacing: float, device: torch.device, timing_seconds: float
+) -> float:
+    """Seconds per pair of phantom images, after one pair to warm up; the mean over what `timing_seconds` allow."""
+    patient = phantom(PHANTOM_SEED, shape, spacing)
+    pair = patient.fixed.to(device), patient.moving.to(device)
+    with torch.inference_mode():
+        register = prepare_registration(method, pair, patient.spacing)
+        register()
+        synchronise(device)
+        done, start = 0, perf_counter()
+        while done == 0 or (perf_counter() - start < timing_seconds and done < MAX_TIMED_PAIRS):
+            register()
+            synchronise(device)
+            done += 1
+        return (perf_counter() - start) / done
+
+
+def prepare_registration(
+    method: Method, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]
+) -> Callable[[], torch.Tensor]:
+    """What registers this pair when it is called; a network on a GPU is recorded first, as in use."""
+    d, device = len(spacing), pair[0].device
+    if not method.is_network:
+        return partial(solve, method.build(d, device), pair, spacing)
+    model = cast(nn.Module, method.build(d, device)).eval()
+    if device.type == "cuda":
+        return partial(capture_graph(lambda I0, I1: channels_last(model, d)(I0, I1, spacing), *pair), *pair)
+    return partial(model, *pair, spacing)
+
+
+def solve(find: Initializer, pair: tuple[torch.Tensor, torch.Tensor], spacing: tuple[float, ...]) -> torch.Tensor:
+    """Register by an iterative method, with as many threads as in use."""
+    with few_threads(pair[0].numel()):
+        return find(*pair, spacing)
+
+
+# A table as it is printed: rows of cells, in Markdown, LaTeX and CSV.
+
+Cell = str | Value | None
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A header and rows; the best cells are bold; notes say what the numbers depend on."""
+
+    title: str
+    header: list[str]
+    rows: list[list[Cell]]
+    notes: list[str] = field(default_factory=list)
+    best: set[tuple[int, int]] = field(default_factory=set)
+    """(row, column) of bold cells."""
+    csv_only: set[int] = field(default_factory=set)
+    """Columns that are in the CSV file alone: a page has no room for them."""
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns that are printed."""
+        return [j for j in range(len(self.header)) if j not in self.csv_only]
+
+    def lines(self, plain: Callable[[str], T], bold: Callable[[str], T]) -> list[list[T]]:
+        """The printed cells, line by line with the header first, each formatted by `plain` or, if best, by `bold`."""
+        head = [plain(self.header[j]) for j in self.columns]
+        return [head] + [
+            [(bold if (i, j) in self.best else plain)(cell_text(row[j])) for j in self.columns]
+            for i, row in enumerate(self.rows)
+        ]
+
+    def without_deviations(self) -> "Table":
+        """The table with means alone."""
+        rows = [[replace(cell, std=None) if isinstance(cell, Value) else cell for cell in row] for row in self.rows]
+        return replace(self, rows=rows)
+
+    def markdown(self) -> str:
+        """Title, table and notes in Markdown."""
+        head, *rows = self.lines(escape_markdown, lambda text: f"**{escape_markdown(text)}**")
+        lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return f"**{self.title}**\n\n{table}\n\n" + "".join(f"{note}\n" for note in self.notes)
+
+    def latex(self) -> str:
+        """A tabular for LaTeX, with no package but the basic ones; title and notes are comments."""
+        lines = self.lines(escape_latex, lambda text: rf"\textbf{{{escape_latex(text)}}}")
+        head, *rows = (" & ".join(line) + r" \\" for line in lines)
+        comments = "".join(f"% {note}\n" for note in [self.title, *self.notes])
+        alignment = "l" + "r" * (len(self.columns) - 1)
+        body = "\n".join([r"\hline", rf"{head} \hline", *rows, r"\hline"])
+        return comments + f"\\begin{{tabular}}{{{alignment}}}\n{body}\n\\end{{tabular}}\n"
+
+    def comma_separated(self) -> str:
+        """All columns as CSV, to six digits; standard deviations have columns of their own."""
+        with_std = [has_deviation([row[j] for row in self.rows]) for j in range(len(self.header))]
+        return csv_text([csv_header(self.header, with_std), *(csv_line(row, with_std) for row in self.rows)])
+
+    def write(self, folder: Path, name: str) -> list[Path]:
+        """Write NAME.md, NAME.csv and NAME.tex."""
+        texts = {".md": self.markdown(), ".csv": self.comma_separated(), ".tex": self.latex()}
+        for suffix, text in texts.items():
+            write_bytes(text.encode(), folder / f"{name}{suffix}")
+        return [folder / f"{name}{suffix}" for suffix in texts]
+
+
+def cell_text(cell: Cell) -> str:
+    return "–" if cell is None else str(cell)
+
+
+def has_deviation(cells: list[Cell]) -> bool:
+    return any(isinstance(cell, Value) and cell.std is not None for cell in cells)
+
+
+def csv_header(header: list[str], with_std: list[bool]) -> list[str]:
+    """Each title, followed by a second one for its standard deviation where the column has any."""
+    return [text for title, std in zip(header, with_std, strict=True) for text in [title] + [f"{title} std"] * std]
+
+
+def csv_line(row: list[Cell], with_std: list[bool]) -> list[str]:
+    """Each cell, followed by its standard deviation where the column has any."""
+    return [text for cell, std in zip(row, with_std, strict=True) for text in csv_cells(cell, std)]
+
+
+def csv_cells(cell: Cell, std: bool) -> list[str]:
+    if not isinstance(cell, Value):
+        return [cell or ""] + [""] * std
+    return [f"{cell.mean:.6g}"] + ["" if cell.std is None else f"{cell.std:.6g}"] * std
+
+
+LATEX = {
+    "|∇J|": r"$|\nabla J|$", "Θ1": r"$\Theta^1$", "α": r"$\alpha$", "<": "$<$", "|": "$|$", "–": "--",
+    "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#",
+}  # fmt: skip
+"""What LaTeX spells otherwise."""
+
+
+def escape_markdown(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def escape_latex(text: str) -> str:
+    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
+
+
+# The columns of a table: measures, their significance, seconds per pair, and what was published.
+
+TITLES = {
+    "folding_percent": "J<0 %",
+    "folding_strict_percent": "strict %",
+    "jacobian_gradient": "|∇J|",
+    "end_point_error_mm": "EPE mm",
+}
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+LOWER_IS_BETTER = ("hd", "end")
+HAS_A_BEST = ("dice", *LOWER_IS_BETTER)
+"""How the measures begin whose best value is bold."""
+PUBLISHED_ON_PAGES = ("dice_mean", "hd_mean", "folding_percent", "jacobian_gradient")
+"""The published measures that a page has room for; the CSV file has all."""
+RowsByMethod = Mapping[str, Sequence[Row]]
+"""{method: one row per subject}"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A title, and the cell of each method that has one."""
+
+    title: str
+    cells: Mapping[str, Cell]
+    best: str | None = None
+    """The method whose cell is bold."""
+    is_csv_only: bool = False
+
+
+def measure_title(measure: str) -> str:
+    """A measure as readers call it: Dice LV, HD Avg, J<0 %."""
+    group, _, part = measure.partition("_")
+    return TITLES.get(measure) or f"{ {'dice': 'Dice', 'hd': 'HD'}[group] } {'Avg' if part == 'mean' else part}"
+
+
+def find_measures(rows: RowsByMethod) -> tuple[str, ...]:
+    """Everything that was measured of any method; neither the subject's name nor the seconds are a measure."""
+    columns = columns_of([subjects[0] for subjects in rows.values()])
+    return tuple(column for column in columns if column not in ("subject", "seconds"))
+
+
+def measure_columns(rows: RowsByMethod, measures: Sequence[str]) -> list[Column]:
+    """Mean and standard deviation over subjects, the best in bold."""
+    columns = []
+    for measure in measures:
+        cells = {
+            method: Value.over_subjects([row[measure] for row in subjects], measure)
+            for method, subjects in rows.items()
+        }
+        columns.append(Column(measure_title(measure), cells, find_best(cells, measure)))
+    return columns
+
+
+def find_best(cells: Mapping[str, Value], measure: str) -> str | None:
+    """The method with the best mean, of a measure that has a best."""
+    if not measure.startswith(HAS_A_BEST):
+        return None
+    means = [value.mean for value in cells.values()]
+    if np.isnan(means).all():
+        return None
+    return list(cells)[np.nanargmin(means) if measure.startswith(LOWER_IS_BETTER) else np.nanargmax(means)]
+
+
+def significance_columns(rows: RowsByMethod, repeated: Sequence[str] = ()) -> list[Column]:
+    """p of Wilcoxon's signed-rank test, in Dice and HD, of each method against the one of highest Dice, corrected for
+    how many methods are tested. Subjects whose images are those of another one are left out."""
+    best = max(rows, key=lambda method: np.nanmean([row["dice_mean"] for row in rows[method]]))
+    others = {method: subjects for method, subjects in rows.items() if method != best}
+    columns = []
+    for title, measure in (("p Dice", "dice_mean"), ("p HD", "hd_mean")):
+        found = {method: p_value(subjects, rows[best], measure, repeated) for method, subjects in others.items()}
+        corrected = holm({method: p for method, p in found.items() if p is not None})
+        columns.append(Column(title, {method: f"{p:.1g}" for method, p in corrected.items()}))
+    return columns
+
+
+def p_value(ours: Sequence[Row], theirs: Sequence[Row], measure: str, repeated: Sequence[str] = ()) -> float | None:
+    """Two-sided p over the subjects whose values differ; None if there are none."""
+    from scipy.stats import wilcoxon
+
+    by_subject = {row["subject"]: row[measure] for row in theirs}
+    differences = [row[measure] - by_subject[row["subject"]] for row in ours if row["subject"] not in repeated]
+    nonzero = [x for x in differences if x != 0 and not np.isnan(x)]
+    return float(wilcoxon(nonzero).pvalue) if nonzero else None
+
+
+def holm(p: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction of several p: the k-th smallest of n is multiplied by n - k + 1, and none is below one before
+    it; in the order given."""
+    ranked = sorted(p, key=lambda name: p[name])
+    scaled = np.array([p[name] * (len(ranked) - k) for k, name in enumerate(ranked)])
+    corrected = dict(zip(ranked, np.maximum.accumulate(scaled).clip(max=1.0).tolist(), strict=True))
+    return {name: corrected[name] for name in p}
+
+
+def size_column(parameters: Mapping[str, int]) -> Column:
+    """How many parameters are learned, in millions; of methods that learn nothing, no cell."""
+    return Column("M params", {method: f"{count / 1e6:.3g}" for method, count in parameters.items() if count})
+
+
+def time_columns(results: Results, methods: Mapping[str, Method]) -> list[Column]:
+    """Seconds per pair, on the CPU and on a GPU; no registration takes no time."""
+    timed = {name: method for name, method in methods.items() if name != "identity"}
+    return [
+        Column(
+            f"s {label}",
+            {name: time_cell(results.out, results.budget, method, results.d, device) for name, method in timed.items()},
+        )
+        for device, label in DEVICES.items()
+    ]
+
+
+def time_cell(out: Path, budget: Budget, method: Method, d: int, device: str) -> str | None:
+    """Seconds per pair, to three digits."""
+    seconds = seconds_per_pair(out, method, *timed_images(budget, d), device, budget.timing_seconds)
+    return None if seconds is None else f"{seconds:.3g}"
+
+
+def timed_images(budget: Budget, d: int) -> tuple[tuple[int, ...], float]:
+    """Shape and spacing in mm of the images that are timed: the paper's, or those of the budget's phantoms."""
+    if budget.phantoms is None:
+        return TIMED_SHAPES[d], TIMED_SPACINGS_MM[d]
+    phantoms = budget.phantoms(d)
+    return phantoms.shape, phantoms.spacing
+
+
+def published_columns(published: Mapping[str, PublishedValues], measures: Sequence[str]) -> list[Column]:
+    """What was published of these measures, by data set; titles name the data set where there are several."""
+    columns = []
+    for data, values in published.items():
+        label = "published" if len(published) == 1 else f"published on {data}"
+        for measure in measures:
+            cells = {method: row[measure] for method, row in values.items() if measure in row}
+            if cells:
+                title = f"{measure_title(measure)}, {label}"
+                columns.append(Column(title, cells, is_csv_only=measure not in PUBLISHED_ON_PAGES))
+    return columns
+
+
+# Whether all rows of a table are measured: within its budget, and within others whose results are in the same folder.
+#
+# A table that is asked for within the wrong budget would be trained for hours, though it is there within another.
+
+
+def measured_rows(results: Results, names: Sequence[str], alphas: Mapping[str, float], seeds: int) -> list[str]:
+    """Those of the methods that are measured with so many seeds, each with its α."""
+    return [name for name in names if all(map(results.has, results.seeds(name, alphas.get(name), seeds)))]
+
+
+def tell_of_whole_budgets(study: Study, names: Sequence[str], alphas: Mapping[str, float], seeds: int) -> None:
+    """Say which other budgets have all rows of a table, where that of the study lacks some."""
+    results = study.results
+    lacking = len(names) - len(measured_rows(results, names, alphas, seeds))
+    if not lacking:
+        return
+    whole = [name for name in comparable_budgets(results) if has_whole_table(study, name, names, seeds)]
+    if whole:
+        choices = either([f'`budget="{name}"`' for name in whole])
+        warn_of_input(
+            f'{lacking} of the {len(names)} rows of this table are not measured within the budget "'
+            f'{results.budget.name}", but {results.out} has all of them with {choices}'
+        )
+
+
+def comparable_budgets(results: Results) -> list[str]:
+    """The other budgets that are measured on the same images."""
+    own = results.budget
+    return [name for name, budget in BUDGETS.items() if name != own.name and budget.phantoms is own.phantoms]
+
+
+def has_whole_table(study: Study, budget: str, names: Sequence[str], seeds: int) -> bool:
+    """Whether a table of these methods could be made within another budget, with nothing trained or measured."""
+    other = replace(study, results=replace(study.results, budget=BUDGETS[budget]))
+    try:
+        tried = tried_by_all(other.results, names)
+        alphas = choose_alphas(other, names, tried) if tried else {}
+    except BadInput:  # its scores are damaged, which who asks for it is told
+        return False
+    return len(measured_rows(other.results, names, alphas, seeds)) == len(names)
+
 
 ROW_LABELS = {"identity": "unregistered"}
 Entries = dict[str, list[Entry]]

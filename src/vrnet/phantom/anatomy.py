@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.errors import BadInput
-from vrnet.fields import smooth
+from vrnet.fields.calculus import smooth
 
 BACKGROUND, RV, MYO, LV = 0, 1, 2, 3
 EDGE_MM = 1.5

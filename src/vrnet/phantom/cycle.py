@@ -7,21 +7,292 @@ through the planes, tissue stays in its slice.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod, radians
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.images.intensity import rescale_jointly
-from vrnet.phantom.anatomy import Chest, Heart, RandomSource
-from vrnet.phantom.motion import Motion
-from vrnet.phantom.pair import voxel_positions
-from vrnet.phantom.pathology import Infarct, Pathology, find_pathology
-from vrnet.phantom.rhythm import Rhythm
-from vrnet.phantom.scanner import Scanner
-from vrnet.phantom.truth import ExactStrain, ExactVolumes, exact_strain, volumes_of_frame
+from vrnet.fields.calculus import smooth
+from vrnet.images.image import rescale_jointly
+from vrnet.phantom.anatomy import MYO, Chest, Heart, RandomSource, norm
+from vrnet.phantom.motion import Motion, Rhythm
+from vrnet.vocabulary import LEVELS, SEGMENTS, Segment
+
+# What a heart suffers from: the sizes and the motion that are drawn, and where its wall does not contract.
+
+INNER_SHARE = 0.88
+"""Blood beyond this share of the cavity's radius moves as the wall does: the motion is smooth across the endocardium,
+and its derivative there is that of the wall."""
+EDGE_RAD = 0.15
+"""How softly an infarct ends around the ventricle: from a tenth to nine tenths it takes 4.4 times as much."""
+EDGE_MM = 2.0
+"""How softly it ends along the ventricle."""
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Pathology:
+    """From where to where the numbers of a heart lie; lengths in mm, angles in radians."""
+
+    endo: Range  # radius of the LV cavity
+    wall: Range  # thickness
+    ejection: Range  # share of the LV cavity that empties
+    twist: Range  # from base to apex
+    remaining: Range | None = None  # of the contraction within an infarct
+
+    def draw(self, random: RandomSource, through_plane: bool) -> Motion:
+        """A heart with this pathology, and how it beats; what moves along its axis is left out if it must."""
+        heart = self.draw_heart(random)
+        motion = Motion.draw(heart, random)
+        return replace(
+            motion,
+            ejection=random.uniform(*self.ejection),
+            twist=(motion.twist[0], random.uniform(*self.twist)),
+            descent=motion.descent if through_plane else 0.0,
+            inner=INNER_SHARE,
+        )
+
+    def draw_heart(self, random: RandomSource) -> Heart:
+        """The ventricles."""
+        drawn, endo, wall = Heart.draw(random), random.uniform(*self.endo), random.uniform(*self.wall)
+        return replace(drawn, endo=endo, wall=wall, rv_height=(endo + wall) * random.uniform(0.9, 1.1))
+
+
+NORMAL = Pathology(endo=(20.5, 23.0), wall=(10.5, 12.0), ejection=(0.58, 0.61), twist=(0.14, 0.22))
+PATHOLOGIES = {
+    "normal": NORMAL,
+    "dilated": Pathology(endo=(29.0, 33.0), wall=(7.5, 9.0), ejection=(0.2, 0.32), twist=(0.03, 0.08)),
+    "hypertrophic": Pathology(endo=(18.0, 20.5), wall=(14.0, 17.0), ejection=(0.62, 0.68), twist=(0.18, 0.26)),
+    "infarct": replace(NORMAL, remaining=(0.1, 0.3)),
+}
+
+
+def find_pathology(name: str) -> Pathology:
+    """The pathology of this name."""
+    if name not in PATHOLOGIES:
+        raise BadInput(f"there is no pathology {name}: choose one of {', '.join(PATHOLOGIES)}")
+    return PATHOLOGIES[name]
+
+
+@dataclass(frozen=True)
+class Infarct:
+    """Segments whose wall contracts by a share of what the rest does. Angles count from the anterior insertion of the
+    RV; levels lie between two z each, in mm."""
+
+    segments: tuple[Segment, ...]
+    remaining: float
+    insertion: float  # angle of the anterior insertion from a to b, in radians
+    levels: tuple[Range, Range, Range]
+
+    @classmethod
+    def of(cls, heart: Heart, numbers: Iterable[int], remaining: float, is_stack: bool) -> "Infarct":
+        """An infarct of these segments; a single slice has the mid-ventricular ones alone, wherever it lies."""
+        third = (heart.belly + heart.length - heart.base) / 3
+        z = (heart.base + third, heart.base + 2 * third)
+        stack = ((-inf, z[0]), z, (z[1], inf))
+        levels = stack if is_stack else ((inf, inf), (-inf, inf), (inf, inf))
+        found = tuple(segment for segment in SEGMENTS if segment.number in numbers)
+        if not any(is_stack or LEVELS[segment.level] == "mid" for segment in found):
+            known = "1 to 16" if is_stack else "7 to 12, those of a mid-ventricular slice"
+            raise BadInput(f"`infarct` names none of the segments {known}")
+        return cls(found, remaining, anterior_insertion(heart), levels)
+
+    def __call__(self, direction: Float[Tensor, "2 *s"], z: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+        """The share of the contraction that is left, in a direction from the LV axis and at a level z."""
+        angle = self.insertion - torch.atan2(direction[1], direction[0])
+        return 1 - (1 - self.remaining) * sum((self.inside(s, angle, z) for s in self.segments), torch.zeros_like(z))
+
+    def inside(self, segment: Segment, angle: Tensor, z: Tensor) -> Tensor:
+        """1 within a segment, 0 outside, across soft edges at which neighbours add up to 1."""
+        low, high = self.levels[segment.level]
+        off = torch.remainder(angle - radians(segment.centre_deg) + torch.pi, 2 * torch.pi) - torch.pi
+        around = torch.sigmoid((radians(segment.half_width_deg) - off.abs()) / EDGE_RAD)
+        return around * torch.sigmoid((z - low) / EDGE_MM) * torch.sigmoid((high - z) / EDGE_MM)
+
+
+def anterior_insertion(heart: Heart) -> float:
+    """The angle from a to b at which the RV ends, anteriorly, on the epicardium of the LV at the belly; in radians."""
+    angle = torch.linspace(0, torch.pi, 3601, dtype=torch.float64)
+    epi = heart.radii(angle.cos())[1]
+    rim = torch.stack([epi * angle.cos(), epi * angle.sin(), torch.full_like(epi, heart.belly)])
+    return float(angle[heart.right_ventricle(rim) < 0].max())
+
+
+# What stands between tissue and image: the coil, a blur, noise.
+
+BLUR_VOXELS = 0.45
+"""Standard deviation of the blur."""
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """The coil's sensitivity exp(g·x), a slight blur, Rician noise."""
+
+    random: RandomSource
+    gradient: tuple[float, float]  # g along x and y, per mm
+    noise: float  # standard deviation, where blood has a signal of about 1
+
+    @classmethod
+    def draw(cls, random: RandomSource) -> "Scanner":
+        """A scanner whose coil lies on the chest: what is anterior is brighter."""
+        gradient = (random.uniform(-0.002, 0.002), random.uniform(-0.004, -0.0005))
+        return cls(random, gradient, noise=random.uniform(0.012, 0.035))
+
+    def image(self, signal: Float[Tensor, "*s"], x: Float[Tensor, "3 *s"]) -> Float[Tensor, "*s"]:
+        """The signal on the grid x as an image, with new noise at each call."""
+        coil = (self.gradient[0] * x[0] + self.gradient[1] * x[1]).exp()
+        seen = smooth((signal * coil)[None, None], BLUR_VOXELS)[0, 0]
+        real, imaginary = self.noise * self.random.normal(2, *seen.shape)
+        return norm(seen + real, imaginary)
+
+
+# Beating-heart phantoms: end-diastole I0, end-systole I1, and the exact u with I1(x + u(x)) = I0(x).
+#
+# The anatomy A is a function of end-diastolic position, the motion φ = id + u a map in closed form. The images are
+# I0 = A and I1 = A ∘ φ⁻¹ on one grid, then blurred and made noisy; no voxel is ever warped. A 2D phantom is a cut of a 3D
+# one across the long axis, without the motion along it.
+
+
+@dataclass(frozen=True)
+class Phantom:
+    """A pair on one grid: fixed is end-diastole (I0), moving is end-systole (I1).
+
+    The images share one scaling to [0, 1]; labels are 0 background, 1 RV, 2 Myo, 3 LV. What lies at x in fixed lies at
+    x + field(x), in voxels, in moving. The spacing is in mm."""
+
+    fixed: Float[Tensor, "1 1 *s"]
+    moving: Float[Tensor, "1 1 *s"]
+    fixed_labels: UInt8[Tensor, "1 1 *s"]
+    moving_labels: UInt8[Tensor, "1 1 *s"]
+    field: Float[Tensor, "1 d *s"]
+    spacing: tuple[float, ...]
+
+
+def phantom(seed: int, shape: tuple[int, ...] = (160, 160), spacing: float = 1.8) -> Phantom:
+    """The patient of this seed, on a grid of any shape and spacing in mm; a third axis runs from base to apex."""
+    random, d = RandomSource.seeded(seed), len(shape)
+    chest = Chest.draw(random)
+    heart, motion = chest.heart, Motion.draw(chest.heart, random)
+    if d == 2:  # tissue would leave the plane
+        motion = replace(motion, descent=0.0)
+    x = voxel_positions(shape, (spacing,) * d, level=heart.belly + random.uniform(-8.0, 16.0))
+    origin = heart.to_picture(motion.inverse(heart.to_heart(x)))
+    scanner = Scanner.draw(random)
+    I0, I1 = (scanner.image(chest.brightness(p), x) for p in (x, origin))
+    I0, I1 = rescale_jointly(I0, I1)
+    return Phantom(
+        fixed=I0[None, None],
+        moving=I1[None, None],
+        fixed_labels=heart.labels(heart.to_heart(x))[None, None],
+        moving_labels=heart.labels(heart.to_heart(origin))[None, None],
+        field=(heart.to_picture(motion.forward(heart.to_heart(x))) - x)[None, :d] / spacing,
+        spacing=(spacing,) * d,
+    )
+
+
+def voxel_positions(shape: tuple[int, ...], spacing: tuple[float, ...], level: float) -> Float[Tensor, "3 *s"]:
+    """Position of each voxel in mm from the middle of the grid; a 2D grid lies across the long axis at a level."""
+    axes = [(torch.arange(n, dtype=torch.float32) - (n - 1) / 2) * h for n, h in zip(shape, spacing, strict=True)]
+    p = torch.stack(torch.meshgrid(*axes, indexing="ij"))
+    return torch.cat([p, p.new_full((3 - len(shape), *shape), level)])
+
+
+# What is exactly known of a beat: E = ½(FᵀF − I) with F = ∂φ/∂x of the closed form φ, the lengths of contours that
+# move with φ, and how much of each voxel a ventricle fills.
+#
+# Strains are in percent, lengths in mm, areas in mm², volumes in ml.
+
+CONTOUR_POINTS = 720
+STEP_MM = 1e-3
+"""Of the central differences of φ, in double precision: exact to eight digits."""
+
+
+@dataclass(frozen=True)
+class ExactStrain:
+    """Green's strain, in percent, at each voxel of the reference's wall (NaN elsewhere), away from the LV axis and
+    around it; and of the wall in each slice (z) the lengths of its contours in mm and its area in mm². A slice without
+    a cavity has NaN."""
+
+    radial: Float[Tensor, "t *s"]
+    circumferential: Float[Tensor, "t *s"]
+    endo_mm: Float[Tensor, "t z"]
+    midwall_mm: Float[Tensor, "t z"]
+    epi_mm: Float[Tensor, "t z"]
+    wall_mm2: Float[Tensor, "t z"]
+
+
+@dataclass(frozen=True)
+class ExactVolumes:
+    """What perfect contours in every slice hold at every frame: area times the distance of slices, in ml."""
+
+    lv_ml: Float[Tensor, " t"]
+    rv_ml: Float[Tensor, " t"]
+    wall_ml: Float[Tensor, " t"]
+
+    @property
+    def ejection_fraction_percent(self) -> float:
+        """(largest − smallest) / largest volume of the LV."""
+        return float(100 * (1 - self.lv_ml.min() / self.lv_ml.max()))
+
+
+def exact_strain(
+    beat: list[Motion], p: Float[Tensor, "3 *s"], labels: UInt8[Tensor, "*s"], levels: Float[Tensor, " z"]
+) -> ExactStrain:
+    """The strain of a heart at every frame; p are the voxels of the reference in the frame of the heart, in slices at
+    these levels."""
+    inside = labels == MYO
+    wall, maps = p[:, inside].double(), torch.full((2, len(beat), *labels.shape), torch.nan)
+    for t, motion in enumerate(beat):
+        maps[0, t, inside], maps[1, t, inside] = (E.float() for E in green_strain(motion, wall))
+    rings = contours(beat[0].heart, levels.double())
+    found = [measured(torch.stack([motion.forward(ring) for ring in rings])) for motion in beat]
+    return ExactStrain(maps[0], maps[1], *(torch.stack(values).float() for values in zip(*found, strict=True)))
+
+
+def green_strain(motion: Motion, p: Float[Tensor, "3 n"]) -> list[Float[Tensor, " n"]]:
+    """½(|F e|² − 1) in percent, for e away from the LV axis and e around it."""
+    away = torch.cat([p[:2] / torch.linalg.vector_norm(p[:2], dim=0), torch.zeros_like(p[:1])])
+    around = torch.stack([-away[1], away[0], away[2]])
+    ends = ((motion.forward(p + STEP_MM * e), motion.forward(p - STEP_MM * e)) for e in (away, around))
+    return [50 * (((ahead - behind) / (2 * STEP_MM)).square().sum(0) - 1) for ahead, behind in ends]
+
+
+def contours(heart: Heart, levels: Float[Tensor, " z"]) -> list[Float[Tensor, "3 n z"]]:
+    """Points around the endocardium, the middle of the wall and the epicardium at each level."""
+    angle = torch.arange(CONTOUR_POINTS, dtype=levels.dtype)[:, None] * (2 * torch.pi / CONTOUR_POINTS)
+    z = levels.expand(CONTOUR_POINTS, -1)
+    endo, epi = heart.radii(angle.cos())
+    endo = endo * heart.narrowing(z, heart.length).sqrt()
+    epi = epi * heart.narrowing(z, heart.length + heart.wall).sqrt()
+    radii = [torch.where(endo > 0, r, torch.nan) for r in (endo, (endo + epi) / 2, epi)]
+    return [torch.stack([r * angle.cos(), r * angle.sin(), z]) for r in radii]
+
+
+def measured(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"], ...]:
+    """Lengths of three closed contours in mm, and the area between the first and the last in mm²."""
+    lengths = torch.linalg.vector_norm(rings - rings.roll(1, 2), dim=1).sum(1)
+    endo, epi = rings[0], rings[2]
+    diagonals = epi - endo.roll(1, 1), epi.roll(1, 1) - endo
+    area = torch.linalg.vector_norm(torch.linalg.cross(*diagonals, dim=0), dim=0).sum(0) / 2
+    return lengths[0], lengths[1], lengths[2], area
+
+
+def volumes_of_frame(heart: Heart, origin: Float[Tensor, "3 *s"], voxel_ml: float) -> tuple[float, float, float]:
+    """Volumes of LV cavity, RV cavity and LV wall in ml, of tissue that came from these points of the reference."""
+    (endo, epi), rv = heart.left_ventricle(origin), heart.right_ventricle(origin)
+    cavity, whole, right = (share_inside(d) for d in (endo, epi, torch.maximum(rv, -epi)))
+    below_valves = origin[2] > heart.base
+    lv, other, wall = (float((share * below_valves).sum()) * voxel_ml for share in (cavity, right, whole - cavity))
+    return lv, other, wall
+
+
+def share_inside(distance: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+    """How much of each voxel lies where the distance is negative, its zero set taken as straight within the voxel."""
+    slope = torch.stack(torch.gradient(distance, dim=(0, 1)))
+    return (0.5 - distance / torch.linalg.vector_norm(slope, dim=0).clamp(min=1e-6)).clamp(0, 1)
+
 
 ANTERIOR_SEGMENTS = (1, 2, 7, 8, 13, 14)
 """What the left anterior descending artery supplies."""

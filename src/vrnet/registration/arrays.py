@@ -1,36 +1,248 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
+from inspect import signature
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.choices import Brightness, Folds
-from vrnet.devices import CPU, find_device, side_by_side, threads_for
-from vrnet.errors import BadInput
-from vrnet.fields import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
-from vrnet.images.arrays import as_tensor, as_tensors, check_spacing
-from vrnet.images.intensity import rescale_each, rescale_jointly
-from vrnet.inversion import describe_residual, invert
+from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
+from vrnet.errors import BadInput, Progress, did_you_mean, is_slight, small_percent
+from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
+from vrnet.fields.folds import MARGIN, Unfolded, unfold
+from vrnet.fields.inverse import describe_residual, invert
+from vrnet.images.image import as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.methods.method import Method
-from vrnet.methods.names import ready
-from vrnet.methods.trained import warn_if_far
-from vrnet.progress import Progress
-from vrnet.registration.arguments import name_unknown
-from vrnet.registration.brightness import Remap, find_remap
-from vrnet.registration.checks import check_axes
-from vrnet.registration.content import carry_on, compared_box, content_box, cut, fade_out
-from vrnet.registration.folds import Repair, repair_folds
-from vrnet.registration.masks import Inside, check_masks
+from vrnet.methods.names import method_with, ready
+from vrnet.methods.weights import warn_if_far
+from vrnet.registration.intensity import Remap, find_remap
+from vrnet.registration.masks import Inside, carry_on, check_masks, compared_box, content_box, cut, fade_out
 from vrnet.registration.options import RegistrationOptions
-from vrnet.registration.result import RegistrationResult
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.masks import Masks
+from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
+from vrnet.views import Names, viewer
+from vrnet.vocabulary import Brightness, Folds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# What can be registered, as far as shapes go.
+
+
+def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
+    """BadInput unless every axis along which motion is sought has at least two voxels."""
+    if slice_axis is not None and not (isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3):
+        raise BadInput(f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices")
+    if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
+        raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
+
+
+# The repair of a registration's folds, and what is said of it.
+
+
+@dataclass(frozen=True)
+class Repair:
+    """How much of a field was changed to free it of folds. Moves are means and maxima over the changed voxels."""
+
+    folded_percent: float
+    """Voxels that were folded, by the strict count."""
+    changed_percent: float
+    mean_move_voxels: float
+    max_move_voxels: float
+    mean_move_mm: float | None
+    """None where no spacing is known."""
+    max_move_mm: float | None
+
+    farthest_voxel: tuple[int, ...]
+    """The voxel of fixed whose end was moved the most."""
+    drawn_percent: float = 0.0
+    """Voxels about folds that could not be opened: their motion was drawn towards that of what lies around."""
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether next to nothing was changed, which nobody needs to be told at once."""
+        most = self.max_move_voxels if self.max_move_mm is None else self.max_move_mm
+        return is_slight(self.changed_percent, most)
+
+    def __str__(self) -> str:
+        unit = "voxels" if self.mean_move_mm is None else "mm"
+        mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
+        place = ", ".join(map(str, self.farthest_voxel))
+        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
+        mended = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
+        return f"{self.cause}: {mended}{self.loss}"
+
+    @property
+    def loss(self) -> str:
+        """What was lost, in words to go on with; nothing where every fold could be opened."""
+        if not self.drawn_percent:
+            return ""
+        return f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
+
+    @property
+    def cause(self) -> str:
+        """What was wrong with the field."""
+        if self.folded_percent:
+            return f"{small_percent(self.folded_percent)} of the voxels were folded, which no tissue does"
+        return f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
+
+    def mirrored(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Repair":
+        """The repair of images that are mirrored along these axes."""
+        place = (
+            n - 1 - i if axis in axes else i for axis, (i, n) in enumerate(zip(self.farthest_voxel, shape, strict=True))
+        )
+        return replace(self, farthest_voxel=tuple(place))
+
+    def reordered(self, order: Sequence[int]) -> "Repair":
+        """The repair of images that have axis order[i] as axis i."""
+        return replace(self, farthest_voxel=tuple(self.farthest_voxel[axis] for axis in order))
+
+
+@torch.inference_mode()
+def repair_folds(
+    field: Float[Tensor, "d *s"], spacing: tuple[float, ...] | None, slice_axis: int | None
+) -> tuple[Float[Tensor, "d *s"], Repair | None]:
+    """A field in voxels without folds, and what was changed, if anything was. Slices are repaired each by itself."""
+    within = [axis for axis in range(len(field)) if axis != slice_axis]
+    u = field[None] if slice_axis is None else field[within].movedim(1 + slice_axis, 0)
+    with few_threads(field[0].numel()):
+        found = unfold(u)
+    if found.field is u:
+        return field, None
+    repaired = field.clone()
+    repaired[within] = found.field[0] if slice_axis is None else found.field.movedim(0, 1 + slice_axis)
+    return repaired, describe_repair(repaired - field, found, spacing)
+
+
+def describe_repair(move: Float[Tensor, "d *s"], found: Unfolded, spacing: tuple[float, ...] | None) -> Repair:
+    """What a repair did, from how it moved the ends of the displacements, in voxels."""
+    changed = move.abs().amax(0) > 0
+    lengths = move[:, changed].double()
+    edges = lengths.new_tensor(spacing or (1.0,) * len(move))
+    mm = lengths * edges[:, None]
+    farthest = torch.linalg.vector_norm(mm, dim=0).argmax()
+    return Repair(
+        percent_of_voxels(found.folded),
+        percent_of_voxels(changed),
+        *mean_and_max(lengths),
+        mean_move_mm=None if spacing is None else mean_and_max(mm)[0],
+        max_move_mm=None if spacing is None else mean_and_max(mm)[1],
+        farthest_voxel=tuple(changed.nonzero()[farthest].tolist()),
+        drawn_percent=percent_of_voxels(found.drawn),
+    )
+
+
+def percent_of_voxels(mask: Tensor) -> float:
+    return 100 * mask.double().mean().item()
+
+
+def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:
+    """The mean and the greatest of the lengths of n vectors."""
+    lengths = torch.linalg.vector_norm(vectors, dim=0)
+    return lengths.mean().item(), lengths.max().item()
+
+
+# What anyone who holds a registration may ask of it: what it is worth, its measures, its page, its picture.
+#
+# The answers come from the viewer, a layer above: see `vrnet.views`.
+
+Labels = TypeVar("Labels")
+
+
+class RegistrationResult(Generic[Labels]):
+    """A registration of arrays, whose labels are arrays, or of images, whose labels are images or files."""
+
+    @cached_property
+    def verdict(self) -> Any:
+        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
+        return viewer().verdict(self._measured)
+
+    def metrics(
+        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
+        each on the grid of its image, Dice and distances too. Lengths are in mm; of arrays without a spacing, in
+        voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to try is said in arguments, not in
+        options."""
+        return self._measure(fixed_labels, moving_labels, label_names).metrics
+
+    def show(
+        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+    ) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        fixed_labels: Labels | None = None,
+        moving_labels: Labels | None = None,
+        label_names: Names = None,
+    ) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
+
+    @cached_property
+    def _measured(self) -> Any:
+        """What is measured without labels, once for all who ask."""
+        return viewer().measure(self)
+
+    def _measure(self, fixed_labels: Labels | None, moving_labels: Labels | None, names: Names) -> Any:
+        """What is measured, with labels and their names where there are any."""
+        if fixed_labels is None and moving_labels is None and names is None:
+            return self._measured
+        return viewer().measure(self, fixed_labels, moving_labels, names)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
+
+# What is said of an argument that a function does not have: what it is called elsewhere, or where it belongs.
+
+P = ParamSpec("P")
+T = TypeVar("T")
+OF_IMAGES = "affine", "slices", "match_intensities"
+"""What `register_images` alone can be asked for, since arrays have no place in space."""
+
+
+def name_unknown(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose TypeError for an argument that it does not have says what to write instead."""
+    known = list(signature(function).parameters)
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in kwargs.items():
+            if name not in known:
+                raise TypeError(f"{function.__name__}() has no argument {name}: {instead(name, value, known)}")
+        return function(*args, **kwargs)
+
+    return called
+
+
+def instead(name: str, value: object, known: list[str]) -> str:
+    """What to write instead of an argument that is none."""
+    if name in OF_IMAGES and "spacing" in known:
+        return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
+    if "label" in name and "moving" in known:
+        return "labels are compared afterwards, by result.metrics(fixed_labels, moving_labels)"
+    if name in ("out", "report") and "affine" in known:
+        return 'results are written afterwards, by result.report("page.html") and result.transform.save(file)'
+    near, owner = did_you_mean(name, known), method_with(name)
+    if owner and not near:
+        return f'it is a parameter of methods: write method="{owner}({name}={value})"'
+    return f"{near} It has {', '.join(known)}" if near else f"it has {', '.join(known)}"
+
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""

@@ -5,28 +5,99 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
-from vrnet.images.affine import Affine, AffineKind
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.images.inputs import ImageLike, given_image
-from vrnet.images.intensity import rescale_images_jointly
+from vrnet.devices import find_device
+from vrnet.errors import BadInput, Progress, Stage
+from vrnet.images.grid import Affine, AffineKind, Grid
+from vrnet.images.image import Image, as_tensor, check_values, is_lost_in_single, rescale_images_jointly
+from vrnet.images.io import ImageLike, given_image
 from vrnet.images.resample import match_histogram, resample_image
-from vrnet.images.transform import Inverse, Transform
+from vrnet.images.transforms import Inverse, Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
-from vrnet.progress import Progress, Stage
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arguments import name_unknown
-from vrnet.registration.arrays import Registration, register
-from vrnet.registration.brightness import Remap
-from vrnet.registration.folds import Repair
+from vrnet.registration.arrays import (
+    Registration,
+    RegistrationResult,
+    Repair,
+    check_axes,
+    name_unknown,
+    register,
+    spacing_within,
+)
+from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import ImageMasks
 from vrnet.registration.options import RegistrationOptions
-from vrnet.registration.plan import Plan, make_plan
-from vrnet.registration.result import RegistrationResult
+from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, Slices
+
+# What is decided about two images before they are registered: the method, the device, which slices by themselves.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was decided for a pair."""
+
+    method: Method
+    """Never `default`."""
+    device: torch.device
+    slice_axis: int | None
+    """The axis across which slices are registered one by one, if they are, in the order of the world's axes."""
+    folds: Folds
+    brightness: Brightness
+    """What is done about it beside what was done to the images already."""
+
+
+def make_plan(fixed: Image, moving: Image, method: Method, options: RegistrationOptions, must_overlap: bool) -> Plan:
+    """How a pair, its axes in the order of the world's, is to be registered; BadInput if anything is in the way."""
+    check_pair(fixed, moving, must_overlap)
+    chosen = resolve_on_grid(method, fixed.grid, options.slices)
+    place = find_device(options.device, chosen.devices)
+    axis = choose_slice_axis(fixed.grid, options.slices, chosen.dimensions)
+    check_axes(fixed.grid.shape, axis)
+    d = len(fixed.grid.shape) - (axis is not None)
+    chosen.build(d, place)  # BadInput where a package is missing, or the model has another dimension
+    return Plan(chosen, place, axis, options.folds, "keep" if options.match_intensities else options.brightness)
+
+
+def resolve_on_grid(method: Method, grid: Grid, slices: Slices = "auto") -> Method:
+    """The method itself; of a choice such as `default`, what it comes to for images on this grid."""
+    grid = grid.reordered(grid.order)
+    axis = choose_slice_axis(grid, slices, method.dimensions)
+    return method.resolve(len(grid.shape) - (axis is not None), spacing_within(grid.spacing, axis))
+
+
+def check_pair(fixed: Image, moving: Image, must_overlap: bool = True) -> None:
+    """BadInput if one of the images shows nothing, or they have no dimension or, if they must, no place in common."""
+    if len(fixed.grid.shape) != len(moving.grid.shape):
+        d = [len(image.grid.shape) for image in (fixed, moving)]
+        raise BadInput(f"{fixed.name} is {d[0]}D and {moving.name} {d[1]}D: give two images of one kind")
+    for image in (fixed, moving):
+        if image.array.dtype.kind not in "iufb":
+            raise BadInput(f"{image.name} holds {image.array.dtype}: give an image of real numbers")
+        check_values(image.name, image.array)
+        if is_lost_in_single(as_tensor(image.array)):
+            low = image.array.min()
+            raise BadInput(
+                f"{image.name} has too little contrast beside its offset ({low:g}): subtract its minimum first"
+            )
+    if must_overlap and not fixed.grid.overlaps(moving.grid):
+        raise BadInput(
+            f'{fixed.name} and {moving.name} do not overlap in space: check their headers, or ask for `affine="rigid"`'
+        )
+
+
+def choose_slice_axis(grid: Grid, slices: Slices, dimensions: tuple[int, ...] = (2, 3)) -> int | None:
+    """The axis across which slices are to be registered one by one, if they are; `dimensions` are the method's."""
+    if len(grid.shape) == 2:
+        if slices == "each":
+            raise BadInput("a 2D image has no slices to register each: leave `slices` out")
+        return None
+    if slices == "auto" and len(dimensions) > 1:
+        return grid.stacked_across
+    return grid.across if slices == "each" or (slices == "auto" and dimensions == (2,)) else None
+
 
 DEFAULTS = RegistrationOptions()
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from vrnet.choices import AffineStart, Brightness, DeviceChoice, Folds, Slices
 from vrnet.errors import BadInput
+from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, Slices
 
 
 @dataclass(frozen=True, kw_only=True)

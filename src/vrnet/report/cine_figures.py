@@ -8,17 +8,21 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from numpy import ndarray
 
-from vrnet.aha import LEVELS, SEGMENTS
-from vrnet.evaluation.strain import GLOBAL, Strain
-from vrnet.evaluation.volumes import Volumes
+from vrnet.cardiac.strain import GLOBAL, Strain
+from vrnet.cardiac.volumes import Volumes
 from vrnet.files import write_bytes
-from vrnet.report.cine_data import COLOUR_LIMITS, WINDOW_PERCENTILES
-from vrnet.report.cine_numbers import frame_text, with_minus
-from vrnet.report.colours import GRID, STRAIN_MAP
-from vrnet.report.film import Film, FilmSlices
-from vrnet.report.greys import window_of
-from vrnet.report.material_points import MaterialPoints, material_points
-from vrnet.report.sheets import quantise
+from vrnet.report.cine import (
+    COLOUR_LIMITS,
+    WINDOW_PERCENTILES,
+    Film,
+    FilmSlices,
+    MaterialPoints,
+    frame_text,
+    material_points,
+    with_minus,
+)
+from vrnet.report.drawing import GRID, STRAIN_MAP, quantise, window_of
+from vrnet.vocabulary import LEVELS, SEGMENTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +50,7 @@ DEFAULT_FRAME_MS = 40
 
 def curves_figure(film: Film, title: str) -> "Figure":
     """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
-    from vrnet.report.picture import Picture
+    from vrnet.report.drawing import Picture
 
     has_segments = film.strain is not None and film.strain.insertions is not None
     columns = (len(PLOTTED) if film.strain is not None else 0) + 1 + has_segments

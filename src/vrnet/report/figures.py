@@ -1,27 +1,52 @@
 """Pictures of a registration. Axis 0 of an array runs across the picture and axis 1 down it, as in ITK and NIfTI."""
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Integer, Shaped
 from numpy import ndarray
 
-from vrnet.evaluation.label_names import label_text
+from vrnet.data.labels import label_text
 from vrnet.files import write_bytes
-from vrnet.report.appearance import Appearance, appearance
-from vrnet.report.colours import (
+from vrnet.images.grid import Grid
+from vrnet.images.image import Cine, Image
+from vrnet.images.transforms import Transform
+from vrnet.report.cine import frame_text
+from vrnet.report.drawing import (
     DIFFERENCE_MAP,
     FOLD,
     GRID,
     JACOBIAN_MAP,
     JACOBIAN_RANGE,
     MASK,
+    Tile,
+    Window,
+    grey_windows,
+    join_tiles,
     motion_colours,
+    quantise,
+    render_template,
+    window_of,
 )
-from vrnet.report.pair import Deformation, Pair, deformation, orient_for_viewing
+from vrnet.report.pair import (
+    VIEWS,
+    Appearance,
+    Deformation,
+    Pair,
+    appearance,
+    deformation,
+    orient_for_viewing,
+    turn_array,
+    viewing_order,
+    world_axes,
+)
+from vrnet.report.pair import WINDOW_PERCENTILES as pair_WINDOW_PERCENTILES
+from vrnet.verdict.rules import Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +64,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None, is_
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
     called. Of opposite contrasts differences would mean nothing: checkerboards are in their place."""
-    from vrnet.report.picture import Picture
+    from vrnet.report.drawing import Picture
 
     whole = orient_for_viewing(pair)
     is_volume = whole.fixed.ndim == 3
@@ -228,3 +253,163 @@ def save(figure: "Figure", path: Path) -> None:
     picture = BytesIO()
     figure.savefig(picture, dpi=130, format=path.suffix.removeprefix("."))
     write_bytes(picture.getvalue(), path)
+
+
+# Cards: what a notebook shows of a result, as HTML that needs nothing else. Names of files never become code.
+
+CARD_SIDE_PIXELS = 176
+"""The longer side of each picture of a card."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a card shows."""
+
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    """Names and values, one row each."""
+    picture: bytes = b""
+    """A PNG file."""
+    caption: str = ""
+    """What the picture shows."""
+    verdict: Verdict | None = None
+
+    def html(self) -> str:
+        """The card, as a notebook takes it."""
+        shown = {name: getattr(self, name) for name in ("title", "facts", "caption", "verdict")}
+        return render_template("card.html", **shown, picture=b64encode(self.picture).decode())
+
+
+# Pictures of what is not a registered pair: an image, a cine, a transform.
+
+WINDOW_PERCENTILES = (0.0, 99.5)
+"""The percentiles of the intensities that are black and white."""
+PLANES = {"axial": 2, "coronal": 1, "sagittal": 0}
+"""The axis of LPS that slices of each plane lie across."""
+PANEL_INCHES = 3.4
+MAX_FRAMES = 6
+"""Frames of a cine that are shown."""
+
+
+def image_figure(image: Image) -> "Figure":
+    """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
+    the image lies."""
+    window = window_of([image.array.astype(np.float32)], WINDOW_PERCENTILES)
+    if image.array.ndim == 2:
+        figure, (ax,) = panels(1, image.name)
+        show_slice(ax, image.array, image.grid.spacing, "", window)
+        return figure
+    figure, axes = panels(3, image.name)
+    for (name, across), ax in zip(PLANES.items(), axes, strict=True):
+        flat, spacing = middle_slice(image.array, image.grid, across)
+        axis = plane_order(image.grid, across)[0][-1]
+        show_slice(ax, flat, spacing, name if image.grid.is_placed else f"across axis {axis}", window)
+    return figure
+
+
+def cine_figure(cine: Cine) -> "Figure":
+    """The middle slice at a few frames, evenly through the cycle."""
+    numbers = np.unique(np.linspace(0, len(cine) - 1, min(MAX_FRAMES, len(cine))).round().astype(int)).tolist()
+    window = window_of([cine.frames[numbers].astype(np.float32)], WINDOW_PERCENTILES)
+    figure, axes = panels(len(numbers), cine.name)
+    for ax, t in zip(axes, numbers, strict=True):
+        when = frame_text(t, len(cine)) + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
+        flat, spacing = middle_slice(cine.frames[t], cine.grid)
+        show_slice(ax, flat, spacing, when, window)
+    return figure
+
+
+def transform_figure(transform: Transform) -> "Figure":
+    """Deformed grid, motion and Jacobian determinant; of a volume, of the slice that moves most."""
+    whole, k = busiest_slice(transform)
+    flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
+    figure, axes = panels(3, str(transform) if whole.fixed.ndim == 2 else f"{transform}; slice {k + 1}")
+    show_grid(axes[0], flat.field)
+    longest = float(np.hypot(*(flat.field * np.reshape(flat.grid.spacing, (2, 1, 1)))).max()) or 1.0
+    show_motion(axes[1], flat.field, flat.grid.spacing, longest)
+    show_jacobian(axes[2], deformation(whole.field, k))
+    for ax in axes:
+        ax.set_aspect(flat.grid.spacing[1] / flat.grid.spacing[0])
+    return figure
+
+
+def busiest_slice(transform: Transform) -> tuple[Pair, int]:
+    """A transform as a pair that shows nothing, turned as it is viewed, and the slice that moves most."""
+    blank = np.zeros(transform.grid.shape, np.float32)
+    whole = orient_for_viewing(Pair(blank, blank, blank, transform.in_voxels(), transform.grid))
+    if whole.fixed.ndim == 2:
+        return whole, 0
+    return whole, int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
+
+
+def panels(count: int, title: str) -> tuple["Figure", list["Axes"]]:
+    """A figure with pictures side by side, and no frames around them. A name is shown as it is: $ is no mathematics."""
+    from vrnet.report.drawing import Picture
+
+    figure = Picture(figsize=(PANEL_INCHES * count, PANEL_INCHES + 0.5), layout="constrained")
+    figure.suptitle(title, parse_math=False, fontsize=11)
+    axes = [figure.add_subplot(1, count, 1 + i) for i in range(count)]
+    for ax in axes:
+        ax.set_axis_off()
+    return figure, axes
+
+
+def show_slice(ax: "Axes", flat: Shaped[ndarray, "w h"], spacing: tuple[float, ...], title: str, grey: Window) -> None:
+    """A picture in grey, its pixels as wide and as high as they are."""
+    show_image(ax, flat.astype(np.float32), title, *grey)
+    ax.set_aspect(spacing[1] / spacing[0])
+
+
+def middle_slice(
+    array: Shaped[ndarray, "*s"], grid: Grid, across: int | None = None
+) -> tuple[Float[ndarray, "w h"], tuple[float, ...]]:
+    """The picture; of a volume, its middle slice as radiologists view it; and the spacing.
+
+    Slices lie across the axis of widest spacing, or nearest to this axis of LPS."""
+    if array.ndim == 2:
+        return array.astype(np.float32), grid.spacing
+    order, signs = viewing_order(grid) if across is None else plane_order(grid, across)
+    turned = turn_array(array, order, signs)
+    return turned[..., turned.shape[2] // 2].astype(np.float32), tuple(grid.spacing[axis] for axis in order[:2])
+
+
+def plane_order(grid: Grid, across: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order in which the axes of a volume are shown, slices across this axis of LPS last; -1 is flipped."""
+    world = world_axes(grid)
+    axes = [world.index(axis) for axis, _ in VIEWS[across]]
+    runs = [grid.axes[lps, axis] >= 0 for (lps, _), axis in zip(VIEWS[across], axes, strict=True)]
+    signs = [sign if forward else -sign for (_, sign), forward in zip(VIEWS[across], runs, strict=True)]
+    return (*axes, world.index(across)), (*signs, 1)
+
+
+# A small picture of a registered pair: fixed, moving and warped in one slice, side by side.
+
+THUMBNAIL = "thumbnail.png"
+MAX_SIDE_PIXELS = 128
+"""Of each of the three images."""
+
+
+def write_thumbnail(path: Path, pair: Pair) -> None:
+    """Write the picture, three times as wide as one image; of a volume, the slice of the page's overview."""
+    flat = main_cut(pair)
+    write_bytes(join_tiles(image_tiles(flat), flat.grid.spacing, MAX_SIDE_PIXELS), path)
+
+
+def main_cut(pair: Pair) -> Pair:
+    """The pair as it is viewed; of a volume, its main slice."""
+    shown = orient_for_viewing(pair)
+    return shown if shown.fixed.ndim == 2 else shown.cut(shown.main_slice())
+
+
+def image_tiles(flat: Pair) -> list[Tile]:
+    """Fixed, moving and warped, in the greys of the page."""
+    images = {name: getattr(flat, name) for name in ("fixed", "moving", "warped")}
+    windows = grey_windows(images, pair_WINDOW_PERCENTILES)
+    return [quantise(image, *windows[name]) for name, image in images.items()]
+
+
+def motion_tile(flat: Pair) -> Tile:
+    """Motion within the picture: direction is hue and length saturation."""
+    across, down = flat.field * np.reshape(flat.grid.spacing, (2, 1, 1))
+    longest = float(np.hypot(across, down).max()) or 1.0
+    return quantise(motion_colours(across, down, longest), 0.0, 1.0)

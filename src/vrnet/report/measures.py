@@ -6,9 +6,9 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
-from vrnet.evaluation.label_names import label_text
-from vrnet.evaluation.levels import MANY_FOLDS_PERCENT
-from vrnet.wording import is_slight, small_percent
+from vrnet.data.labels import label_text
+from vrnet.errors import is_slight, small_percent
+from vrnet.verdict.rules import MANY_FOLDS_PERCENT
 
 NAMES = {
     "dice": "Dice",
@@ -193,7 +193,7 @@ def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
 
     A difference of intensities tells that where the method compares them. Of opposite contrasts neither it nor the
     correlation does."""
-    from vrnet.evaluation.advice import Run, compares_structure  # the command line is loaded without what computes
+    from vrnet.verdict.advice import Run, compares_structure
 
     if is_contrast_opposite(metrics):
         return {}

@@ -1,21 +1,348 @@
 """The report of a registration: one page that opens from disk, with everything it shows inside it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Shaped, UInt8
+from numpy import ndarray
+
+from vrnet.data.labels import label_text
+from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
 from vrnet.files import write_bytes
+from vrnet.images.grid import Grid
 from vrnet.report import measures
-from vrnet.report.appearance import appearance
-from vrnet.report.page_data import edge_letters, page_colours, page_data
-from vrnet.report.pair import Pair, orient_for_viewing
-from vrnet.report.slice_table import slice_table
-from vrnet.report.slices import slice_pair
-from vrnet.report.template import render_template
-from vrnet.report.volumes import viewer_script
+from vrnet.report.drawing import (
+    DIFFERENCE_MAP,
+    FOLD,
+    GRID,
+    JACOBIAN_MAP,
+    JACOBIAN_RANGE,
+    MASK,
+    Window,
+    colour_stops,
+    encode_sheet,
+    quantise,
+    quantise_motion,
+    rank_labels,
+    render_template,
+    sheet_columns,
+)
+from vrnet.report.measures import NO_VALUE, number
+from vrnet.report.pair import (
+    STILL_VOXELS,
+    Appearance,
+    PageSlices,
+    Pair,
+    appearance,
+    orient_for_viewing,
+    slice_pair,
+    take_slices,
+    turn_grid,
+    viewing_order,
+    world_axes,
+)
+from vrnet.report.viewer3d import DETERMINANTS, is_volume, viewer_script, volume_data
+
+# What the scripts of a page read: the pair in 8-bit sheets, and what their values mean.
+
+AXIS_ENDS = ("RL", "AP", "IS")
+"""What lies at the two ends of each axis of LPS."""
+BOX_MARGIN = 0.25
+"""The margin around the structures when they are zoomed to, as a part of their size."""
+
+
+def page_data(
+    pair: Pair,
+    slices: PageSlices,
+    look: Appearance,
+    edges: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """What the page holds of a pair, which is oriented for viewing; `edges` are the letters of its grid before that,
+    `names` what its labels are called."""
+    names = names or {}
+    largest = [float(np.abs(u).max()) or 1.0 for u in slices.motion]
+    return {
+        "tiles": tile_layout(slices),
+        "spacing": slices.spacing,
+        "unit": pair.unit,
+        "factors": slices.factors,
+        "windows": look.windows,
+        "largest": largest,
+        "scale": look.rim_mm,
+        "slices": [k + 1 for k in slices.numbers],
+        "depth": 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2],
+        "start": look.start,
+        "edges": dict(edges),
+        "labels": [
+            {"value": value, "name": label_text(value, names), "colour": colour}
+            for value, colour in look.colours.items()
+        ],
+        "box": structure_box(slices),
+        **(volume_parts(pair, look) if is_volume(pair) else sheet_parts(slices, look, largest)),
+    }
+
+
+def volume_parts(pair: Pair, look: Appearance) -> dict[str, Any]:
+    """The arrays of a page that shows every voxel of a volume."""
+    return {"sheets": {}, "volume": volume_data(pair, look)}
+
+
+def sheet_parts(slices: PageSlices, look: Appearance, largest: list[float]) -> dict[str, Any]:
+    """The arrays of a page that shows slices: each is a sheet of them."""
+    arrays = quantise_slices(slices, look.windows, largest, [*look.colours])
+    return {"sheets": {name: encode_sheet(array) for name, array in arrays.items()}, "volume": None}
+
+
+def page_colours() -> dict[str, Any]:
+    """The colours that the scripts of a page paint with."""
+    return {
+        "difference": colour_stops(DIFFERENCE_MAP),
+        "jacobian": colour_stops(JACOBIAN_MAP),
+        "range": JACOBIAN_RANGE,
+        "fold": FOLD,
+        "grid": GRID,
+        "mask": MASK,
+    }
+
+
+def quantise_slices(
+    slices: PageSlices, windows: dict[str, Window], largest: list[float], labels: list[int]
+) -> dict[str, UInt8[ndarray, "w h n"]]:
+    """Each array in 8 bits: images over their windows, motion by its root, labels by their rank."""
+    images = {name: quantise(image, *windows[name]) for name, image in slices.images.items()}
+    motion = {f"u{i}": quantise_motion(u, m) for i, (u, m) in enumerate(zip(slices.motion, largest, strict=True))}
+    maps = {name: rank_labels(map_, labels) for name, map_ in slices.labels.items()}
+    maps |= {} if slices.mask is None else {"mask": slices.mask.astype(np.uint8)}
+    return {**images, **motion, **maps, "det": quantise(slices.det, *DETERMINANTS), "folded": slices.folded}
+
+
+def tile_layout(slices: PageSlices) -> dict[str, int]:
+    """The size of a slice in a sheet, in pixels, and how many slices stand side by side."""
+    width, height, n = slices.det.shape
+    return {"width": width, "height": height, "columns": sheet_columns(n)}
+
+
+def edge_letters(grid: Grid) -> dict[str, str]:
+    """The letters of what lies left, right, above and below in the pictures of a volume, by the grid of its file.
+
+    None for an image, and none where the header does not say how it lies."""
+    if len(grid.shape) == 2 or not grid.is_placed:
+        return {}
+    shown = turn_grid(grid, *viewing_order(grid))
+    ends = [AXIS_ENDS[axis][:: 1 if shown.axes[axis, i] >= 0 else -1] for i, axis in enumerate(world_axes(shown)[:2])]
+    return dict(zip(("left", "right", "top", "bottom"), "".join(ends), strict=True))
+
+
+def structure_box(slices: PageSlices) -> tuple[int, int, int, int] | None:
+    """Left, top, width and height, in shown pixels, of the part that holds every structure, with a margin."""
+    maps, start = slices.labels.values(), np.zeros(slices.det.shape[:2], bool)
+    labelled = sum((np.any(map_, axis=2) for map_ in maps), start=start)
+    if not labelled.any():
+        return None
+    (left, right), (top, bottom) = (span_with_margin(labelled.any(axis=other)) for other in (1, 0))
+    return left, top, right - left, bottom - top
+
+
+def span_with_margin(is_inside: Any, part: float = BOX_MARGIN) -> tuple[int, int]:
+    """From the first true value to past the last one, widened on both sides by this part of it."""
+    first, last = int(np.argmax(is_inside)), len(is_inside) - int(np.argmax(is_inside[::-1]))
+    margin = round(part * (last - first))
+    return max(first - margin, 0), min(last + margin, len(is_inside))
+
+
+# The slices of a page one by one: overlap of the structures, likeness, folds and motion, and which slice is worst.
+
+LEAST_PART = 0.05
+"""Of the labelled voxels of the slice that has most: the tips of structures overlap by chance, and are not ranked."""
+MAX_STRUCTURES = 8
+"""Structures that have a row of their own; of more, only the mean is shown."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as text, as a part of the height of a row, and to sort by; a dash and nothing where there is none."""
+
+    text: str
+    part: float | None
+    value: float | None
+    is_one_sided: bool = False
+    """Whether there is none since only one of the two masks shows the structure in the slice."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The Dice of each label (rows) in each slice (columns); NaN where it is in one mask alone, or in none."""
+
+    dice: Float[ndarray, "l n"]
+    only_fixed: Bool[ndarray, "l n"]
+    only_moving: Bool[ndarray, "l n"]
+    is_ranked: Bool[ndarray, " n"]
+    """Whether both masks show enough of a slice to call it better or worse than another."""
+
+    @property
+    def means(self) -> Float[ndarray, " n"]:
+        """Of each slice, over the labels that both masks show there; NaN where there are none."""
+        return mean_of_rows(self.dice)
+
+    def cells(self, row: int) -> list[Cell]:
+        """What a table says of a label in each slice."""
+        told = zip(cells(self.dice[row], 1.0), self.only_fixed[row], self.only_moving[row], strict=True)
+        return [one_sided("fixed" if a else "moving") if a or b else cell for cell, a, b in told]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One measure of every slice."""
+
+    name: str
+    cells: list[Cell]
+    colour: str = ""
+    """That of its bars; none for the page's own."""
+    in_strip: bool = True
+    """Whether it is drawn, too, not only listed."""
+
+
+@dataclass(frozen=True)
+class SliceTable:
+    """What is known of each slice that a page shows, in its order."""
+
+    measures: list[Measure]
+    worst: int | None
+    """The place of the slice that most needs a look."""
+    why: str
+    """By what it is the worst."""
+    has_one_sided: bool = False
+    """Whether somewhere only one of the two masks shows a structure."""
+
+
+def slice_table(
+    pair: Pair, slices: PageSlices, colours: Mapping[int, str], names: Mapping[str, str]
+) -> SliceTable | None:
+    """The measures of each slice of a pair, which is oriented for viewing; None for one slice alone.
+
+    `colours` has those of the labels, `names` what the labels are called."""
+    if len(slices.numbers) < 2:
+        return None
+    before, after = (slice_overlap(pair, role, slices.numbers, [*colours]) for role in ("moving", "warped"))
+    if after is not None and pair.mask is not None:
+        after = replace(after, is_ranked=after.is_ranked & take_slices(pair.mask, slices.numbers).any((0, 1)))
+    alike = slice_likeness(pair, slices.numbers)
+    lengths = np.reshape(pair.grid.spacing, (3, 1, 1, 1))
+    field = np.stack([take_slices(u, slices.numbers) for u in pair.field])
+    motion = np.linalg.norm(field * lengths, axis=0).mean((0, 1))
+    measures = [] if after is None else dice_measures(before, after, colours, names)
+    measures += [
+        Measure(
+            "Correlation" if pair.mask is None else "Correlation in mask", cells(alike, 1.0), in_strip=not measures
+        ),
+        Measure("Folded, strict (%)", cells(slices.folded_percent, max(slices.folded_percent.max(), 1.0)), FOLD),
+        Measure(f"Mean motion ({pair.unit})", cells(motion, motion.max())),
+    ]
+    has_one_sided = after is not None and bool((after.only_fixed | after.only_moving).any())
+    unranked = "a tip of the structures" + ("" if pair.mask is None else ", or nothing of the mask,")
+    return SliceTable(measures, *find_worst(after, slices.folded_percent, alike, unranked), has_one_sided)
+
+
+def slice_likeness(pair: Pair, numbers: list[int]) -> Float[ndarray, " n"]:
+    """The correlation of fixed and warped in each slice, inside the mask; NaN where that is not, or shows nothing."""
+    inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
+    stacks = (by_slice(take_slices(array, numbers)) for array in (pair.fixed, pair.warped, inside))
+    return np.array([
+        normalised_cross_correlation(a[where], b[where]) if where.any() else np.nan
+        for a, b, where in zip(*stacks, strict=True)
+    ])  # fmt: skip
+
+
+def by_slice(stack: Shaped[ndarray, "w h n"]) -> Shaped[ndarray, "n w h"]:
+    """One picture after another."""
+    return np.moveaxis(stack, -1, 0)
+
+
+def slice_overlap(pair: Pair, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
+    """How the labels of fixed, and those of moving or warped, overlap in each slice; None without labels.
+
+    Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
+    fixed alone."""
+    maps = {name: getattr(pair, f"{name}_labels") for name in ("fixed", "moving", role)}
+    if any(map_ is None for map_ in maps.values()) or not labels:
+        return None
+    taken = {name: take_slices(map_, numbers) for name, map_ in maps.items()}
+    shown = {name: shown_in(map_, labels) for name, map_ in taken.items()}
+    is_within = np.abs(pair.field[2]).max() < STILL_VOXELS
+    could_be_found = shown[role] | shown["moving"] if is_within else shown[role]
+    only_fixed, only_moving = shown["fixed"] & ~could_be_found, shown[role] & ~shown["fixed"]
+    dice = np.where(only_fixed | only_moving, np.nan, dice_by_slice(taken["fixed"], taken[role], labels, 2))
+    return Overlap(dice, only_fixed, only_moving, shows_enough(taken["fixed"]) & shows_enough(taken[role]))
+
+
+def shows_enough(map_: Integer[ndarray, "w h n"]) -> Bool[ndarray, " n"]:
+    """Whether each slice has at least LEAST_PART of the labelled voxels of the slice that has most."""
+    counts = (map_ != 0).sum((0, 1))
+    return counts >= np.maximum(LEAST_PART * counts.max(), 1)
+
+
+def shown_in(map_: Integer[ndarray, "w h n"], labels: list[int]) -> Bool[ndarray, "l n"]:
+    """Whether each slice shows each label."""
+    return np.stack([(map_ == label).any((0, 1)) for label in labels])
+
+
+def dice_measures(
+    before: Overlap | None, after: Overlap, colours: Mapping[int, str], names: Mapping[str, str]
+) -> list[Measure]:
+    """Dice after, of each structure unless they are many, and the mean of all, also before."""
+    rows = enumerate(colours.items()) if len(after.dice) <= MAX_STRUCTURES else ()
+    found = [Measure(f"Dice {label_text(k, names)}", after.cells(row), colour) for row, (k, colour) in rows]
+    mean = [Measure("Dice, mean", cells(after.means, 1.0))] if len(after.dice) > 1 else []
+    earlier = [] if before is None else [Measure("Dice, mean, before", cells(before.means, 1.0), in_strip=False)]
+    return [*found, *mean, *earlier]
+
+
+def mean_of_rows(values: Float[ndarray, "l n"]) -> Float[ndarray, " n"]:
+    """The mean of each column over what is not NaN; NaN where nothing is."""
+    is_known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(is_known, values, 0.0).sum(0) / is_known.sum(0)
+
+
+def cells(values: Float[ndarray, " n"], highest: float) -> list[Cell]:
+    """Values as text and as parts of the highest."""
+    return [
+        Cell(NO_VALUE, None, None)
+        if np.isnan(value)
+        else Cell(number(value), round(min(1.0, max(0.0, value / (highest or 1.0))), 3), round(value, 6))
+        for value in values.tolist()
+    ]
+
+
+def one_sided(role: str) -> Cell:
+    """What is said of a structure that the mask of one image alone shows in a slice: an overlap of 0 would blame the
+    registration for where a mask ends."""
+    return Cell(f"only in {role}", None, None, is_one_sided=True)
+
+
+def find_worst(
+    overlap: Overlap | None, folded: Float[ndarray, " n"], alike: Float[ndarray, " n"], unranked: str
+) -> tuple[int | None, str]:
+    """Where the structures that both masks show overlap least; without any, where most is folded, or else images are
+    least alike. `unranked` says what slices show that are not ranked by their structures."""
+    means = np.full(len(folded), np.nan) if overlap is None else overlap.means
+    ranked = means if overlap is None else np.where(overlap.is_ranked, means, np.nan)
+    if not np.isnan(means).all():
+        k = int(np.nanargmin(means if np.isnan(ranked).all() else ranked))
+        left_out = f"; slices that show {unranked} are not ranked" if np.nanmin(means) < means[k] else ""
+        return k, f"lowest mean Dice, {number(means[k])}{left_out}"
+    if folded.any():
+        return int(np.argmax(folded)), f"most folded, {number(folded.max())} %"
+    if np.isnan(alike).all():
+        return None, ""
+    return int(np.nanargmin(alike)), f"lowest correlation of fixed and warped, {number(float(np.nanmin(alike)))}"
+
 
 CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""

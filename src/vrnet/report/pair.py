@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float, Integer, Shaped, UInt8
 from numpy import ndarray
 
-from vrnet.fields import determinant, jacobian
-from vrnet.folds import smallest_determinant
+from vrnet.devices import few_threads
+from vrnet.fields.calculus import determinant, jacobian
+from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
+from vrnet.report.drawing import Window, find_labels, grey_windows, label_colours
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
 """By the axis of LPS that slices lie across: what runs across the picture and what down it, as (axis of LPS, sign)."""
@@ -132,3 +135,146 @@ def deformation(field: Float[ndarray, "d *s"], k: int = 0) -> Deformation:
     u = torch.from_numpy(np.ascontiguousarray(near))[None]
     maps = determinant(jacobian(u))[0], (smallest_determinant(u) <= 0)[0]
     return Deformation(*(map_.numpy() if field.ndim == 3 else map_[..., k - low].numpy() for map_ in maps))
+
+
+# What a page shows of a pair: at most MAX_SLICES slices of at most MAX_SIDE_PIXELS a side.
+#
+# A larger volume loses slices; a larger slice is shown by the means of blocks of voxels, and its motion is counted in
+# blocks.
+
+MAX_SLICES, MAX_SIDE_PIXELS = 64, 384
+
+
+@dataclass(frozen=True)
+class PageSlices:
+    """The arrays of a page, each (w, h, n): across the picture, down it, and by slice."""
+
+    images: dict[str, Float[ndarray, "w h n"]]
+    labels: dict[str, Integer[ndarray, "w h n"]]
+    mask: Integer[ndarray, "w h n"] | None
+    """1 inside the mask."""
+    motion: list[Float[ndarray, "w h n"]]
+    """Displacement along each axis, in shown pixels; across slices, in slices of the volume."""
+    det: Float[ndarray, "w h n"]
+    folded: UInt8[ndarray, "w h n"]
+    folded_percent: Float[ndarray, " n"]
+    """Of the voxels of each slice, by the strict count."""
+    spacing: tuple[float, ...]
+    """Of shown pixels, in mm, along the axes of the motion."""
+    numbers: list[int]
+    """The numbers of the slices in the volume, from 0."""
+    factors: tuple[int, ...]
+    """How many voxels across and down make one shown pixel."""
+
+
+def slice_pair(pair: Pair) -> PageSlices:
+    """The slices that a page shows of a pair, which is oriented for viewing."""
+    numbers = choose_slices(1 if pair.fixed.ndim == 2 else pair.fixed.shape[2])
+    factors = block_factors(pair)
+    per_axis = (*factors, 1)[: pair.fixed.ndim]
+    images = {name: average_blocks(getattr(pair, name), numbers, factors) for name in ("fixed", "moving", "warped")}
+    names = [name for name in ("fixed_labels", "moving_labels", "warped_labels") if getattr(pair, name) is not None]
+    with few_threads(1):  # the work on one slice is too little to be shared
+        maps = zip(*(deformation(pair.field, k) for k in numbers), strict=True)
+    det, folded = (np.stack(map_, axis=-1) for map_ in maps)
+    return PageSlices(
+        images=images,
+        labels={name: sample_blocks(getattr(pair, name), numbers, factors) for name in names},
+        mask=None if pair.mask is None else sample_blocks(pair.mask.astype(np.uint8), numbers, factors),
+        motion=[average_blocks(u, numbers, factors) / f for u, f in zip(pair.field, per_axis, strict=True)],
+        det=reduce_blocks(np.add, det, factors) / block_sizes(det.shape[:2], factors),
+        folded=reduce_blocks(np.maximum, folded.astype(np.uint8), factors),
+        folded_percent=100 * folded.mean((0, 1)),
+        spacing=tuple(h * f for h, f in zip(pair.grid.spacing, per_axis, strict=True)),
+        numbers=numbers,
+        factors=factors,
+    )
+
+
+def block_factors(pair: Pair) -> tuple[int, ...]:
+    """How many voxels across and down make one shown pixel."""
+    return tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])
+
+
+def choose_slices(n: int, most: int = MAX_SLICES) -> list[int]:
+    """At most so many of n slices, evenly spaced and centred."""
+    step = ceil(n / most)
+    return list(range((n - 1) % step // 2, n, step))
+
+
+def take_slices(array: Shaped[ndarray, "*s"], numbers: list[int]) -> Shaped[ndarray, "w h n"]:
+    """These slices of a volume; an image is one slice."""
+    return array[..., None] if array.ndim == 2 else array[..., numbers]
+
+
+def reduce_blocks(fold: np.ufunc, array: Shaped[ndarray, "w h n"], factors: tuple[int, ...]) -> Any:
+    """Each block of voxels folded to one value; the last block of an axis may be smaller."""
+    for axis, factor in enumerate(factors):
+        if factor > 1:
+            array = fold.reduceat(array, range(0, array.shape[axis], factor), axis=axis)
+    return array
+
+
+def block_sizes(shape: tuple[int, ...], factors: tuple[int, ...]) -> Any:
+    """The number of voxels in each block."""
+    return reduce_blocks(np.add, np.ones((*shape, 1), np.float32), factors)
+
+
+def average_blocks(
+    image: Float[ndarray, "*s"], numbers: list[int], factors: tuple[int, ...]
+) -> Float[ndarray, "w h n"]:
+    """These slices of an image, each block by its mean."""
+    stack = take_slices(image, numbers)
+    return reduce_blocks(np.add, stack, factors) / block_sizes(stack.shape[:2], factors).astype(stack.dtype)
+
+
+def sample_blocks(
+    labels: Integer[ndarray, "*s"], numbers: list[int], factors: tuple[int, ...]
+) -> Integer[ndarray, "w h n"]:
+    """These slices of a label map, each block by the voxel in its middle."""
+    middles = [np.minimum(np.arange(0, n, f) + f // 2, n - 1) for n, f in zip(labels.shape[:2], factors, strict=True)]
+    return take_slices(labels, numbers)[np.ix_(*middles)]
+
+
+# How the pictures of a pair look, on its page and in its overview: decided once, so that both agree.
+
+WINDOW_PERCENTILES = (0.5, 99.5)
+"""The percentiles of the intensities of both images that are black and white."""
+FULL_COLOUR_PERCENTILE = 99.9
+"""The percentile of the lengths of the motion that has full colour: if the longest had it, a few outliers would make
+all others pale."""
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """What is shown of a pair, and in which greys and colours."""
+
+    numbers: list[int]
+    """The slices that are shown, from 0."""
+    start: int
+    """The place among them of the one that is shown first."""
+    windows: dict[str, Window]
+    """The intensities of black and of white of each image."""
+    rim_mm: float
+    """The length of motion within the slices that has full colour; in voxels where no spacing is known."""
+    colours: dict[int, str]
+    """That of each label."""
+
+
+def appearance(pair: Pair) -> Appearance:
+    """How a pair looks, which is oriented for viewing."""
+    depth, factors = 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2], block_factors(pair)
+    numbers = choose_slices(depth)
+    images = {name: average_blocks(getattr(pair, name), numbers, factors) for name in ("fixed", "moving", "warped")}
+    maps = [map_ for map_ in (pair.fixed_labels, pair.moving_labels, pair.warped_labels) if map_ is not None]
+    labels = find_labels(sample_blocks(map_, numbers, factors) for map_ in maps) if maps else []
+    within = zip(pair.field[:2], pair.grid.spacing[:2], strict=True)
+    across, down = (average_blocks(u, numbers, factors) * h for u, h in within)
+    main = 0 if pair.fixed.ndim == 2 else pair.main_slice()
+    return Appearance(
+        numbers=numbers,
+        start=int(np.argmin(np.abs(np.array(numbers) - main))),
+        windows=grey_windows(images, WINDOW_PERCENTILES),
+        rim_mm=float(np.percentile(np.hypot(across, down), FULL_COLOUR_PERCENTILE)) or 1.0,
+        colours=label_colours(labels),
+    )

@@ -14,12 +14,19 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import Stream, hand_over, on_stream, own_stream, synchronise
-from vrnet.errors import BadInput
-from vrnet.progress import Progress
-from vrnet.training.fit import TrainingJob, begin_loop, check_job
-from vrnet.training.loop import REPORT_EVERY_SECONDS, TrainingLoop, TrainingResult
+from vrnet.errors import BadInput, Progress
+from vrnet.training.fit import (
+    REPORT_EVERY_SECONDS,
+    TrainingJob,
+    TrainingLoop,
+    TrainingResult,
+    begin_loop,
+    catch_stop_signals,
+    check_job,
+    keep_settings,
+    launch_fabric,
+)
 from vrnet.training.pairs import Pairs
-from vrnet.training.processes import catch_stop_signals, keep_settings, launch_fabric
 from vrnet.training.run import Run
 
 __all__ = ["TrainingJob", "fit_concurrently"]

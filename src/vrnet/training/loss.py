@@ -15,7 +15,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from vrnet.errors import BadInput
-from vrnet.fields import compose, warp
+from vrnet.fields.calculus import compose, warp
 from vrnet.methods.method import LossTerms
 from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm

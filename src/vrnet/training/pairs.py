@@ -10,7 +10,7 @@ from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.sample import Sample
+from vrnet.data.protocols import Sample
 from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 from vrnet.images.checks import available_memory

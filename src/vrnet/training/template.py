@@ -14,16 +14,14 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.devices import threads_for
-from vrnet.errors import BadInput
-from vrnet.fields import compose, relative_spacing, smooth, warp
+from vrnet.errors import BadInput, Progress, counted
+from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
+from vrnet.fields.inverse import invert
 from vrnet.images.checks import available_memory
-from vrnet.inversion import invert
 from vrnet.methods.template import DETAIL, Template, make_solver
 from vrnet.methods.weights import Card
-from vrnet.progress import Progress
 from vrnet.provenance import provenance
 from vrnet.variational.template import ThroughTemplate
-from vrnet.wording import counted
 
 ROUNDS = 2
 """More did not bring more Dice on the validation pairs of hippocampus."""

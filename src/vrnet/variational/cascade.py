@@ -14,10 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import compose, relative_spacing, shorten, smooth, zeros
+from vrnet.fields.calculus import compose, relative_spacing, shorten, smooth, zeros
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.linearize import Expansion, Linearize, linearize
-from vrnet.variational.masks import SMALLEST_WEIGHT, Masks, weight_at
+from vrnet.variational.linearize import SMALLEST_WEIGHT, Expansion, Linearize, Masks, linearize, weight_at
 from vrnet.variational.regularizers import Memory, Regularizer
 
 Spacing = tuple[float, ...] | None

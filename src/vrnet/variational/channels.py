@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.fields import RelativeSpacing, repeat_border
+from vrnet.fields.calculus import RelativeSpacing, repeat_border
 
 LEAST_VARIANCE, GREATEST_VARIANCE = 1e-3, 1e3
 """The variance that self-similarity divides by is held within these multiples of its mean over the image."""

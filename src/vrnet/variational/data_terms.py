@@ -11,6 +11,7 @@ G, the gradient in space, stands where J would if voxels were cubes.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -19,30 +20,55 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from vrnet.fields import RelativeSpacing
+from vrnet.errors import BadInput
+from vrnet.fields.calculus import RelativeSpacing
 from vrnet.variational.channels import locally_normalised, self_similarity
-from vrnet.variational.contrast import learn_curves, trust
-from vrnet.variational.histogram import (
+from vrnet.variational.contrast import (
     conditional_mean,
     joint_histogram,
+    learn_curves,
     mean,
     normalised_mutual_information,
     smooth_joint_histogram,
     spread,
+    trust,
 )
-from vrnet.variational.limits import Limited
 from vrnet.variational.linearize import (
     Linearization,
     NormalEquations,
     WarpedPair,
+    Weight,
+    as_matrices,
+    beside_vectors,
     expand_difference,
     expand_squares,
+    identity,
+    maximize_in_box,
     remember,
+    solve,
     squares,
+    times,
     warp_pair,
 )
-from vrnet.variational.masks import Weight
-from vrnet.variational.small_systems import as_matrices, beside_vectors, identity, maximize_in_box, solve, times
+
+# What the numbers of a term may be, said beside them and checked when one is made.
+
+
+class Limited:
+    """A term whose numbers, or each of several, lie between a least and a greatest."""
+
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def __post_init__(self) -> None:
+        for name, (least, greatest) in self.limits.items():
+            given = getattr(self, name)
+            values = given if isinstance(given, tuple) else (given,)
+            if not values or not all(least <= value <= greatest for value in values):
+                kind = "one or more numbers" if isinstance(given, tuple) else "a number"
+                raise BadInput(
+                    f"{name} of {type(self).__name__} is {given}: give {kind} from {least:g} to {greatest:g}"
+                )
+
 
 EPSILON = 1e-5
 """Added to |J|² by L1, so that flat regions do not divide by zero."""

@@ -4,20 +4,124 @@ For plain intensities ρ(u^ω) = I1(x + u^ω) − I0 and J = ∇I1(x + u^ω). A 
 images than their intensities; then ρ and J have as many channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from vrnet.attributes import cached_property
-from vrnet.fields import RelativeSpacing, gradient, scale, smooth, squared_norm, warp
-from vrnet.parts import make_rows
-from vrnet.variational.masks import SMALLEST_WEIGHT, Weight
-from vrnet.variational.small_systems import solve_positive
+from vrnet.devices import make_rows
+from vrnet.fields.calculus import RelativeSpacing, gradient, scale, smooth, squared_norm, warp
+
+# w(x) = w0(x) · w1(x + u): where two images are compared, as a weight in the data term.
+#
+# min_u w D(ρ(u)) + θ/2 |u − v|² is the u-subproblem of D itself with θ/w in place of θ, and u = v where w is zero. So a
+# data term needs to know nothing of masks.
+
+SMALLEST_WEIGHT = 1e-6
+"""Where the weight is less, the data term counts for nothing: θ/w would overflow."""
+Weight = Float[Tensor, "b 1 *s"] | None
+"""w(x): how much each voxel counts; None where all count alike."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """How much each voxel of either image counts: 1 inside its mask, 0 outside, between them on coarser grids; in a
+    template, as much as it is heeded there."""
+
+    fixed: Float[Tensor, "b 1 *s"]
+    moving: Float[Tensor, "b 1 *s"]
+
+    def weight(self, u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b 1 *s"]:
+        """w(x) = w0(x) · w1(x + u(x))."""
+        return self.fixed * warp(self.moving, u)
+
+    def fill(
+        self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"]
+    ) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
+        """Each image, outside its own mask, as the other is, which asks for no motion: for what takes no weight.
+
+        Outside both masks, where they are in-painted, both are shown as their mean."""
+        w0, w1 = self.fixed + SMALLEST_WEIGHT, self.moving + SMALLEST_WEIGHT
+        common = (w0 * I0 + w1 * I1) / (w0 + w1)
+        return common.lerp(I0, self.fixed), common.lerp(I1, self.moving)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Masks":
+        """Both masks changed alike."""
+        return Masks(change(self.fixed), change(self.moving))
+
+
+def weight_at(u: Float[Tensor, "b d *s"], masks: Masks | None) -> Weight:
+    """w at the field u; None, where everything counts, without masks."""
+    return None if masks is None else masks.weight(u)
+
+
+# Ax = b, and its like under bounds, at every voxel at once, for matrices of a few rows.
+
+INTERIOR_POINT_ROUNDS = 15
+SMALLEST_SCALE = 1e-5
+
+
+def solve_positive(A: list[list[Tensor]], b: Sequence[Tensor]) -> Float[Tensor, "b d *s"]:
+    """A⁻¹b at every voxel, for small positive definite A, by elimination, which needs no pivots then."""
+    d, b = len(b), list(b)
+    for i, j in combinations(range(d), 2):
+        factor = A[j][i] / A[i][i]
+        A[j] = [A[j][k] - factor * A[i][k] if k > i else A[j][k] for k in range(d)]
+        b[j] = b[j] - factor * b[i]
+    for i in reversed(range(d)):
+        for k in range(i + 1, d):
+            b[i] = b[i] - A[i][k] * b[k]
+        b[i] = b[i] / A[i][i]
+    return torch.stack(b, dim=1)
+
+
+def maximize_in_box(G: Float[Tensor, "*n c c"], r: Float[Tensor, "*n c"]) -> Float[Tensor, "*n c"]:
+    """argmax of ⟨r, z⟩ − ⟨z, Gz⟩/2 over |z| ≤ 1, for small positive definite G, by an interior-point method.
+
+    a and b are the multipliers of z ≤ 1 and −z ≤ 1. Each Newton step aims at a·(1 − z) = b·(1 + z) = μ, with μ a
+    twentieth of what it was, and stops short of the walls of the box; a dozen reach five digits whatever G is. In
+    float64, since close to a wall float32 has no digits left."""
+    dtype, G, r = r.dtype, G.double(), r.double()
+    scale = r.abs().amax(-1, keepdim=True) + SMALLEST_SCALE
+    z, a, b = torch.zeros_like(r), scale.expand_as(r), scale.expand_as(r)
+    for _ in range(INTERIOR_POINT_ROUNDS):
+        above, below = 1 - z, 1 + z
+        mu = (a * above + b * below).mean(-1, keepdim=True) / 20
+        mu = torch.maximum(mu, 10 * torch.finfo(r.dtype).eps * scale)
+        dz = solve(G + torch.diag_embed(a / above + b / below), r - times(G, z) - mu / above + mu / below)
+        da, db = (mu + a * dz) / above - a, (mu - b * dz) / below - b
+        fastest = torch.cat([dz / above, -dz / below, -da / a, -db / b], dim=-1).amax(-1, keepdim=True)
+        step = 0.95 / fastest.clamp(min=0.95)
+        z, a, b = z + step * dz, a + step * da, b + step * db
+    return z.to(dtype)
+
+
+def as_matrices(J: Float[Tensor, "b k d *s"]) -> Float[Tensor, "b *s k d"]:
+    """One matrix per voxel."""
+    return J.movedim((1, 2), (-2, -1))
+
+
+def beside_vectors(theta: Tensor) -> Tensor:
+    """θ as a factor of vectors (b, *s, k)."""
+    return theta.movedim(1, -1) if theta.dim() else theta
+
+
+def identity(n: int, like: Tensor) -> Float[Tensor, "n n"]:
+    return torch.eye(n, dtype=like.dtype, device=like.device)
+
+
+def times(A: Float[Tensor, "*n a b"], x: Float[Tensor, "*n b"]) -> Float[Tensor, "*n a"]:
+    return (A @ x[..., None])[..., 0]
+
+
+def solve(A: Float[Tensor, "*n a a"], x: Float[Tensor, "*n a"]) -> Float[Tensor, "*n a"]:
+    return torch.linalg.solve(A, x[..., None])[..., 0]
+
 
 REMEMBERED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """{image: {(channels, h): its channels}}; what is known of an image goes with it."""

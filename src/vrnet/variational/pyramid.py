@@ -3,10 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vrnet.fields import relative_spacing, resize, resize_field, warp, zeros
+from vrnet.fields.calculus import relative_spacing, resize, resize_field, warp, zeros
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.contrast import learn_curves
-from vrnet.variational.masks import Masks, weight_at
+from vrnet.variational.linearize import Masks, weight_at
 
 SMALLEST_AXIS = 16
 """Voxels that an axis keeps at least."""

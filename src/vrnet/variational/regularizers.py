@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from vrnet.fields import (
+from vrnet.fields.calculus import (
     RelativeSpacing,
     add_divergence,
     forward_gradient,
@@ -28,7 +28,7 @@ from vrnet.fields import (
     squared_gradient,
     squared_norm,
 )
-from vrnet.folds import determinants
+from vrnet.fields.folds import determinants
 
 ROOT_EPSILON = 1e-6
 Scalar = Float[Tensor, ""]

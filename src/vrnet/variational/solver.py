@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from vrnet.fields import RelativeSpacing, relative_spacing, warp
-from vrnet.progress import Progress
+from vrnet.errors import Progress
+from vrnet.fields.calculus import RelativeSpacing, relative_spacing, warp
 from vrnet.variational.cascade import Cascade, Spacing, State, Step, initialize
 from vrnet.variational.data_terms import DataTerm
-from vrnet.variational.masks import Masks, Weight, weight_at
+from vrnet.variational.linearize import Masks, Weight, weight_at
 from vrnet.variational.pyramid import SMALLEST_AXIS, RelearnContrast, coarser_shape, coarser_spacing
 from vrnet.variational.regularizers import Regularizer
 

@@ -11,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vrnet.errors import BadInput
-from vrnet.fields import compose, repeat_border
+from vrnet.errors import BadInput, shape_text
+from vrnet.fields.calculus import compose, repeat_border
 from vrnet.variational.cascade import Initializer, Spacing, initialize
-from vrnet.variational.masks import Masks
-from vrnet.wording import shape_text
+from vrnet.variational.linearize import Masks
 
 MakeSolver = Callable[[int, torch.device], Initializer]
 """What finds a field in d dimensions, on a device; it takes masks."""

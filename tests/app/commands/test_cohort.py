@@ -19,10 +19,10 @@ from scipy import stats
 from tests.app import many_registrations
 from tests.app.outputs import RESULTS
 from vrnet import Grid, Image, write_image
-from vrnet.app.cohort_works import is_taken
+from vrnet.app.cohort import is_taken
 from vrnet.app.layouts import scan_folder
-from vrnet.cohort.records import CohortFolder
-from vrnet.locks import hold_lock
+from vrnet.cohort.results import CohortFolder
+from vrnet.files import hold_lock
 from vrnet.phantom import phantom
 
 PARTS = "fixed", "moving", "fixed_labels", "moving_labels"
@@ -217,8 +217,8 @@ def test_shards_of_another_method_write_no_table_before_the_last_of_them(vrnet, 
 
 
 def test_what_another_run_is_at_is_left_to_it_named_and_no_success(vrnet, pairs, tmp_path, monkeypatch):
-    monkeypatch.setattr("vrnet.cohort.engine.PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr("vrnet.cohort.engine.LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("vrnet.cohort.run.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("vrnet.cohort.run.LOOK_AGAIN_SECONDS", 0.05)
     folder = CohortFolder(tmp_path / "out")
     folder.make()
     with hold_lock(folder.lock("heart1")):

@@ -9,7 +9,7 @@ import pytest
 import SimpleITK as sitk
 
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.app import cli
+from vrnet.app import main as cli
 from vrnet.images.io import to_sitk
 from vrnet.phantom import cycle
 

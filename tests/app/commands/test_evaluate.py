@@ -9,7 +9,7 @@ from tests.app.outputs import OVERLAPS, file_names, read_json
 from tests.data.conftest import random_sample
 from tests.models import card, saved, trained
 from vrnet import BadInput, Grid, Image, Transform, read_image, write_image
-from vrnet.evaluation.cohort import build_for_shape, measure_subject
+from vrnet.evaluation.split import build_for_shape, measure_subject
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import save_weights
 

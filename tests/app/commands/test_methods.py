@@ -1,9 +1,9 @@
 import pytest
 
 from vrnet import names, parse
-from vrnet.methods.boxed import BOXED
-from vrnet.methods.families import FAMILIES
+from vrnet.methods.bundled import BOXED
 from vrnet.methods.names import parameters
+from vrnet.methods.weights import FAMILIES
 
 
 def test_methods_lists_every_name_with_what_it_is(vrnet):

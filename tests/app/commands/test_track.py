@@ -12,10 +12,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.app.endings import STOPPED
-from vrnet.app.track_files import UNFINISHED, LinkFiles
-from vrnet.evaluation.strain import MEASURES
-from vrnet.fields import warp
+from vrnet.app.cine import UNFINISHED, LinkFiles
+from vrnet.app.console import STOPPED
+from vrnet.cardiac.strain import MEASURES
+from vrnet.fields.calculus import warp
 from vrnet.images.io import to_sitk
 from vrnet.phantom import cycle
 
@@ -212,9 +212,9 @@ def test_what_was_begun_otherwise_is_begun_anew(track, files, beat, monkeypatch,
     if change == "cine":
         write_cine(files / "cine.nii.gz", beat.frames.numpy() + 0.001 * beat.frames.numpy()[::-1])
     elif change == "commit":
-        monkeypatch.setattr("vrnet.app.track_files.commit", lambda: "another")
+        monkeypatch.setattr("vrnet.app.cine.commit", lambda: "another")
     elif change == "KEPT_OF_START":
-        monkeypatch.setattr("vrnet.app.track_files.KEPT_OF_START", 0.5)
+        monkeypatch.setattr("vrnet.app.cine.KEPT_OF_START", 0.5)
     status, out, err = track(*(change if isinstance(change, list) else []))
     assert status == 0, err
     assert "begun anew" in out

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from tests.app.outputs import file_names, read_json
 from tests.data.conftest import heart, write_acdc, write_splits
-from vrnet.app import cli
+from vrnet.app import main as cli
 from vrnet.methods.weights import load_weights
-from vrnet.training import validation
+from vrnet.training import fit as validation
+from vrnet.training.fit import validate_identity
 from vrnet.training.settings import PRESETS, Training
-from vrnet.training.validation import validate_identity
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
@@ -97,7 +97,7 @@ def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(trai
     folder, _ = train("run")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     with monkeypatch.context() as patch:
-        patch.setattr("vrnet.data.source.Source.split", lambda *_: pytest.fail("the data set was asked for"))
+        patch.setattr("vrnet.data.prepared.Source.split", lambda *_: pytest.fail("the data set was asked for"))
         status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK)
     assert (status, "holds a run: add --resume" in err) == (2, True)
     status, _, err = vrnet("train", METHOD, *data, "--out", folder, *QUICK, "--resume", "--alpha", 0.3)

@@ -1,0 +1,250 @@
+"""From the words of a command line to a command: tyro, told how our dataclasses of options read.
+
+The docstring below a field is its help. An option that is off, empty or None unless it is given shows no default: its
+help says what happens without it. What is wrong with the words was told before, by `words.py`.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
+
+import tyro
+from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+
+from vrnet.errors import BadInput
+from vrnet.methods.parameters import field_docstrings
+from vrnet.vocabulary import DeviceChoice
+
+if TYPE_CHECKING:
+    from vrnet.app.pair import Conditions
+    from vrnet.data.prepared import Source
+    from vrnet.images.grid import Grid
+    from vrnet.methods.method import Images, Method
+    from vrnet.methods.names import MethodChoice
+
+registry = ConstructorRegistry()
+
+
+@runtime_checkable
+class Command(Protocol):
+    """A command whose arguments were read."""
+
+    def run(self) -> None:
+        """Do what was asked for; BadInput if that cannot be."""
+        ...
+
+
+def read_command(commands: Mapping[str, Callable[..., Command]], words: Sequence[str]) -> Command:
+    """The command that the words after `vrnet` ask for; SystemExit with status 2 where they make no sense."""
+    return tyro.extras.subcommand_cli_from_dict(
+        dict(commands),
+        args=words,
+        prog="vrnet",
+        description="Deformable image registration for cardiac MR, in 2D and 3D.",
+        config=(tyro.conf.FlagCreatePairsOff,),
+        registry=registry,
+    )
+
+
+@registry.struct_rule
+def dataclass_rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+    """A dataclass of ours as arguments, one per field; tyro has dataclasses of its own."""
+    if not is_dataclass(info.type) or not info.type.__module__.startswith("vrnet."):
+        return None
+    hints = get_type_hints(info.type, include_extras=True)
+    arguments = (argument(info.type, field, hints[field.name]) for field in fields(info.type))
+    return StructConstructorSpec(info.type, tuple(arguments))
+
+
+def argument(kind: type, field: Field[Any], hint: Any) -> StructFieldSpec:
+    """A field as an argument. The help is looked up when it is shown."""
+    default = tyro.MISSING_NONPROP if field.default is MISSING else field.default
+    if default is None or default is False or default is True or default == ():
+        hint = without_default(hint)
+    return StructFieldSpec(field.name, hint, default, partial(help_text, kind, field.name))
+
+
+def without_default(hint: Any) -> Any:
+    """The type of an argument, with a mark not to show a default; what the type itself says has precedence."""
+    kind, *marks = get_args(hint) if get_origin(hint) is Annotated else [hint]
+    return Annotated[kind, tyro.conf.DisallowNone, tyro.conf.arg(help_behavior_hint=""), *marks]
+
+
+def help_text(kind: type, name: str) -> str | None:
+    """The docstring below a field."""
+    return field_docstrings(kind).get(name)
+
+
+# What several commands share: kinds of arguments, and groups of options that belong together.
+
+T = TypeVar("T")
+Group = Annotated[T, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
+"""A dataclass of options, which become options of the command that has it as a field."""
+Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
+File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
+Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+OptionalFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
+OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
+FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
+FixedFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIXED")]
+MovingFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MOVING")]
+CineFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CINE")]
+LabelNamesText = Annotated[str | None, tyro.conf.arg(metavar="1=RV,2=Myo,3=LV|SET")]
+TransformFile = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="TRANSFORM")]
+NextTransforms = Annotated[tuple[Path, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="FILE")]
+Jobs = Annotated[int, tyro.conf.arg(metavar="N")]
+Settings = Annotated[
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
+    tyro.conf.arg(name="set", metavar="NAME=VALUE"),
+]
+
+OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
+"""The fields of SourceOptions."""
+OTHER_NAMES = {"settings": "set"}
+"""What options are called whose fields are called otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterOptions:
+    """Other values for the parameters of a method."""
+
+    settings: Settings = ()
+    """As lam=0.15; repeatable. `vrnet methods METHOD` lists all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """What makes a method ready to register."""
+
+    weights: OptionalFile = None
+    """Weights that `vrnet train` wrote; they name their method."""
+    average: bool = False
+    """Average over flips and turns: slow, may gain a little."""
+    parameters: Group[ParameterOptions]
+
+    @property
+    def asked(self) -> tuple[Path | None, tuple[str, ...], bool]:
+        """All of it: weights, settings, and whether to average."""
+        return self.weights, self.parameters.settings, self.average
+
+    def choose(self, name: str) -> "Method":
+        """The method of a name, or the one that the weights are of; BadInput if it cannot register."""
+        from vrnet.methods.names import choose
+
+        return choose(name, *self.asked)
+
+    def choice(self, name: str, images: "Images" = "pair") -> "MethodChoice":
+        """The same for other processes, which load it themselves."""
+        from vrnet.methods.names import choose_method
+
+        return choose_method(name, *self.asked, images)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskOptions:
+    """Which parts of the images are compared."""
+
+    fixed_mask: OptionalFile = None
+    """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
+    influence on the result, but for an affine start, which is also sought in the whole images. The similarity in
+    metrics.json is then measured inside the masks. What lies about a small structure helps to find it: leave a margin,
+    or cut the images to it and give no mask."""
+    moving_mask: OptionalFile = None
+    """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
+    or the edge of its field of view, leave that out of its mask."""
+
+    @property
+    def files(self) -> tuple[Path | None, Path | None]:
+        """Those of fixed and of moving."""
+        return self.fixed_mask, self.moving_mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedOptions:
+    """Under which conditions a transform is judged."""
+
+    masks: Group[MaskOptions]
+    ignore_masks: bool = False
+    """Compare all of the images, also where metrics.json beside the transform names masks."""
+    ignore_recorded: bool = False
+    """Use nothing that metrics.json beside the transform says of how it was found: judge it as a whole, also after an
+    affine start, in the intensities that the images have, and inside no masks but those given."""
+
+    def mask_files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
+        """The masks that are given; without any, those that the transform was found with."""
+        from vrnet.app.pair import masks_beside
+
+        if self.ignore_recorded:
+            refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
+        if self.ignore_masks:
+            refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
+            return None, None
+        is_given = self.ignore_recorded or any(self.masks.files)
+        return self.masks.files if is_given else masks_beside(transform, fixed, moving)
+
+    def conditions(self, transform: Path, fixed: Path, moving: Path, grid: "Grid") -> "Conditions":
+        """Those that the transform was found under, as far as they are recorded and to be used."""
+        from vrnet.app.pair import NOTHING_KNOWN, conditions_beside
+
+        return NOTHING_KNOWN if self.ignore_recorded else conditions_beside(transform, fixed, moving, grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """Where to compute."""
+
+    device: DeviceChoice = "auto"
+    """Compute there; auto takes CUDA where it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Where the pairs of a data set come from."""
+
+    root: FileOrFolder = None
+    """The folder of the data set, with split.csv in it; of a manifest, the CSV file; phantoms have none."""
+    split_file: OptionalFile = None
+    """Another split.csv than the folder's."""
+    cache: OptionalFolder = None
+    """Where prepared subjects are kept; ~/.cache/vrnet if not given."""
+    skip_broken: bool = False
+    """Go on without the subjects that cannot be used; otherwise all of them are named, and nothing is done."""
+
+    def source(self, data: str) -> "Source":
+        """The data set of a name, or of a file that `vrnet prepare` wrote."""
+        from vrnet.data.prepared import Source
+
+        return Source(data, self.root, self.split_file, self.cache, self.skip_broken)
+
+
+def refuse_options(command: object, names: Collection[str], where: str) -> None:
+    """BadInput if any of these fields was given where it has no effect: a misunderstanding, which is told at once."""
+    ignored = [name for name in changed_fields(command) if name in names]
+    if ignored:
+        words = ", ".join(f"--{OTHER_NAMES.get(name, name).replace('_', '-')}" for name in ignored)
+        raise BadInput(f"{words} would have no effect {where}")
+
+
+def changed_fields(command: Any) -> list[str]:
+    """The fields of a command, and of the groups of its options, that have another value than their default."""
+    found = []
+    for field in fields(command):
+        value = getattr(command, field.name)
+        if is_dataclass(value):
+            found += changed_fields(value)
+        elif value != field.default:
+            found.append(field.name)
+    return found

@@ -1,0 +1,204 @@
+"""`vrnet register`: the deformation between two images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from vrnet.app.arguments import (
+    File,
+    FixedFile,
+    Folder,
+    Group,
+    JudgedOptions,
+    LabelNamesText,
+    MaskOptions,
+    MethodOptions,
+    MovingFile,
+    Name,
+    NextTransforms,
+    OptionalFile,
+    TransformFile,
+)
+from vrnet.app.console import end_if_failed, print_line, print_metrics, print_verdict, stage_progress
+from vrnet.app.pair import ImagePair
+from vrnet.data.labels import KNOWN
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.phantom import Phantom
+from vrnet.registration.options import RegistrationOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Register:
+    """Find the deformation that takes FIXED to MOVING, and bring MOVING to FIXED.
+
+    Images are NIfTI, MHA, NRRD, a folder with one DICOM series, or PNG/JPEG; 2D or 3D, on any grids that overlap in
+    space; with --affine, on any grids.
+
+    Writes in DIR: warped.nii.gz, MOVING on the grid of FIXED; transform.nii.gz, an ITK displacement field that
+    SimpleITK, ANTs and 3D Slicer read as it is; metrics.json; affine.tfm, given an affine start, which transform.nii.gz
+    holds too; warped_labels.nii.gz, given moving labels; and, if asked for a report, a page to look at (report.html)
+    and a picture (overview.png). They replace those of an earlier run all at once; other files are never replaced.
+
+    Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
+    """
+
+    fixed: FixedFile
+    """The reference image. For the beating heart: end-diastole."""
+    moving: MovingFile
+    """The image to be brought to it. For the beating heart: end-systole."""
+    out: Folder
+    """Folder for the results; made if it is not there."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists. default: short-axis, a model that comes with vrnet, for 2D images and for
+    stacks registered slice by slice; Gaussian-LNCC for volumes. For T1 images cut to the hippocampus: hippocampus, or
+    hippocampus-template."""
+    fixed_labels: OptionalFile = None
+    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
+    moving_labels: OptionalFile = None
+    """Label map on the grid of MOVING, to be brought to FIXED."""
+    label_names: LabelNamesText = None
+    """What the labels are called in tables, pictures and pages; or a known set of names: acdc, ukbb, hippocampus or
+    freesurfer."""
+    masks: Group[MaskOptions]
+    options: Group[RegistrationOptions]
+    report: bool = False
+    """Write report.html and overview.png too."""
+    method_options: Group[MethodOptions]
+
+    @property
+    def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
+        """The files of the pair."""
+        return self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
+
+    def run(self) -> None:
+        from vrnet.app.pair import notes_on, read_pair, register_pair
+        from vrnet.devices import find_device
+
+        method = self.method_options.choose(self.method)
+        find_device(self.options.device)  # which fails at once where there is none
+        with stage_progress() as stage:
+            stage("reading")
+            pair = read_pair(*self.images).with_label_names(self.label_names)
+            result, written = register_pair(
+                stage,
+                pair,
+                method,
+                self.out,
+                self.options,
+                report=self.report,
+                inputs=(*self.images, self.method_options.weights),
+            )
+        print_metrics(result.metrics)
+        for note in notes_on(pair, result.metrics, result.affine):
+            print_line(f"Note: {note}")
+        print_verdict(result.metrics["verdict"])
+        print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
+        end_if_failed(result.metrics["verdict"])
+
+
+# The demonstration: a phantom's end-systole registered to its end-diastole, whose true motion is known.
+
+
+def phantom_pair(patient: Phantom) -> ImagePair:
+    """The images and labels of a phantom, as if they had been read from files; its labels are those of ACDC."""
+    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
+    parts = ("fixed", "moving", "fixed_labels", "moving_labels")
+    images = (Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts)
+    return ImagePair(*images, label_names=KNOWN["acdc"], true_motion=patient.field[0].numpy())
+
+
+# `vrnet demo`: a made-up heart registered, with a report.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Register a made-up beating heart, and show how well that went.
+
+    A phantom's end-systole (moving) is registered to its end-diastole (fixed). Since the phantom's true motion is
+    known, so is the error that is left. Writes the images and what `vrnet register --report` writes.
+    """
+
+    out: Folder = Path("demo")
+    """Folder for the results; made if it is not there."""
+    method: Name = "default"
+    """Any name that `vrnet methods` lists."""
+    seed: int = 7
+    """Which phantom patient."""
+    method_options: Group[MethodOptions]
+
+    def run(self) -> None:
+        from vrnet.app.pair import register_pair
+        from vrnet.phantom import phantom
+
+        method = self.method_options.choose(self.method)
+        pair = phantom_pair(phantom(self.seed))
+        with stage_progress() as stage:
+            result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
+        print_metrics(result.metrics)
+        print_verdict(result.metrics["verdict"])
+        before, after = (result.metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
+        print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
+        print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")
+        end_if_failed(result.metrics["verdict"])
+
+
+# `vrnet report`: the page of a transform by any tool.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Make the page of a transform by any tool: vrnet, ANTs, SimpleITK, elastix, 3D Slicer.
+
+    The page is what `vrnet register --report` writes. It opens from disk, and holds all that it shows. Given a folder,
+    metrics.json and overview.png are written beside it.
+
+    Inside masks it judges as `vrnet register` does. Those that a transform.nii.gz of `vrnet register` was found with
+    need not be given again: metrics.json beside it says where they are. It also says whether there was an affine start,
+    and whether intensities were matched: the page is then made as `vrnet register` made it. --ignore-recorded uses
+    nothing of this.
+
+    Ends with a verdict, as `vrnet register` does: where it is failed, the exit status is 3.
+    """
+
+    transform: TransformFile
+    """A displacement field, or any ITK transform, from FIXED to MOVING."""
+    fixed: File
+    """The reference image."""
+    moving: File
+    """The image brought to it, as it is on disk."""
+    out: Annotated[Path, tyro.conf.arg(metavar="PAGE.html|DIR")]
+    """The page to write; or a folder for the page, metrics.json and overview.png, made if it is not there."""
+    then: NextTransforms = ()
+    """A transform that points of FIXED go through next; may be repeated. (antsApplyTransforms lists the same ones the
+    other way round.)"""
+    fixed_labels: OptionalFile = None
+    """Label map on the grid of FIXED; with both label maps, Dice and distances are measured."""
+    moving_labels: OptionalFile = None
+    """Label map on the grid of MOVING."""
+    label_names: LabelNamesText = None
+    """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
+    judged: Group[JudgedOptions]
+
+    def run(self) -> None:
+        from vrnet.app.pair import NOTHING_KNOWN, check_place, notes_on, read_pair, report_transform, unmatched_notes
+
+        masks = self.judged.mask_files(self.transform, self.fixed, self.moving)
+        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *masks
+        check_place(self.out, (self.transform, *self.then, *images))
+        with stage_progress() as stage:
+            stage("reading")
+            pair = read_pair(*images).with_label_names(self.label_names)
+            known = NOTHING_KNOWN
+            if not self.then:
+                known = self.judged.conditions(self.transform, self.fixed, self.moving, pair.fixed.grid)
+            result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
+        print_metrics(result.metrics)
+        notes = notes_on(pair, result.metrics, known.affine, command="report")
+        for note in notes + unmatched_notes(pair, result.unmatched):
+            print_line(f"Note: {note}")
+        print_verdict(result.metrics["verdict"])
+        print_line(f"Wrote {', '.join(map(str, written))}.")
+        end_if_failed(result.metrics["verdict"])

@@ -1,0 +1,273 @@
+"""`vrnet train`: a learned method made ready."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
+
+from vrnet.app.arguments import DeviceOptions, File, Folder, Group, Name, ParameterOptions, SourceOptions
+from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
+from vrnet.errors import BadInput, counted
+from vrnet.methods.parameters import field_docstrings
+from vrnet.training.settings import Training
+
+if TYPE_CHECKING:
+    from vrnet.data.prepared import PreparedSplit
+    from vrnet.methods.method import Trainable
+    from vrnet.methods.weights import Card
+    from vrnet.training.loss import Loss
+    from vrnet.training.run import Row
+    from vrnet.variational.template import ThroughTemplate
+
+
+# The options of `vrnet train`: every field of `Training`, with its docstring as help. Apart, since only the command
+# line needs tyro.
+
+METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
+YES_OR_NO = Literal["yes", "no"]
+
+
+def option(name: str, kind: Any) -> tuple[str, Any, Any]:
+    """Name, annotated type and default of the option for a field of `Training` of this type."""
+    text = field_docstrings(Training)[name]
+    if name == "augmentation":
+        return "augment", Annotated[bool, tyro.conf.arg(help=text, help_behavior_hint="")], True
+    default = "the method's" if str in get_args(kind) else "the preset's"
+    (kind,) = set(get_args(kind)) - {type(None)} if type(None) in get_args(kind) else (kind,)
+    kind = YES_OR_NO if kind is bool else kind
+    metavar = f"{{{','.join(get_args(kind))}}}" if get_origin(kind) is Literal else METAVARS[kind]
+    shown = tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
+    return name, Annotated[kind | None, shown], None
+
+
+OPTIONS = make_dataclass("Options", [option(*field) for field in get_type_hints(Training).items()], frozen=True)
+
+
+class TrainingOptions(OPTIONS):  # type: ignore[misc, valid-type]
+    """Changes of a preset; None where its value stays."""
+
+    def changes(self) -> dict[str, Any]:
+        """{field of Training: value} of the options that were given."""
+        found = {name: value for name, value in vars(self).items() if value is not None}
+        if not found.pop("augment"):
+            found["augmentation"] = None
+        if "recompute" in found:
+            found["recompute"] = found["recompute"] == "yes"
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train a learned method; without labels, unless --labels-weight, --batch-dice or the preset asks for them.
+
+    Writes in RUN: config.json, all that makes the run what it is; weights.safetensors, the model that was best on
+    validation, for `--weights`; metrics.csv, one row per validation; logs, for `tensorboard --logdir RUN`; and
+    checkpoint.safetensors, from which `--resume` goes on. Ctrl-C and SIGTERM stop after the step under way.
+    """
+
+    method: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="METHOD")]
+    """A learned method, such as R-L1-3x2, C-L2-3x1-w32, VoxelMorph, Siamese or 2xRC-Net."""
+    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
+    """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), or a file that `vrnet prepare`
+    wrote. Its splits train and val are used."""
+    out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
+    """The folder of the run; made if it is not there."""
+    preset: Literal[
+        "auto",
+        "acdc",
+        "ukbb",
+        "cmr3d",
+        "short",
+        "labels",
+        "consistent",
+        "hippocampus",
+        "hippocampus-labels",
+        "hippocampus-consistent",
+        "phantom",
+    ] = "auto"
+    """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
+    labels train with labels; auto goes by the data."""
+    start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
+    """Fine-tune: begin with weights of METHOD, those of a model in the box, such as short-axis, or those of a file.
+    What they were trained with is recorded in the new weights."""
+    resume: bool = False
+    """Go on with the run in RUN, as if it had not been interrupted."""
+    devices: int = 1
+    """GPUs (on a CPU, processes) of each machine."""
+    nodes: int = 1
+    """Machines; start the same command on each, with MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by SLURM."""
+    training_options: Group[TrainingOptions]
+    parameter_options: Group[ParameterOptions]
+    source_options: Group[SourceOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.data.prepared import USES, splits
+        from vrnet.devices import find_device
+        from vrnet.methods.names import parse_trainable
+        from vrnet.training.fit import check_lightning, is_first_process
+        from vrnet.training.run import Run
+
+        method = parse_trainable(self.method, self.parameter_options.settings)
+        check_lightning()  # before the data are prepared, as all of this
+        source = self.source_options.source(self.data)
+        find_device(self.device_options.device)  # which fails at once where there is none
+        run, is_first = Run(self.out), self.devices * self.nodes == 1 or is_first_process()
+        run.check(self.resume)
+        if is_first:
+            run.check_unlocked()
+        else:
+            show_errors_only()
+        with stage_progress() as stage:
+            train, val = splits(source, USES[:2], stage, print_line).values()
+        self.fit(method, train, val, is_first)
+
+    def fit(self, method: "Trainable", train: "PreparedSplit", val: "PreparedSplit", is_first: bool) -> None:
+        """Train on one split, choose by the other, and say how it went."""
+        from vrnet.training.fit import fit, loss_of
+        from vrnet.training.settings import settings
+
+        training = settings(method, self.preset, train, self.training_options.changes())
+        with training_bar(str(method)) as watch:
+            result = fit(
+                method,
+                train,
+                val,
+                training,
+                self.out,
+                start_from=self.start_from,
+                device=self.device_options.device,
+                devices=self.devices,
+                nodes=self.nodes,
+                resume=self.resume,
+                watch=watch,
+            )
+        if not result.is_finished:
+            done = f"{result.step} of {training.steps} steps"
+            print_line(f"Stopped after {done}. Go on with the same command and --resume.")
+            sys.exit(130 if is_first else 0)  # Lightning kills all processes when one that it started fails
+        if is_first:
+            self.print_best(result.best, val, loss_of(method, training, train.structures.values()))
+        print_line(f"Wrote weights.safetensors, metrics.csv and config.json in {self.out}.")
+
+    def print_best(self, best: "Row", val: "PreparedSplit", loss: "Loss") -> None:
+        """Say how the model that was kept scores, beside no registration and the model that it began with."""
+        from vrnet.devices import find_device
+        from vrnet.training.fit import validate_identity, validate_start
+        from vrnet.training.run import best_row
+
+        others: dict[str, Row] = {"unregistered": {**validate_identity(val, loss)}}
+        if self.start_from is not None:
+            try:
+                scores = validate_start(self.start_from, val, loss, find_device(self.device_options.device))
+                others["before fine-tuning"] = {**scores}
+            except BadInput as error:  # what was trained is there all the same
+                print_line(f"How good the start was cannot be told: {error}.")
+        print_line(f"Best on validation {best_score(best, others)}.")
+        start = others.get("before fine-tuning")
+        if start is not None and best_row([start, best]) is start:
+            print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
+
+
+# `vrnet prepare`: a data set in one file.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare:
+    """Prepare a data set, and put it in one file, to be carried to another machine.
+
+    Training and evaluation prepare what they need by themselves; with `--data FILE` they take it from the file, and
+    need neither the images nor their readers. Each subject is prepared once, and again only when its files change.
+    """
+
+    data: Name
+    """Which data set: acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d or manifest."""
+    out: File
+    """The file to write, .npz."""
+    source_options: Group[SourceOptions]
+
+    def run(self) -> None:
+        from vrnet.data.prepared import pack
+
+        with stage_progress() as stage:
+            parts = pack(self.source_options.source(self.data), self.out, stage, print_line)
+        for (split, purpose), part in parts.items():
+            pairs = sum(len(sample.fixed) for sample in part.samples)
+            print_line(f"{split}: {counted(len(part.samples), 'subject')}, {counted(pairs, 'pair')}, for {purpose}")
+        print_line(f"Wrote {self.out}.")
+
+
+# `vrnet template`: the mean of many images, through which two are registered.
+
+MAX_ROUNDS = 20
+FILES = WEIGHTS, IMAGE, PICTURE, CONFIG = "weights.safetensors", "template.nii.gz", "template.png", "config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """Make a template: the mean of many images, once all lie alike. No labels are needed.
+
+    Two images of two people then meet on it, instead of directly: `--weights DIR/weights.safetensors` of register,
+    evaluate and cohort. Writes that in DIR, template.nii.gz and template.png to look at, and in config.json who is in
+    it. Every subject gives its fixed image.
+    """
+
+    data: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
+    """A data set with one image per subject (hippocampus, acdc3d, cmr3d, phantom3d, manifest), or a file that `vrnet
+    prepare` wrote."""
+    out: Folder
+    """The folder to write in; made if it is not there."""
+    split: str = "train"
+    """The split whose images are averaged."""
+    subjects: int | None = None
+    """So many of its subjects, evenly spread over its list; without it, all. Of hippocampi 35 were nearly as good as
+    140."""
+    rounds: int = 2
+    """How often all images are brought to the template of the round before."""
+    source_options: Group[SourceOptions]
+    device_options: Group[DeviceOptions]
+
+    def run(self) -> None:
+        from vrnet.devices import find_device
+        from vrnet.files import check_folder, exists
+        from vrnet.training.template import make_template
+
+        if not 1 <= self.rounds <= MAX_ROUNDS:
+            raise BadInput(f"--rounds is {self.rounds}: give 1 to {MAX_ROUNDS}; a template settles in two or three")
+        check_folder(self.out, FILES)
+        if exists(self.out / WEIGHTS):
+            raise BadInput(f"{self.out} holds weights already, of a template or of a network: choose another folder")
+        source, device = self.source_options.source(self.data), find_device(self.device_options.device)
+        with stage_progress() as stage:
+            prepared = source.split(self.split, "training", stage, print_line)
+            chosen = prepared if self.subjects is None else prepared.spread(self.subjects)
+            found, card = make_template(chosen, self.rounds, device, stage("making the template"))
+        self.write(found, card, chosen.names)
+        print_line(f"Wrote {WEIGHTS}, {IMAGE}, {PICTURE} and {CONFIG} in {self.out}.")
+        words = f"FIXED MOVING --out DIR --affine rigid --weights {self.out / WEIGHTS}"
+        print_line(f"Register with it (two people rarely lie alike): vrnet register {words}")
+
+    def write(self, found: "ThroughTemplate", card: "Card", subjects: Sequence[str]) -> None:
+        """The template as a method, as an image, and as a picture; and who is in it."""
+        from vrnet.files import write_json
+        from vrnet.images.grid import Grid
+        from vrnet.images.image import Image
+        from vrnet.images.io import write_image
+        from vrnet.methods.weights import save_weights
+        from vrnet.report.figures import image_figure, save
+
+        array = found.image[0, 0].numpy()
+        plain = Grid.plain(array.shape, card.spacing_mm)
+        centred = replace(
+            plain, origin=tuple(-h * (n - 1) / 2 for h, n in zip(plain.spacing, plain.shape, strict=True))
+        )
+        image = Image(array, centred, name=f"template of {card.trained_on}")
+        asked = {"data": self.data, "split": self.split, "rounds": self.rounds}
+        made_by = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
+        write_json({**asked, "subjects": list(subjects), "provenance": made_by}, self.out / CONFIG)
+        save_weights(found, card, self.out / WEIGHTS, half=True)
+        write_image(image, self.out / IMAGE)
+        save(image_figure(image), self.out / PICTURE)

@@ -1,0 +1,220 @@
+"""`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import SimpleITK as sitk
+import tyro
+
+from vrnet.app.arguments import File, MovingFile, NextTransforms, OptionalFile, TransformFile
+from vrnet.app.console import print_line, stage_progress
+from vrnet.errors import BadInput, counted, percent
+from vrnet.vocabulary import Interpolation, Space
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from numpy import ndarray
+
+    from vrnet.images.grid import Grid
+    from vrnet.images.image import Image
+
+SHOWN_OUTSIDE = 0.005
+"""The part of points that is worth a line, where they are left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apply:
+    """Bring an image, or a label map, to FIXED through a transform, or through several at once.
+
+    A point of FIXED goes through TRANSFORM first, then through each --then in the order given, and ends in MOVING:
+    `vrnet apply a_to_b.nii.gz C --then b_to_c.nii.gz --reference A`. However many there are, MOVING is interpolated
+    once. (antsApplyTransforms lists the same transforms the other way round.)
+    """
+
+    transform: TransformFile
+    """A displacement field, or any ITK transform: by vrnet, ANTs, SimpleITK, elastix, 3D Slicer."""
+    moving: MovingFile
+    """The image, as it is on disk, at its own resolution."""
+    reference: File
+    """The image on whose grid the result is to be: FIXED."""
+    out: File
+    """The file to write: .nii.gz, .nii, .mha or .nrrd."""
+    then: NextTransforms = ()
+    """A transform that points go through next; may be repeated."""
+    labels: bool = False
+    """MOVING is a label map: take the nearest label, and keep its number type."""
+    smooth: bool = False
+    """With --labels: take the label of greatest weight, for smoother outlines."""
+    interpolation: Interpolation = "linear"
+    """For an image."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file, check_not_input
+        from vrnet.images.image import segment_count
+        from vrnet.images.io import IMAGE_SUFFIXES, read_image, write_image
+        from vrnet.images.transforms import load_chain
+
+        check_not_input([self.out], (self.transform, *self.then, self.moving, self.reference))
+        check_file(self.out, IMAGE_SUFFIXES)
+        if self.smooth and not self.labels:
+            raise BadInput("--smooth is for label maps: add --labels")
+        if self.labels and self.interpolation != "linear":
+            raise BadInput("labels are not interpolated: leave out --interpolation, or --labels")
+        grid, image = read_image(self.reference).grid, read_image(self.moving)
+        transform = load_chain([self.transform, *self.then], grid)
+        if self.labels:
+            warped = transform.apply_labels(image, grid, self.smooth)
+        else:
+            warped = transform.apply(image, grid, self.interpolation)
+        write_image(warped, self.out)
+        print_line(f"Wrote {self.out}.")
+        if is_constant(warped) and not is_constant(image) and image.grid.holds(transform.on(grid).ends()).any():
+            print_line(f"Note: {self.out} is empty: what {image.name} shows lies elsewhere. Check what each file is, "
+                       "and the order of transforms.")  # fmt: skip
+        if not self.labels and (count := segment_count(image)):
+            print_line(f"Note: {image.name} holds {count} whole numbers only. If they are labels, add --labels.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invert:
+    """Write the transform from MOVING to FIXED, and say how exact it is: it takes points of MOVING to FIXED, and brings
+    FIXED to the grid of MOVING.
+
+    The inverse of an affine map, such as affine.tfm, is one too: write it as .tfm or .h5.
+
+    How exact another inverse is: random points of the region that moves, between voxels, are taken to MOVING and back
+    to FIXED. Where the transform folds it has no inverse; the distance left there tells.
+    """
+
+    transform: TransformFile
+    """From fixed to moving: a displacement field, or any ITK transform."""
+    out: File
+    """The file to write: .nii.gz, .nii, .mha, .nrrd, .h5 or .tfm."""
+    reference: OptionalFile = None
+    """The image on whose grid the inverse is to be: MOVING. Without it, a grid that holds every place to which the
+    transform leads."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file, check_not_input
+        from vrnet.images.io import read_image
+        from vrnet.images.transforms import TRANSFORM_SUFFIXES, read_if_itk
+
+        check_not_input([self.out], (self.transform, self.reference))
+        check_file(self.out, TRANSFORM_SUFFIXES)
+        moving = None if self.reference is None else read_image(self.reference).grid
+        with stage_progress() as stage:
+            stage("inverting")
+            itk = read_if_itk(self.transform)
+            if itk is not None and moving is not None and itk.GetDimension() != len(moving.shape):
+                raise BadInput(f"{self.transform} is {itk.GetDimension()}D and {self.reference} is not: give MOVING")
+            told = self.invert_affine(itk, moving) if itk and itk.IsLinear() else self.invert_field(itk, moving)
+        print_line(f"Wrote {self.out}, from MOVING to FIXED.")
+        for line in told:
+            print_line(line)
+
+    def invert_affine(self, there: "sitk.Transform", moving: "Grid | None") -> list[str]:
+        """Write the inverse of a linear transform; returns what is to be said of it."""
+        from vrnet.images.grid import Affine
+        from vrnet.images.transforms import ITK_SUFFIXES, linear_error, sample_transform, write_itk
+
+        back = Affine.from_sitk(there).inverse().itk
+        if self.out.suffix in ITK_SUFFIXES:
+            write_itk(back, self.out)
+        elif moving is not None:
+            sample_transform(back, moving).save(self.out)
+        else:
+            raise BadInput(f"{self.transform} is an affine map, which has no grid: give a name that ends in .tfm or "
+                           ".h5, or --reference MOVING")  # fmt: skip
+        error = linear_error(there, back)
+        return [f"The inverse of an affine map is exact: points come back within {error:.0e} mm."]
+
+    def invert_field(self, itk: "sitk.Transform | None", moving: "Grid | None") -> list[str]:
+        """Write the inverse of a transform that is not linear; returns what is to be said of it."""
+        from vrnet.images.transforms import Transform, field_grid, grid_of_range, round_trip, sampled_before
+
+        if itk is None or field_grid(itk) is not None:
+            there = Transform.load(self.transform)
+        elif moving is not None:
+            there = sampled_before(itk, moving)
+        else:
+            raise BadInput(f"{self.transform} has no grid of its own: give --reference MOVING")
+        if moving is not None and not moving.holds(there.ends()).any():
+            raise BadInput(f"{self.transform} leads to no place in {self.reference}: give --reference MOVING, the "
+                           "image that it leads to")  # fmt: skip
+        back = there.inverse(moving or grid_of_range(there)).transform
+        back.save(self.out)
+        return describe_round_trip(*round_trip(there, back))
+
+
+def refuse_more_files(words: Sequence[str]) -> None:
+    """BadInput for `apply T1 MOVING T2`, or `points T1 IN.csv T2`: of the transforms, only one has no option."""
+    files = list(takewhile(lambda word: not word.startswith("-"), words[1:]))
+    if words[0] in ("apply", "points") and len(files) > 2:
+        last = "MOVING" if words[0] == "apply" else "IN.csv"
+        raise BadInput(f"{files[2]} is one file too many: `vrnet {words[0]} T1 {last} --then T2` goes through T1, then "
+                       "through T2")  # fmt: skip
+
+
+def is_constant(image: "Image") -> bool:
+    """Whether an image shows nothing."""
+    return bool(image.array.min() == image.array.max())
+
+
+def describe_round_trip(moved: float, error: "Float[ndarray, ' n']", outside: float) -> list[str]:
+    """How exact an inverse is, in sentences."""
+    import numpy as np
+
+    who = f"random points that move by more than {moved:.2g} mm"
+    if not len(error):
+        return [f"Warning: none of {who} leads into the grid of the inverse. Is --reference MOVING?"]
+    median, p95, worst = np.percentile(error, (50, 95, 100))
+    told = [
+        f"From FIXED to MOVING and back, half of {who} end within {median:.3f} mm of where they began, 95 % within "
+        f"{p95:.3f} mm, and the farthest {worst:.2f} mm away, where the transform squeezes or folds."
+    ]
+    if outside >= SHOWN_OUTSIDE:
+        told.append(f"{percent(outside)} of these points are not counted: they lead out of the grid of the inverse.")
+    return told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """Take points of FIXED to where they are in MOVING.
+
+    Points of MOVING go to FIXED by the transform that `vrnet invert` writes. Of several transforms, points go through
+    TRANSFORM first, then through each --then in the order given. Other columns of the table are kept.
+    """
+
+    transform: TransformFile
+    """A displacement field, from fixed to moving, or any ITK transform."""
+    points: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN.csv")]
+    """A CSV file with columns x, y and, in 3D, z: world millimetres."""
+    out: File
+    """The CSV file to write."""
+    then: NextTransforms = ()
+    """A transform that points go through next; may be repeated."""
+    space: Space = "LPS"
+    """Which way x and y run, in both files: LPS as in ITK, ANTs and DICOM, or RAS as in nibabel and Slicer."""
+
+    def run(self) -> None:
+        from vrnet.files import check_file, check_not_input
+        from vrnet.images.points import read_points, write_points
+        from vrnet.images.transforms import map_points, read_point_map
+
+        if self.transform.suffix.lower() == ".csv" != self.points.suffix.lower():
+            raise BadInput(
+                f"{self.transform} and {self.points} look exchanged: give the transform first, then the points"
+            )
+        check_not_input([self.out], (self.transform, *self.then, self.points))
+        check_file(self.out, (".csv",))
+        table = read_points(self.points, self.space)
+        moved = map_points(read_point_map(self.transform, *self.then), table.lps)
+        write_points(table.with_lps(moved), self.out, self.space)
+        print_line(f"Wrote {self.out}: {counted(len(moved), 'point')} in {self.space} millimetres.")
+        unmoved = int((moved == table.lps).all(1).sum())
+        if unmoved:
+            hint = "Do they lie outside the transform? Is --space right?"
+            print_line(f"Note: {unmoved} of them did not move at all. {hint}")

@@ -1,0 +1,211 @@
+"""V = Σ A_k h over the slices of a stack: volumes of the ventricles, with the distance h of slices (Simpson's rule)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite, nan, prod
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Shaped
+from numpy import ndarray
+
+from vrnet.cardiac.strain import Strain
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.errors import numbered
+
+MYOCARDIUM_G_PER_ML = 1.05
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Volumes at every frame, in ml; a single slice counts as 1 mm thick. Structures without a label have 0."""
+
+    lv_ml: Float[ndarray, " t"]
+    rv_ml: Float[ndarray, " t"]
+    wall_ml: Float[ndarray, " t"]
+    reference: int
+    open_slices: tuple[int, ...] = ()
+    """Those whose wall does not close, and that have no cavity to count."""
+
+    @property
+    def lv_ejection_fraction_percent(self) -> float:
+        """100 (largest − smallest) / largest volume of the LV over the cycle; NaN without an LV."""
+        return ejection_fraction_percent(self.lv_ml)
+
+    @property
+    def rv_ejection_fraction_percent(self) -> float:
+        """100 (largest − smallest) / largest volume of the RV over the cycle; NaN without an RV."""
+        return ejection_fraction_percent(self.rv_ml)
+
+    @property
+    def ejection_fractions_percent(self) -> dict[str, float]:
+        """{ventricle: ejection fraction} of those that are labelled; of the LV, NaN, where none is."""
+        found = {"LV": self.lv_ejection_fraction_percent, "RV": self.rv_ejection_fraction_percent}
+        return {name: value for name, value in found.items() if isfinite(value)} or {"LV": nan}
+
+    @property
+    def mass_g(self) -> float:
+        """Mass of the LV's wall in the reference frame, whose labels were given: 1.05 g per ml; NaN without a wall."""
+        return float(MYOCARDIUM_G_PER_ML * known_ml(self.wall_ml)[self.reference])
+
+
+def open_wall_text(slices: Iterable[int]) -> str:
+    """What is said of slices whose wall does not close."""
+    said = "the wall does not close: volumes and the ejection fraction lack the cavity there"
+    return f"in {numbered('slice', slices)} {said}"
+
+
+def known_ml(volume: Float[ndarray, " t"]) -> Float[ndarray, " t"]:
+    """The volume of a structure; NaN where no frame has a label of it, since nothing was measured then."""
+    return volume if volume.any() else np.full_like(volume, np.nan, dtype=float)
+
+
+def ejection_fraction_percent(volume: Float[ndarray, " t"]) -> float:
+    """100 (largest − smallest) / largest volume; NaN if there is none."""
+    return float(100 * (1 - volume.min() / volume.max())) if volume.max() > 0 else np.nan
+
+
+def volumes(
+    labels: Integer[ndarray, "t *s"],
+    spacing: tuple[float, ...],
+    reference: int = 0,
+    heart: HeartLabels | None = None,
+) -> Volumes:
+    """Volumes of the label map of every frame; the spacing, in mm, is that between slices too."""
+    heart = heart or HeartLabels()
+    voxel_ml = prod(spacing) / 1000
+    counts = (
+        (labels == value).sum(tuple(range(1, labels.ndim))) * voxel_ml for value in (heart.lv, heart.rv, heart.wall)
+    )
+    lv, rv, wall = counts
+    return Volumes(lv, rv, wall, reference)
+
+
+# Muscle where the tracked cavity should hold blood: where too little motion was found, the outline of the cavity stays
+# behind in the muscle that comes in.
+
+BRIGHT_PERCENTILE = 90
+"""Of the cavity: blood, whatever part of it the papillary muscles fill."""
+LEAST_VOXELS = 20
+"""Of the wall, and of the cavity, in a slice: fewer do not tell how bright they are."""
+
+
+@dataclass(frozen=True)
+class CavityMuscle:
+    """How much more of the cavity looks like muscle than in the reference, as a part of it, in every slice and frame.
+
+    The papillary muscles look so too, and fill more of a smaller cavity: it is not 0 of a perfect motion."""
+
+    slices: tuple[int, ...]
+    """Those, counted as in the array, whose wall and cavity are large enough in the reference."""
+    by_slice: Float[ndarray, "k t"]
+    """NaN where a cavity has become too small to tell."""
+    voxels: Float[ndarray, "k t"]
+    """Of each cavity that is large enough."""
+
+    @property
+    def whole(self) -> Float[ndarray, " t"]:
+        """Of all slices together, each by the size of its cavity."""
+        return np.nansum(self.by_slice * self.voxels, 0) / np.maximum(self.voxels.sum(0), 1)
+
+
+def muscle_in_cavity(
+    frames: Shaped[ndarray, "t *s"],
+    labels: Integer[ndarray, "t *s"],
+    heart: HeartLabels,
+    reference: int,
+    across: int | None = None,
+) -> CavityMuscle | None:
+    """The muscle in the cavity of a tracked cine; None where no slice has both wall and cavity.
+
+    `across` is the axis of s across which slices lie: each has its own brightness."""
+    images, maps = (slices_first(array, across) for array in (frames, labels))
+    known = maps[reference]
+    shown = [k for k in range(len(known)) if enough(known[k] == heart.wall) and enough(known[k] == heart.lv)]
+    if not shown:
+        return None
+    sign = -1.0 if is_dark(images[reference], known, heart) else 1.0
+    parts = np.array(
+        [[like_muscle(image[k], map_[k], heart, sign) for image, map_ in zip(images, maps, strict=True)] for k in shown]
+    )
+    like, voxels = parts[..., 0], parts[..., 1]
+    return CavityMuscle(tuple(shown), np.where(voxels > 0, like - like[:, [reference]], np.nan), voxels)
+
+
+def slices_first(array: Shaped[ndarray, "t *s"], across: int | None) -> Shaped[ndarray, "t k *p"]:
+    """Frames, slices, and what is within them; without an axis across slices, one slice is all."""
+    return array[:, None] if across is None else np.moveaxis(array, 1 + across, 1)
+
+
+def enough(mask: Bool[ndarray, "*p"]) -> bool:
+    return int(mask.sum()) >= LEAST_VOXELS
+
+
+def is_dark(image: Shaped[ndarray, "*s"], labels: Integer[ndarray, "*s"], heart: HeartLabels) -> bool:
+    """Whether blood is darker than muscle."""
+    return bool(np.median(image[labels == heart.lv]) < np.median(image[labels == heart.wall]))
+
+
+def like_muscle(
+    image: Shaped[ndarray, "*p"], labels: Integer[ndarray, "*p"], heart: HeartLabels, sign: float
+) -> tuple[float, float]:
+    """The part of a slice's cavity that is no brighter than half-way from the wall to blood, and the voxels of the
+    cavity: none where too little is labelled to tell."""
+    wall, cavity = (sign * image[labels == label].astype(float) for label in (heart.wall, heart.lv))
+    if min(len(wall), len(cavity)) < LEAST_VOXELS:
+        return 0.0, 0.0
+    half_way = (np.median(wall) + np.percentile(cavity, BRIGHT_PERCENTILE)) / 2
+    return float((cavity <= half_way).mean()), float(len(cavity))
+
+
+# What becomes of each slice of a tracked cine: the areas of cavity and wall, strain, and muscle in the cavity.
+
+
+@dataclass(frozen=True)
+class SliceCurves:
+    """Curves over the frames of a cycle in every slice, k, whose wall or cavity the reference shows; NaN where nothing
+    is measured."""
+
+    slices: tuple[int, ...]
+    """Counted as in the array."""
+    cavity_mm2: Float[ndarray, "k t"]
+    wall_mm2: Float[ndarray, "k t"]
+    circumferential_percent: Float[ndarray, "k t"]
+    """Green strain as the measure "green_circumferential" of the wall in this slice; radial strain likewise."""
+    radial_percent: Float[ndarray, "k t"]
+    muscle_percent: Float[ndarray, "k t"]
+    """Of the cavity: see `vrnet.cardiac.volumes.CavityMuscle`."""
+
+
+def slice_curves(
+    labels: Integer[ndarray, "t *s"],
+    spacing: tuple[float, ...],
+    heart: HeartLabels,
+    reference: int,
+    across: int | None,
+    strain: Strain | None,
+    muscle: CavityMuscle | None,
+) -> SliceCurves:
+    """The curves of slices across an axis of s; without one, s is one slice. The spacing is in mm."""
+    maps = slices_first(labels, across)
+    voxel_mm2 = prod(h for axis, h in enumerate(spacing) if axis != across)
+    wall, cavity = (area_mm2(maps, part, voxel_mm2) for part in (heart.wall, heart.lv))
+    shown = np.flatnonzero(np.nan_to_num(wall)[:, reference] + np.nan_to_num(cavity)[:, reference])
+    missing = np.full(wall.shape[1], np.nan)
+
+    def placed(known: Mapping[int, Float[ndarray, " t"]]) -> Float[ndarray, "k t"]:
+        return np.array([known.get(int(k), missing) for k in shown]).reshape(len(shown), len(missing))
+
+    return SliceCurves(
+        tuple(shown.tolist()),
+        cavity[shown],
+        wall[shown],
+        circumferential_percent=placed({} if strain is None else strain.of_slices("green_circumferential")),
+        radial_percent=placed({} if strain is None else strain.of_slices("green_radial")),
+        muscle_percent=100 * placed({} if muscle is None else dict(zip(muscle.slices, muscle.by_slice, strict=True))),
+    )
+
+
+def area_mm2(maps: Integer[ndarray, "t k *p"], part: int | None, voxel_mm2: float) -> Float[ndarray, "k t"]:
+    """The area of a part of the heart in every slice and frame; NaN of one that is not labelled."""
+    found = voxel_mm2 * (maps == part).sum((2, 3)).T.astype(float)
+    return found if found.any() else np.full_like(found, np.nan)

@@ -1,0 +1,129 @@
+"""The wall of the left ventricle in short-axis slices: rings about a centre, r_endo(θ) ≤ r ≤ r_epi(θ).
+
+Label maps are (x, y, z) with slices across z; x, y and radii are in mm, angles in radians from x to y. A slice whose
+wall is no closed ring has no cavity to look from, and is left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy import ndarray
+
+from vrnet.data.labels import fill_holes, largest_part
+
+ANGLES = 144
+"""Directions in which a contour is known."""
+HARMONICS = 4
+"""Of a contour's radius around the ventricle: finer ones are the raster of voxels, which the wall's thickening would
+take for length."""
+SAMPLES_PER_VOXEL = 4
+"""Along the rays that find a contour."""
+SMALLEST_CAVITY_MM2 = 30.0
+"""Below, at the apex, voxels are too coarse to tell radial from circumferential."""
+
+
+@dataclass(frozen=True)
+class HeartLabels:
+    """The values of a label map: cavity of the right ventricle, wall and cavity of the left; as in ACDC by default.
+    None is a structure that is not labelled."""
+
+    rv: int | None = 1
+    wall: int | None = 2
+    lv: int | None = 3
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A slice, counted as in the array, that no strain is measured in, and why."""
+
+    slice: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The wall in one slice; mm and radians."""
+
+    slice: int
+    mask: Bool[ndarray, "x y"]
+    centre: Float[ndarray, " 2"]
+    endo: Float[ndarray, " a"]  # radius at the angles 0, 2π/a, …
+    epi: Float[ndarray, " a"]
+
+    def polar(self, points: Float[ndarray, "n 2"]) -> tuple[Float[ndarray, " n"], Float[ndarray, " n"]]:
+        """Distance from the centre and angle of points in mm."""
+        x, y = (points - self.centre).T
+        return np.hypot(x, y), np.arctan2(y, x) % (2 * np.pi)
+
+    def depth(self, radius: Float[ndarray, " n"], angle: Float[ndarray, " n"]) -> Float[ndarray, " n"]:
+        """How far points are on the way through the wall: 0 at the endocardium, 1 at the epicardium."""
+        endo, epi = (np.interp(angle, ring_angles(), r, period=2 * np.pi) for r in (self.endo, self.epi))
+        return (radius - endo) / (epi - endo)
+
+    def contours(self) -> Float[ndarray, "3 a 2"]:
+        """Points in mm around the endocardium, the middle of the wall and the epicardium."""
+        directions = np.stack([np.cos(ring_angles()), np.sin(ring_angles())], 1)
+        radii = np.stack([self.endo, (self.endo + self.epi) / 2, self.epi])
+        return self.centre + radii[..., None] * directions
+
+
+def ring_angles() -> Float[ndarray, " a"]:
+    """The angles at which the radii of rings are given, in radians."""
+    return np.arange(ANGLES) * (2 * np.pi / ANGLES)
+
+
+def find_rings(wall: Bool[ndarray, "x y z"], spacing: tuple[float, float]) -> tuple[list[Ring], list[LeftOut]]:
+    """The rings of the slices that show one, and the other slices; the spacing is that within slices, in mm."""
+    rings: list[Ring] = []
+    left_out: list[LeftOut] = []
+    for k in range(wall.shape[2]):
+        found = find_ring(k, wall[:, :, k], spacing)
+        if isinstance(found, Ring):
+            rings.append(found)
+        else:
+            left_out.append(found)
+    return rings, left_out
+
+
+def find_ring(k: int, wall: Bool[ndarray, "x y"], spacing: tuple[float, float]) -> Ring | LeftOut:
+    """The ring in slice k, or why there is none."""
+    if not wall.any():
+        return LeftOut(k, "no wall is labelled")
+    mask = largest_part(wall, diagonal=True)
+    cavity = largest_part(fill_holes(mask[None])[0] & ~mask, diagonal=False)
+    if not cavity[tuple(np.argwhere(mask).mean(0).round().astype(int))]:  # a hole elsewhere is a flaw of an open wall
+        return LeftOut(k, "the wall is not a closed ring")
+    if cavity.sum() * np.prod(spacing) < SMALLEST_CAVITY_MM2:
+        return LeftOut(k, f"the cavity inside the wall is smaller than {SMALLEST_CAVITY_MM2:g} mm²")
+    if mask[[0, -1]].any() or mask[:, [0, -1]].any():
+        return LeftOut(k, "the wall reaches the border of the image")
+    centre = np.argwhere(cavity).mean(0) * spacing
+    endo, epi = (contour_radii(region, centre, spacing) for region in (cavity, cavity | mask))
+    return Ring(k, mask, centre, endo, epi)
+
+
+def contour_radii(
+    region: Bool[ndarray, "x y"], centre: Float[ndarray, " 2"], spacing: tuple[float, float]
+) -> Float[ndarray, " a"]:
+    """r(θ) of the border of a region around the centre, in mm: how much of each ray lies inside, without the steps of
+    the raster."""
+    from scipy import ndimage
+
+    step = min(spacing) / SAMPLES_PER_VOXEL
+    reach = np.hypot(*(np.array(region.shape) * spacing))
+    radius = (np.arange(int(reach / step)) + 0.5) * step
+    rays = np.stack([np.cos(ring_angles()), np.sin(ring_angles())])[..., None] * radius
+    index = (rays + centre[:, None, None]) / np.reshape(spacing, (2, 1, 1))
+    inside = ndimage.map_coordinates(region.astype(np.float32), index, order=1)
+    spectrum = np.fft.rfft(inside.sum(1, dtype=float) * step)
+    spectrum[HARMONICS + 1 :] = 0
+    return np.fft.irfft(spectrum, ANGLES)
+
+
+def base_to_apex(rings: list[Ring]) -> list[Ring]:
+    """The rings from the base to the apex: the end with the smaller rings is the apex."""
+    size = [float(np.square(ring.epi).mean()) for ring in rings]
+    half = len(size) // 2
+    is_reversed = half > 0 and np.mean(size[:half]) < np.mean(size[-half:])
+    return rings[::-1] if is_reversed else rings

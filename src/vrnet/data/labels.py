@@ -1,0 +1,181 @@
+"""What labels are called: {1: "RV", 2: "Myo", 3: "LV"}. Some sets are known by a name; others are written out."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from vrnet.errors import BadInput
+from vrnet.images.image import Image
+from vrnet.vocabulary import HEART, HIPPOCAMPUS
+
+LabelNames = Mapping[int, str]
+LABEL = re.compile("-?[0-9]{1,18}")
+BOTH_SIDES = {
+    "Cerebral-White-Matter": (2, 41), "Cerebral-Cortex": (3, 42), "Lateral-Ventricle": (4, 43),
+    "Inf-Lat-Vent": (5, 44), "Cerebellum-White-Matter": (7, 46), "Cerebellum-Cortex": (8, 47), "Thalamus": (10, 49),
+    "Caudate": (11, 50), "Putamen": (12, 51), "Pallidum": (13, 52), "Hippocampus": (17, 53), "Amygdala": (18, 54),
+    "Accumbens-area": (26, 58), "VentralDC": (28, 60), "vessel": (30, 62), "choroid-plexus": (31, 63),
+    "WM-hypointensities": (78, 79), "non-WM-hypointensities": (81, 82),
+}  # fmt: skip
+"""The numbers, left and right, that FreeSurfer's segmentation of the brain (aseg) gives to structures."""
+MIDLINE = {
+    14: "3rd-Ventricle", 15: "4th-Ventricle", 16: "Brain-Stem", 24: "CSF", 72: "5th-Ventricle",
+    77: "WM-hypointensities", 80: "non-WM-hypointensities", 85: "Optic-Chiasm", 251: "CC_Posterior",
+    252: "CC_Mid_Posterior", 253: "CC_Central", 254: "CC_Mid_Anterior", 255: "CC_Anterior",
+}  # fmt: skip
+"""Those of FreeSurfer that lie in the middle, or on either side."""
+FREESURFER = MIDLINE | {
+    numbers[side]: f"{word}-{name}"
+    for side, word in enumerate(("Left", "Right"))
+    for name, numbers in BOTH_SIDES.items()
+}
+
+
+def by_label(structures: Mapping[str, int]) -> dict[int, str]:
+    """{label: name} of {name: label}, by label."""
+    return dict(sorted((label, name) for name, label in structures.items()))
+
+
+KNOWN: dict[str, LabelNames] = {
+    "acdc": by_label(HEART),
+    "ukbb": by_label(HEART),
+    "hippocampus": by_label(HIPPOCAMPUS),
+    "freesurfer": FREESURFER,
+}
+ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
+"""What ACDC calls its masks, and no other data set of hearts: others count LV and RV the other way round."""
+FORMS = f"give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}"
+
+
+def read_label_names(given: str | LabelNames) -> dict[int, str]:
+    """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or of {1: "RV"}.
+
+    BadInput unless every label, 0 being none, and every name is given once."""
+    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+        return dict(KNOWN[given.strip().casefold()])
+    entries = read_entries(given)
+    if not all(LABEL.fullmatch(label) and name for label, name in entries):
+        raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
+    pairs = [(int(label), name) for label, name in entries]
+    labels, names = Counter(label for label, _ in pairs), Counter(name for _, name in pairs)
+    if 0 in labels:
+        raise BadInput(f"the label 0 is called {dict(pairs)[0]}: it is the background, and has no name")
+    for kind, counts in (("label", labels), ("name", names)):
+        twice = [str(one) for one, count in counts.items() if count > 1]
+        if twice:
+            raise BadInput(f"the {kind} {twice[0]} is given twice in {describe(given)}: give each once")
+    return dict(pairs)
+
+
+def names_told_by_files(files: Iterable[str | PurePath]) -> LabelNames:
+    """What the labels of files are called in the data set that has such names of files: in ACDC; nothing in others."""
+    names = [PurePath(file).name for file in files]
+    return KNOWN["acdc"] if names and all(map(ACDC_MASK.fullmatch, names)) else {}
+
+
+def label_text(label: int | str, names: Mapping[str, str]) -> str:
+    """A label as people read it: its name where {"1": "RV"} has one, or label 1. What is no number is a name."""
+    text = str(label)
+    return names.get(text, f"label {text}" if LABEL.fullmatch(text) else text)
+
+
+def read_entries(given: object) -> list[tuple[str, str]]:
+    """(label, name) of 1=RV,2=Myo,3=LV, of {1: "RV"}, or of {"1": "RV"}, as metrics.json has it; BadInput if none."""
+    if isinstance(given, str):
+        parts = (entry.partition("=") for entry in given.split(","))
+        return [(label.strip(), name.strip()) for label, _, name in parts]
+    if isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given.values()):
+        return [(str(label), name.strip()) for label, name in given.items()]
+    raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
+
+
+def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
+    """BadInput if a label is named that no voxel has; names of a known set may be more than there are labels."""
+    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+        return
+    there, names = sorted(set(labels) - {0}), read_label_names(given)
+    missing = [label for label in names if label not in there]
+    if missing:
+        raise BadInput(
+            f"no voxel has the label {missing[0]}, which is called {names[missing[0]]}: the labels are "
+            f"{', '.join(map(str, there)) or 'all 0'}"
+        )
+
+
+def rename_structures(structures: Mapping[str, int], given: str | LabelNames) -> dict[str, int]:
+    """{name: label} of a data set whose structures are called by their labels, with names in place of those."""
+    known = [name for name, label in structures.items() if name != str(label)]
+    if known:
+        raise BadInput(f"the structures are called {', '.join(known)} already: leave out `label_names`")
+    check_labels_are_there(given, structures.values())
+    names = read_label_names(given)
+    return {names.get(label, name): label for name, label in structures.items()}
+
+
+def describe(given: object) -> str:
+    """The names as they were given, in one line."""
+    return f'"{given}"'.replace("\n", "\\n") if isinstance(given, str) else ascii(given)
+
+
+# What a wall encloses: the holes of 2D masks, and which of two ventricles the wall of the heart goes all round.
+
+SMALLEST_CAVITY = 0.05
+"""Of the wall: less is a pit in it."""
+Array = NDArray[Any]
+
+
+def enclosed_label(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:
+    """Which of two labels the wall goes all round, slice by slice, in most voxels of all maps: that of the LV. None
+    where it encloses as much of both, as where its slices are open."""
+    found = np.concatenate([labels_inside(each, wall) for each in maps])
+    first, second = ((found == label).sum() for label in either)
+    return None if first == second else either[int(second > first)]
+
+
+def labels_inside(labels: Image, wall: int) -> Array:
+    """The labels of the voxels in the cavities that the wall encloses."""
+    inside = [enclosed(plane) for plane in in_planes(labels.array == wall, labels)]
+    return in_planes(labels.array, labels)[np.stack(inside)]
+
+
+def in_planes(array: Array, labels: Image) -> Array:
+    """A view of what is on the grid of labels: its slices first; an image of two axes is one slice."""
+    return array[None] if array.ndim == 2 else np.moveaxis(array, labels.grid.across, 0)
+
+
+def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
+    """The largest part of a slice that the wall encloses, where that is its cavity: pits within the wall are none. A
+    hole that is small and beside the middle of the wall is a pit, too, as those of an open wall are."""
+    found = largest_part(fill_holes(wall[None])[0] & ~wall, diagonal=False)
+    if found.sum() > SMALLEST_CAVITY * wall.sum():
+        return found
+    is_in_the_middle = found.any() and found[tuple(np.argwhere(wall).mean(0).round().astype(int))]
+    return found if is_in_the_middle else np.zeros_like(wall)
+
+
+def largest_part(mask: Bool[ndarray, "x y"], diagonal: bool) -> Bool[ndarray, "x y"]:
+    """The largest connected part of a mask; empty if the mask is."""
+    from scipy import ndimage
+
+    parts, n = ndimage.label(mask, np.ones((3, 3)) if diagonal else None)
+    return parts == 1 + np.argmax(np.bincount(parts.ravel(), minlength=2)[1:]) if n else mask
+
+
+def fill_holes(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
+    """2D masks and their holes: whatever cannot be left through sides of voxels.
+
+    Labelling the background is faster than scipy.ndimage.binary_fill_holes, which spreads voxel by voxel."""
+    from scipy import ndimage
+
+    in_plane = np.zeros((3, 3, 3), bool)
+    in_plane[1] = ndimage.generate_binary_structure(2, 1)
+    background = np.pad(~slices, ((0, 0), (1, 1), (1, 1)), constant_values=True)
+    parts, _ = ndimage.label(background, in_plane)
+    return (parts != parts[:, :1, :1])[:, 1:-1, 1:-1]

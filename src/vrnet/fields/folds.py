@@ -1,0 +1,368 @@
+"""Where a displacement field folds: where x ↦ x + u(x) turns space inside out, or flattens it.
+
+Each cell of the grid (2^d neighbouring voxels) is cut into simplices, on which the map is taken to be linear: a corner
+with its d neighbours, once for every corner; in 3D also the two tetrahedra that these leave in the middle, one for each
+of the two ways to cut a cube into five. The determinant of the map on a simplex, 1 where nothing moves, is its volume
+after over that before. Where all are positive, neither way of cutting the grid folds, nor, in 2D, the bilinear map.
+(Liu et al., On finite difference Jacobian computation in deformable image registration, IJCV 2024.)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from itertools import product
+from math import pi, prod, sin
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+from vrnet.fields.calculus import check_finite, determinant, minor, squared_norm
+
+Corner = tuple[int, ...]
+"""The place of a voxel in its cell: 0 or 1 along each axis."""
+Simplex = tuple[Corner, ...]
+REST = 2
+"""Voxels at rest about those that move, all simplices of the outermost being at rest, too."""
+CELLS_AT_ONCE = 2**16
+"""Cells whose determinants are computed together: few enough to stay in a processor's cache."""
+
+
+@lru_cache
+def simplices(d: int) -> tuple[Simplex, ...]:
+    """The simplices of a cell, each by its d + 1 corners: those at a corner, named first; then those in the middle."""
+    corners = list(product((0, 1), repeat=d))
+    found: list[Simplex] = [(c, *((*c[:i], 1 - c[i], *c[i + 1 :]) for i in range(d))) for c in corners]
+    for parity in (0, 1):
+        middle = tuple(c for c in corners if sum(c) % 2 == parity)
+        if d > 1 and len(middle) == d + 1:  # in 3D; in 2D nothing is left in the middle
+            found.append(middle)
+    return tuple(found)
+
+
+@lru_cache
+def edges(simplex: Simplex, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "d d"]:
+    """The edges from the first corner of a simplex to the others, as columns. Kept: a step of training that is recorded
+    as a CUDA graph may not copy from the processor."""
+    with torch.inference_mode(False):  # what is cached must serve autograd too
+        first, *others = torch.tensor(simplex, dtype=dtype)
+        return torch.stack([other - first for other in others], dim=1).to(device)
+
+
+@lru_cache
+def volume(simplex: Simplex) -> int:
+    """The determinant of its edges; negative where they are not in the order of the axes."""
+    return round(torch.linalg.det(edges(simplex, torch.float64, torch.device("cpu"))).item())
+
+
+def smallest_determinant(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b *s"]:
+    """The least determinant of each voxel: of the 2^d simplices at it as a corner and, in 3D, of the two in the middle
+    of the cell that begins at it. Every simplex of the grid is counted, at one voxel; flat axes are left out."""
+    whole = drop_flat_axes(u)
+    if whole.shape[1] == 0 or (box := _moving_box(whole)) is None:
+        return torch.ones_like(u[:, 0])
+    least, moving = torch.ones_like(whole[:, 0]), whole[(slice(None), slice(None), *box)]
+    part = torch.full_like(moving[:, 0], torch.inf)
+    cells_of_row = moving[0, 0, 0].numel() * len(moving)
+    rows = max(CELLS_AT_ONCE // cells_of_row, 1)
+    for start in range(0, moving.shape[2] - 1, rows):
+        _lower(part[:, start : start + rows + 1], moving[:, :, start : start + rows + 1])
+    least[(slice(None), *box)] = part
+    return least.view(u.shape[0], *u.shape[2:])
+
+
+def _moving_box(u: Float[Tensor, "b d *s"]) -> tuple[slice, ...] | None:
+    """The box outside of which nothing moves, and REST voxels more; None where nothing moves at all."""
+    moves = (u != 0).flatten(0, 1).any(0)
+    places = [
+        moves.movedim(axis, 0).reshape(moves.shape[axis], -1).any(1).nonzero()[:, 0].tolist()
+        for axis in range(moves.dim())
+    ]
+    if not places[0]:
+        return None
+    return tuple(slice(max(place[0] - REST, 0), place[-1] + 1 + REST) for place in places)
+
+
+def drop_flat_axes(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "b c *t"]:
+    """The motion along the axes longer than one voxel: across a single slice nothing is known to change."""
+    axes = long_axes(u)
+    return u[:, axes].reshape(u.shape[0], len(axes), *(u.shape[2 + i] for i in axes))
+
+
+def long_axes(u: Float[Tensor, "b d *s"]) -> list[int]:
+    """The axes longer than one voxel."""
+    return [i for i, n in enumerate(u.shape[2:]) if n > 1]
+
+
+def _lower(least: Tensor, u: Tensor) -> None:
+    """Lower the numbers at the voxels of u to the determinants of its simplices."""
+    shape = u.shape[2:]
+    for k, (simplex, D) in enumerate(determinants(u)):
+        place = least[(slice(None), *_part(simplex[0] if k < 2 ** len(shape) else (0,) * len(shape), shape))]
+        torch.minimum(place, D, out=place)
+
+
+def determinants(u: Float[Tensor, "b d *s"]) -> Iterator[tuple[Simplex, Float[Tensor, "b *c"]]]:
+    """The determinant of each simplex in all cells, one simplex after the other."""
+    shape = u.shape[2:]
+    for simplex in simplices(u.shape[1]):
+        rest = edges(simplex, u.dtype, u.device)
+        first, *others = (u[(slice(None), slice(None), *_part(corner, shape))] for corner in simplex)
+        steps = [other - first for other in others]
+        J = torch.stack(steps, dim=2) + rest.view(1, *rest.shape, *[1] * len(shape))
+        yield simplex, determinant(J) / volume(simplex)
+
+
+def _part(corner: Corner, shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """The voxels of a grid that are at this corner of a cell."""
+    return tuple(slice(c, n - 1 + c) for c, n in zip(corner, shape, strict=True))
+
+
+# The repair of folds: a field near u, u itself far from folds, whose determinants (`folds.py`) are at least MARGIN.
+#
+# Rounds of two kinds, on the voxels of folded cells alone. To open a fold, each simplex with D(u) < MARGIN asks for the
+# shortest move to D = TARGET to first order, u ← u + (TARGET − D) ∇D / |∇D|²; a voxel that several ask makes the mean of
+# the moves, weighted by how much each lacks. That moves little but takes long where sheets overlap by many voxels; there
+# smoothing, u ← the mean of the neighbours' u, helps, and reaches further the longer a fold stays. What folds after
+# MAX_ROUNDS is drawn, by halves, towards the smoothest field that meets what lies around it, Δu = 0, in a neighbourhood
+# that grows until nothing folds. Where that is the whole grid, with nothing around it, u is drawn towards its mean: D → 1
+# as all motion relative to it is halved again and again, so there is an end.
+
+MARGIN = 0.02
+"""The least determinant of a repaired field: enough that rounding it, as files do, folds nothing again."""
+TARGET = 0.03
+OPENING_ROUNDS = 2
+"""Rounds that open folds before the first that smooths; then the two kinds take turns."""
+ROUNDS_PER_WIDENING = 16
+"""After how many rounds smoothing reaches one voxel further beyond the folds."""
+MAX_ROUNDS = 128
+RELAXATION = 2.0
+SMOOTHING = 0.6
+FLATTEST = 1e-3
+"""Keeps a move finite where a simplex has shrunk to a line or a point, and ∇D vanishes."""
+LONGEST_MOVE = 4.0
+"""How far along an axis, in voxels, a fold may be opened at once."""
+
+
+class Unfolded(NamedTuple):
+    """A field without folds, and which voxels were folded before."""
+
+    field: Float[Tensor, "b d *s"]
+    folded: Bool[Tensor, "b *s"]
+    drawn: Bool[Tensor, "b *s"]
+    """About folds that rounds did not undo: there much of the motion is lost."""
+
+
+def unfold(u: Float[Tensor, "b d *s"]) -> Unfolded:
+    """A field near u without folds; u itself where every determinant of u is at least MARGIN."""
+    least = smallest_determinant(u)
+    narrow = ~(least >= MARGIN)  # of displacements too large to multiply, too
+    if not narrow.any():
+        return Unfolded(u, narrow, narrow)
+    check_finite(u, "a field with folds")
+    fixed, drawn = _repair(drop_flat_axes(u), narrow.flatten().nonzero()[:, 0])
+    field, axes = u.clone(), long_axes(u)
+    field[:, axes] = fixed.view(u.shape[0], len(axes), *u.shape[2:])
+    return Unfolded(field, ~(least > 0), drawn.view_as(narrow))
+
+
+def _repair(u: Tensor, voxels: Tensor) -> tuple[Tensor, Tensor]:
+    """u after rounds of opening and smoothing, which begin around these voxels; and where it had to be drawn smooth."""
+    mesh, flat = Mesh.of(u), flatten(u)
+    cells = mesh.cells_around(voxels)
+    for k in range(MAX_ROUNDS):
+        cells = mesh.narrow_cells(flat, cells)
+        if not len(cells):
+            return mesh.unflatten(flat), torch.zeros_like(mesh.is_cell)
+        if k < OPENING_ROUNDS or k % 2:
+            voxels = mesh.open(flat, cells)
+        else:
+            voxels = mesh.smooth(flat, cells, reach=k // ROUNDS_PER_WIDENING)
+        cells = mesh.cells_around(voxels)  # no other cell has changed
+    fields, drawn = zip(*map(_draw_smooth, mesh.unflatten(flat).chunk(len(u))), strict=True)
+    return torch.cat(fields), torch.cat(drawn)
+
+
+def _draw_smooth(u: Float[Tensor, "1 d *s"]) -> tuple[Tensor, Tensor]:
+    """A field without folds, those left being drawn smooth with their neighbourhoods; and which voxels these hold."""
+    mesh, flat, reach = Mesh.of(u), flatten(u), 1
+    drawn = torch.zeros_like(mesh.is_cell)
+    cells = mesh.narrow_cells(flat, mesh.is_cell.nonzero()[:, 0])
+    while len(cells):
+        voxels = mesh.grow(mesh.voxels_of(cells), reach)
+        drawn[voxels] = True
+        if len(voxels) == len(drawn):
+            return _shrink(u), drawn
+        flat[:, voxels] = flat[:, voxels].lerp(mesh.smoothest(flat, voxels, 2 * reach + 4), 0.5)
+        cells = mesh.narrow_cells(flat, mesh.cells_around(voxels))
+        reach += max(reach // 2, 1)
+    return mesh.unflatten(flat), drawn
+
+
+def _shrink(u: Float[Tensor, "1 d *s"]) -> Tensor:
+    """A field drawn towards its mean, by halves, until it does not fold."""
+    centre, part, shrunk = u.double().mean(tuple(range(2, u.dim())), keepdim=True), 1.0, u
+    while not (smallest_determinant(shrunk) >= MARGIN).all():
+        part /= 2
+        shrunk = (centre + part * (u.double() - centre)).to(u.dtype)
+    return shrunk
+
+
+def flatten(u: Float[Tensor, "b d *s"]) -> Float[Tensor, "d n"]:
+    """A copy of the fields with all voxels of the batch in a row."""
+    return u.transpose(0, 1).flatten(1).contiguous().clone()
+
+
+class Cell(NamedTuple):
+    """How a cell is cut into simplices, whose edges run from their first corner to the others."""
+
+    corners: Integer[Tensor, "simplices vertices"]
+    """Which of the cell's corners a simplex has."""
+    edges: Float[Tensor, "simplices d d"]
+    """The edges at rest, as columns."""
+    volumes: Float[Tensor, " simplices"]
+    """Their determinants."""
+
+    @classmethod
+    def like(cls, u: Float[Tensor, "d n"]) -> "Cell":
+        """The cell of d dimensions, on the device of u and of its type."""
+        cut = simplices(len(u))
+        numbers = {corner: k for k, corner in enumerate(product((0, 1), repeat=len(u)))}
+        corners = torch.tensor([[numbers[corner] for corner in simplex] for simplex in cut])
+        at_rest = torch.stack([edges(simplex, u.dtype, u.device) for simplex in cut])
+        return cls(corners.to(u.device), at_rest, u.new_tensor([volume(simplex) for simplex in cut]))
+
+
+@dataclass(frozen=True, eq=False)
+class Mesh:
+    """The cells of a batch of grids. A voxel is its place in the flattened batch, a cell its first voxel."""
+
+    cell: Cell
+    shape: tuple[int, ...]
+    offsets: Integer[Tensor, " corners"]
+    """From the first voxel of a cell to each of its corners."""
+    is_cell: Bool[Tensor, " n"]
+    """Whether a cell begins at a voxel: not at the far border."""
+
+    @classmethod
+    def of(cls, u: Float[Tensor, "b d *s"]) -> "Mesh":
+        """The mesh of the grids of u."""
+        shape = tuple(u.shape[2:])
+        corners = torch.tensor(list(product((0, 1), repeat=len(shape))))
+        offsets = (corners * torch.tensor(strides(shape))).sum(1)
+        is_cell = torch.zeros(len(u), *shape, dtype=torch.bool, device=u.device)
+        is_cell[(slice(None), *(slice(n - 1) for n in shape))] = True
+        return cls(Cell.like(u[0].flatten(1)), shape, offsets.to(u.device), is_cell.flatten())
+
+    def unflatten(self, u: Float[Tensor, "d n"]) -> Float[Tensor, "b d *s"]:
+        """The batch of fields that was flattened."""
+        return u.view(len(u), -1, *self.shape).transpose(0, 1)
+
+    def cells_around(self, voxels: Integer[Tensor, " n"]) -> Integer[Tensor, " cells"]:
+        """The cells that have one of these voxels as a corner."""
+        near = torch.zeros_like(self.is_cell)
+        for offset in self.offsets.tolist():
+            near[voxels - offset] = True  # beyond the near border this is a voxel of the far one, where no cell begins
+        return (near & self.is_cell).nonzero()[:, 0]
+
+    def voxels_of(self, cells: Integer[Tensor, " cells"]) -> Integer[Tensor, " n"]:
+        """The corners of these cells."""
+        near = torch.zeros_like(self.is_cell)
+        for offset in self.offsets.tolist():
+            near[cells + offset] = True
+        return near.nonzero()[:, 0]
+
+    def jacobians(self, u: Tensor, cells: Tensor) -> Float[Tensor, "simplices d d cells"]:
+        """The edges of every simplex of these cells after the motion, as columns."""
+        places = u[:, cells + self.offsets[:, None]]
+        first, others = places[:, self.cell.corners[:, :1]], places[:, self.cell.corners[:, 1:]]
+        return (others - first).transpose(0, 1) + self.cell.edges[..., None]
+
+    def narrow_cells(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " narrow"]:
+        """Those of the cells in which a determinant is below MARGIN."""
+        found = []
+        for some in parts(cells):
+            D = determinant(self.jacobians(u, some)) / self.cell.volumes[:, None]
+            found.append(some[~(D >= MARGIN).all(0)])
+        return torch.cat(found) if found else cells
+
+    def open(self, u: Tensor, cells: Tensor) -> Integer[Tensor, " n"]:
+        """Move the corners of narrow simplices of these cells, in place, and return which voxels may have moved."""
+        voxels = self.voxels_of(cells)
+        number = torch.empty_like(self.is_cell, dtype=torch.long)
+        number[voxels] = torch.arange(len(voxels), device=u.device)
+        moves, weights = u.new_zeros(len(u), len(voxels)), u.new_zeros(len(voxels))
+        for some in parts(cells):
+            for offset, move, weight in zip(self.offsets, *self.moves(u, some), strict=True):
+                places = number[some + offset]  # each once, so that sums do not depend on threads
+                moves[:, places] += move
+                weights[places] += weight
+        move = RELAXATION * moves / weights.clamp(min=torch.finfo(u.dtype).tiny)
+        u[:, voxels] += move.nan_to_num(0, 0, 0).clamp(-LONGEST_MOVE, LONGEST_MOVE)
+        return voxels
+
+    def moves(self, u: Tensor, cells: Tensor) -> tuple[Float[Tensor, "corners d m"], Float[Tensor, "corners m"]]:
+        """What the narrow simplices of these cells ask of each corner, times what they lack; and what they lack."""
+        J = self.jacobians(u, cells)
+        D = determinant(J) / self.cell.volumes[:, None]
+        lacking = (TARGET - D) * (D < MARGIN)
+        slope = cofactors(J) / self.cell.volumes[:, None, None, None]
+        slope = torch.cat([-reduce(torch.add, slope.unbind(2))[:, :, None], slope], dim=2)  # that of the first corner
+        step = lacking.square() / (squared_norm(slope.flatten(1, 2)) + FLATTEST)
+        moves, weights = u.new_zeros(len(self.offsets), len(u), len(cells)), u.new_zeros(len(self.offsets), len(cells))
+        for corners, move, weight in zip(self.cell.corners, slope * step[:, None, None], lacking, strict=True):
+            moves[corners] += move.transpose(0, 1)
+            weights[corners] += weight
+        return moves, weights
+
+    def smooth(self, u: Tensor, cells: Tensor, reach: int) -> Integer[Tensor, " n"]:
+        """Draw the corners of these cells and all within `reach` voxels of them to the mean of their neighbours."""
+        voxels = self.grow(self.voxels_of(cells), reach)
+        for _ in range(reach + 1):
+            u[:, voxels] = u[:, voxels].lerp(self.mean_of_neighbours(u, voxels), SMOOTHING)
+        return voxels
+
+    def grow(self, voxels: Integer[Tensor, " n"], reach: int) -> Integer[Tensor, " m"]:
+        """All voxels within `reach` of these, along every axis."""
+        for _ in range(reach):
+            voxels = self.voxels_of(self.cells_around(voxels))
+        return voxels
+
+    def smoothest(self, u: Tensor, voxels: Tensor, width: int) -> Float[Tensor, "d n"]:
+        """The field in which each of these voxels has the mean of its neighbours, the others being as they are.
+
+        By over-relaxation, every other voxel in turn, in as many rounds as a neighbourhood of this width needs."""
+        found, omega = u.clone(), 2 / (1 + sin(pi / width))
+        places = [voxels // stride % n for stride, n in zip(strides(self.shape), self.shape, strict=True)]
+        is_odd = reduce(torch.add, places) % 2 == 1
+        for _ in range(2 * width):
+            for some in (voxels[is_odd], voxels[~is_odd]):
+                found[:, some] = found[:, some].lerp(self.mean_of_neighbours(found, some), omega)
+        return found[:, voxels]
+
+    def mean_of_neighbours(self, u: Tensor, voxels: Tensor) -> Float[Tensor, "d n"]:
+        """The mean displacement of the 2d nearest voxels; the border is repeated outside."""
+        total = torch.zeros_like(u[:, voxels])
+        for stride, n in zip(strides(self.shape), self.shape, strict=True):
+            x = voxels // stride % n
+            total += u[:, voxels + stride * (x < n - 1)] + u[:, voxels - stride * (x > 0)]
+        return total / (2 * len(self.shape))
+
+
+def parts(cells: Integer[Tensor, " n"]) -> Iterator[Integer[Tensor, " m"]]:
+    """As many at a time as are best computed together."""
+    return (cells[k : k + CELLS_AT_ONCE] for k in range(0, len(cells), CELLS_AT_ONCE))
+
+
+def strides(shape: tuple[int, ...]) -> list[int]:
+    """How far apart, in the flattened grid, neighbours along each axis are."""
+    return [prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def cofactors(J: Float[Tensor, "b d d *s"]) -> Float[Tensor, "b d d *s"]:
+    """∂ det J / ∂J, at each voxel."""
+    axes = range(J.shape[1])
+    without = [tuple(other for other in axes if other != axis) for axis in axes]
+    rows = [torch.stack([(-1) ** (i + j) * minor(J, without[i], without[j]) for j in axes], dim=1) for i in axes]
+    return torch.stack(rows, dim=1)

@@ -1,0 +1,91 @@
+"""The inverse of a displacement field: w with (id + u) ∘ (id + w) = id."""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vrnet.fields.calculus import jacobian, sample
+
+SMALLEST_STEP = 1e-3
+NEWTON_ITERATIONS = 30
+DAMPING = 1e-3
+"""Added to the diagonal of I + ∇u, which may be singular where the field folds."""
+
+
+class Inverse(NamedTuple):
+    """A field w with (id + u) ∘ (id + w) ≈ id, and how far from it each voxel ends, in voxels."""
+
+    field: Float[Tensor, "b d *s"]
+    residual: Float[Tensor, "b *s"]
+
+    def __repr__(self) -> str:
+        return f"Inverse(fields {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
+
+
+def describe_residual(residual: Any, unit: str) -> str:
+    """How far voxels end from where they began, in the words that stand for all of an array or a tensor."""
+    values = torch.as_tensor(residual)
+    most = f"half of its voxels end within {values.median():.2g} {unit} of where they began"
+    return f"from moving to fixed and back {most}, all within {values.max():.2g} {unit}"
+
+
+def invert(u: Float[Tensor, "b d *s"], tolerance: float = 1e-3, max_iterations: int = 100) -> Inverse:
+    """The inverse of id + u at the voxels of its grid, each until it is within tolerance.
+
+    Where u folds, a point has several origins and w names one of them: (id + w) ∘ (id + u) then is not id."""
+    axes = [torch.arange(n, dtype=u.dtype, device=u.device) for n in u.shape[2:]]
+    x = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
+    found = [torch.stack(invert_at(u[k : k + 1], x, tolerance, max_iterations)) for k in range(u.shape[0])]
+    both = torch.stack(found).view(u.shape[0], 2, *u.shape[1:])
+    return Inverse(both[:, 0], torch.linalg.vector_norm(both[:, 1], dim=1))
+
+
+def invert_at(
+    u: Float[Tensor, "1 d *s"], x: Float[Tensor, "d n"], tolerance: float = 1e-3, max_iterations: int = 100
+) -> tuple[Float[Tensor, "d n"], Float[Tensor, "d n"]]:
+    """(w, w + u(x + w)) at any points x, in voxels, by the fixed point w ← w - step · (w + u(x + w)).
+
+    Outside its grid u goes on as at its border. The plain fixed point needs |∇u| < 1; halving a point's step whenever
+    its residual would grow goes further. Points that are stuck go on by Newton's method."""
+    w = -sample_inside(u, x)
+    error = w + sample_inside(u, x + w)
+    lower_error(u, x, w, error, tolerance, max_iterations)
+    if (error.square().sum(0) > tolerance**2).any():
+        lower_error(u, x, w, error, tolerance, NEWTON_ITERATIONS, jacobian(u).flatten(1, 2))
+    return w, error
+
+
+def sample_inside(field: Float[Tensor, "1 c *s"], x: Float[Tensor, "d n"]) -> Float[Tensor, "c n"]:
+    """A field at points, in voxels; of those outside its grid, at the nearest inside."""
+    return sample(field, [x_i.clamp(0, n - 1)[None] for x_i, n in zip(x, field.shape[2:], strict=True)])[0]
+
+
+def lower_error(
+    u: Tensor, x: Tensor, w: Tensor, error: Tensor, tolerance: float, max_iterations: int, J: Tensor | None = None
+) -> None:
+    """Steps against the error, or with J = I + ∇u against J⁻¹ error, in place.
+
+    After a few rounds only a few points are still being worked at."""
+    step = torch.ones_like(w[0])
+    for _ in range(max_iterations):
+        active = ((error.square().sum(0) > tolerance**2) & (step > SMALLEST_STEP)).nonzero()[:, 0]
+        if not len(active):
+            break
+        start, move = x[:, active], error[:, active]
+        if J is not None:
+            move = newton_move(sample_inside(J, start + w[:, active]), move)
+        tried = w[:, active] - step[active] * move
+        left = tried + sample_inside(u, start + tried)
+        better = left.square().sum(0) < error[:, active].square().sum(0)
+        gained = active[better]
+        w[:, gained], error[:, gained] = tried[:, better], left[:, better]
+        step[active[~better]] /= 2
+
+
+def newton_move(J: Float[Tensor, "dd n"], error: Float[Tensor, "d n"]) -> Float[Tensor, "d n"]:
+    """J⁻¹ error at each of n points."""
+    d = len(error)
+    matrices = J.T.view(-1, d, d) + DAMPING * torch.eye(d, dtype=J.dtype, device=J.device)
+    return (torch.linalg.pinv(matrices) @ error.T[..., None])[..., 0].T

@@ -1,0 +1,746 @@
+"""A transform in the world: x ↦ x + displacement(x), from a point of fixed to the same tissue in moving.
+
+Resampling, formats and the rule that nothing moves outside the grid are ITK's, so that every tool built on it agrees.
+"""
+
+import re
+import struct
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from math import ceil, log2
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import SimpleITK as sitk
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+
+from vrnet.errors import BadInput, InputWarning, counted, percent
+from vrnet.fields.calculus import determinant, jacobian
+from vrnet.fields.inverse import describe_residual, invert_at
+from vrnet.files import atomic_write, check_file, check_written, exists
+from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
+from vrnet.images.grid import Affine, Grid, fit_affine
+from vrnet.images.image import Image, as_labels, grid_of, to_sitk
+from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_sitk, write_sitk
+from vrnet.images.resample import resample, resample_labels
+from vrnet.images.sandbox import ask_sandbox
+from vrnet.views import viewer
+from vrnet.vocabulary import Interpolation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+# ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), written, and read without trust.
+#
+# The numbers of a file are parsed and checked here; ITK is given only what passed, so that no reader of it sees the file.
+
+NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
+TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"MNI Transform File", b"\x89HDF\r\n\x1a\n"
+MATLAB_NUMBERS = {0: "<f8", 10: "<f4", 1000: ">f8", 1010: ">f4"}
+NAME = re.compile(r"([A-Z][A-Za-z0-9]{1,60})_(?:double|float)_([23])_([23])(?:_([0-3]))?")
+NUMBER_COUNTS = {
+    "Euler2DTransform": (3, 2), "Similarity2DTransform": (4, 2), "Euler3DTransform": (6, 3),
+    "VersorTransform": (3, 3), "VersorRigid3DTransform": (6, 3), "Similarity3DTransform": (7, 3),
+    "ScaleVersor3DTransform": (9, 3), "ScaleSkewVersor3DTransform": (15, 3),
+}  # fmt: skip
+"""How many parameters, and fixed ones, a transform has whose name says its dimension."""
+AFFINE = "AffineTransform", "MatrixOffsetTransformBase"
+ON_A_GRID = "DisplacementFieldTransform", "BSplineTransform"
+RESULT = "transform.nii.gz"
+"""The transform in the folder of a result."""
+MAX_PARAMETER = 1e9
+MAX_PARTS = 64
+MIN_DETERMINANT, MAX_DETERMINANT = 1e-9, 1e9
+
+
+class Part(NamedTuple):
+    """One transform of a file: its kind, its dimension and its numbers."""
+
+    name: str
+    d: int
+    parameters: Float[ndarray, "n"]
+    fixed: Float[ndarray, "m"]
+    order: int = 3
+    """The degree of a B-spline."""
+
+
+def is_itk_transform(path: Path) -> bool:
+    """Whether the first bytes of a file are those of a transform that is no image."""
+    check_name(path)
+    check_holds_no_result(path)
+    check_regular(path)
+    with path.open("rb") as file:
+        head = file.read(64)
+    return head.startswith((TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC)) or is_matlab(head)
+
+
+def check_holds_no_result(path: Path) -> None:
+    """BadInput for the folder of a result, which names its transform."""
+    if exists(path / RESULT):
+        raise BadInput(f"{path} is a folder: give its transform, {path / RESULT}")
+
+
+def is_matlab(head: bytes) -> bool:
+    """Whether a file begins as a column of numbers in Matlab's version 4 whose name is that of a transform."""
+    return any(head[:4] == struct.pack(form[0] + "i", code) for code, form in MATLAB_NUMBERS.items()) and (
+        NAME.match(head[20:].decode("latin-1")) is not None
+    )
+
+
+def read_itk(path: Path) -> "sitk.Transform":
+    """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
+    if not is_itk_transform(path):
+        raise unreadable(path, NOT_A_TRANSFORM)
+    check_memory(path, path.stat().st_size)
+    try:
+        parts = read_parts(path)
+        for part in parts:
+            check_part(part, path)
+        return assemble([build(part, path) for part in parts])
+    except MemoryError as error:
+        raise BadInput(f"{path} needs more memory than is free: use a machine with more memory") from error
+    except (RuntimeError, ValueError, KeyError, TypeError, OSError, struct.error) as error:
+        raise error if isinstance(error, BadInput) else unreadable(path, NOT_A_TRANSFORM) from error
+
+
+def read_parts(path: Path) -> list[Part]:
+    """The transforms of a file, those of a composite one by one."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    if head.startswith(HDF5_MAGIC):
+        return read_hdf5(path)
+    data = path.read_bytes()
+    read = parse_xfm if head.startswith(XFM_MAGIC) else parse_text if head.startswith(TEXT_MAGIC) else parse_matlab
+    parts = read(data, path)
+    if parts and parts[0].name == "CompositeTransform":
+        parts = parts[1:]
+    elif len(parts) > 1:
+        raise BadInput(f"{path} holds {len(parts)} transforms and does not say how they combine: give one per file")
+    if not 1 <= len(parts) <= MAX_PARTS or len({part.d for part in parts}) != 1:
+        raise unreadable(path, NOT_A_TRANSFORM)
+    return parts
+
+
+def named_part(full_name: str, parameters: Float[ndarray, "n"], fixed: Float[ndarray, "m"], path: Path) -> Part:
+    """The transform that a name such as AffineTransform_double_3_3 and numbers describe."""
+    found = NAME.fullmatch(full_name)
+    if found is None or found[2] != found[3]:
+        raise unreadable(path, NOT_A_TRANSFORM)
+    return Part(found[1], int(found[2]), parameters, fixed, int(found[4] or 3))
+
+
+def parse_text(data: bytes, path: Path) -> list[Part]:
+    """The transforms of ITK's text format."""
+    parts, name, found = [], "", {"Parameters": np.zeros(0), "FixedParameters": np.zeros(0)}
+    for line in [*data.decode("ascii").splitlines(), "Transform: "]:
+        key, _, value = line.partition(":")
+        if key == "Transform":
+            if name:
+                parts.append(named_part(name, found["Parameters"], found["FixedParameters"], path))
+            name, found = value.strip(), {"Parameters": np.zeros(0), "FixedParameters": np.zeros(0)}
+        elif key in found and name:
+            found[key] = np.array(value.split(), np.float64)
+        elif line.strip() and not line.startswith("#"):
+            raise unreadable(path, NOT_A_TRANSFORM)
+    return parts
+
+
+def parse_matlab(data: bytes, path: Path) -> list[Part]:
+    """The transforms of a Matlab file: the parameters of each, under its name, and then the fixed ones."""
+    columns: list[tuple[str, Any]] = []
+    place = 0
+    while place < len(data) and len(columns) <= 2 * MAX_PARTS:
+        forms = (f for c, f in MATLAB_NUMBERS.items() if data[place : place + 4] == struct.pack(f[0] + "i", c))
+        form = next(forms, "<f8")
+        rows, count, is_complex, length = struct.unpack_from(form[0] + "4i", data, place + 4)
+        start, width = place + 20 + length, int(form[2])
+        if count != 1 or is_complex or rows < 0 or not 1 <= length < 80 or start + rows * width > len(data):
+            raise unreadable(path, NOT_A_TRANSFORM)
+        name = data[place + 20 : start - 1].decode("ascii")
+        columns.append((name, np.frombuffer(data, form, rows, start).astype(np.float64)))
+        place = start + rows * width
+    if len(columns) % 2:
+        raise unreadable(path, NOT_A_TRANSFORM)
+    pairs = zip(columns[::2], columns[1::2], strict=True)
+    return [named_part(name, parameters, fixed, path) for (name, parameters), (_, fixed) in pairs]
+
+
+def parse_xfm(data: bytes, path: Path) -> list[Part]:
+    """The one linear transform of an MNI file; other kinds would name another file."""
+    text = re.sub(r"(?m)^%.*$", "", data.decode("ascii"))
+    found = re.fullmatch(
+        r"\s*MNI Transform File\s+Transform_Type\s*=\s*Linear;\s+Linear_Transform\s*=([^;]*);\s*", text
+    )
+    if found is None:
+        raise unreadable(path, "it is not one linear MNI transform, or damaged")
+    rows = np.array(found[1].split(), np.float64).reshape(3, 4)
+    return [Part("AffineTransform", 3, np.concatenate([rows[:, :3].ravel(), rows[:, 3]]), np.zeros(3))]
+
+
+def read_hdf5(path: Path) -> list[Part]:
+    """The transforms of an HDF5 file, read in another process that can open no second file."""
+    found, data = ask_sandbox("transform", path, [path], open_files=1, name=str(path.absolute()))
+    parts, place = [], 0
+    for kind in found["parts"]:
+        parameters = np.frombuffer(data, np.float64, kind["count"], place)
+        place += parameters.nbytes
+        fixed = np.array(kind["fixed"], np.float64)
+        parts.append(Part(kind["name"], kind["dimension"], parameters, fixed, kind["order"]))
+    return parts
+
+
+def check_part(part: Part, path: Path) -> None:
+    """BadInput unless a transform has as many numbers as its kind needs, all finite and none absurd."""
+    numbers, d = np.concatenate([part.parameters, part.fixed]), part.d
+    if not np.isfinite(numbers).all():
+        raise BadInput(f"{path} contains NaN or infinite numbers: it cannot be applied")
+    if not (np.abs(numbers) <= MAX_PARAMETER).all():
+        raise BadInput(f"{path} contains numbers above {MAX_PARAMETER:g}: it cannot be applied")
+    counts = {"IdentityTransform": (0, 0), "TranslationTransform": (d, 0), "ScaleTransform": (d, d)}
+    counts |= dict.fromkeys(AFFINE, (d * d + d, d)) | NUMBER_COUNTS
+    if part.name in ON_A_GRID:
+        expected = d * int(np.prod(place_of(part, path).shape, dtype=object)), d * (3 + d)
+    elif part.name in counts:
+        expected = counts[part.name]
+    else:
+        raise unreadable(path, f"it holds a {part.name}, a kind of transform that is not known")
+    found = len(part.parameters), len(part.fixed)
+    if found != expected and not (part.name == "Euler3DTransform" and found == (6, 4)):  # older files lack a flag
+        raise unreadable(path, NOT_A_TRANSFORM)
+
+
+def place_of(part: Part, path: Path) -> Grid:
+    """The grid of a displacement field or of the control points of a spline."""
+    d = part.d
+    if len(part.fixed) != d * (3 + d) or (part.fixed[:d] < 1).any() or (part.fixed[:d] % 1).any():
+        raise unreadable(path, NOT_A_TRANSFORM)
+    shape, origin, spacing = (tuple(part.fixed[i * d : (i + 1) * d].tolist()) for i in range(3))
+    grid = Grid(tuple(map(int, shape)), spacing, origin, tuple(part.fixed[3 * d :].tolist()))
+    check_grid(grid, path)
+    return grid
+
+
+def build(part: Part, path: Path) -> "sitk.Transform":
+    """One transform as an object of SimpleITK; BadInput if it is linear and has no inverse."""
+    import SimpleITK as sitk
+
+    if part.name == "DisplacementFieldTransform":
+        grid = place_of(part, path)
+        vectors = part.parameters.reshape(*reversed(grid.shape), part.d).T
+        return sitk.DisplacementFieldTransform(to_sitk(vectors, grid, is_vector=True))
+    order = f"_{part.order}" if part.name == "BSplineTransform" and part.order != 3 else ""
+    lines = [TEXT_MAGIC.decode() + " V1.0", "#Transform 0", f"Transform: {part.name}_double_{part.d}_{part.d}{order}"]
+    for key, values in (("Parameters", part.parameters), ("FixedParameters", part.fixed)):
+        lines.append(f"{key}: {' '.join(map(repr, values.tolist()))}")
+    with TemporaryDirectory() as folder:
+        clean = Path(folder) / "clean.tfm"
+        clean.write_text("\n".join([*lines, ""]), encoding="ascii")
+        transform = sitk.ReadTransform(str(clean))
+    if part.name not in ON_A_GRID:
+        check_invertible(transform, path)
+    return transform
+
+
+def check_invertible(transform: "sitk.Transform", path: Path) -> None:
+    """BadInput if a linear transform takes space to a plane, or to no finite place."""
+    d = transform.GetDimension()
+    zero, *steps = (np.array(transform.TransformPoint(point.tolist())) for point in [np.zeros(d), *np.eye(d)])
+    determinant = abs(np.linalg.det(np.array(steps) - zero))
+    if not MIN_DETERMINANT < determinant < MAX_DETERMINANT:
+        raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
+
+
+def assemble(transforms: "list[sitk.Transform]") -> "sitk.Transform":
+    """One transform, or the composite of several, in the order of the file."""
+    import SimpleITK as sitk
+
+    return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
+
+
+def write_itk(transform: "sitk.Transform", path: Path) -> None:
+    """Write an ITK transform in the format of the file's ending, whole or not at all."""
+    import SimpleITK as sitk
+
+    with atomic_write(path) as temporary:
+        try:
+            sitk.WriteTransform(transform, str(temporary))
+            check_written(is_transform(temporary, transform), path)
+        except RuntimeError as error:
+            raise BadInput(f"cannot write {path}: is the disk full?") from error
+
+
+def is_transform(path: Path, transform: "sitk.Transform") -> bool:
+    """Whether a file that ITK wrote holds every number of the transform."""
+    import SimpleITK as sitk
+
+    found = sitk.ReadTransform(str(path))
+    numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
+    return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
+
+
+def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+    """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
+    if transform.GetDimension() != x.shape[1]:
+        raise BadInput(
+            f"the transform is {transform.GetDimension()}D and the points {x.shape[1]}D: they do not belong together"
+        )
+    return np.array([transform.TransformPoint(point) for point in x.tolist()]).reshape(x.shape)
+
+
+# Whether things meet in space: an image and what a transform leads to; the transforms of a chain, and their order.
+
+LEAST_MET = 0.1
+"""A warning is given where less of the smaller of two grids is met."""
+
+
+def warn_if_apart(name: str, image: Grid, reference: Grid, transform: "sitk.Transform") -> None:
+    """An InputWarning where a transform takes hardly any of the reference into an image."""
+    import SimpleITK as sitk
+
+    if part_met(map_points(transform, reference.points(reference.lattice())), reference, image) >= LEAST_MET:
+        return
+    everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
+    covered = float(resample(everywhere, reference, transform, sitk.sitkNearestNeighbor, 0.0).mean())
+    if covered == 0:
+        warn(f"the transform leads to no place in {name}: the result is empty. Check that this is the moving image of "
+             "the transform, its header, and the order of transforms")  # fmt: skip
+    elif scaled(covered, reference, image) < LEAST_MET:
+        warn(f"the transform takes {small_part(covered)} of the reference into {name}: the rest of the result is "
+             "empty. Check that this is the moving image of the transform, and its header")  # fmt: skip
+
+
+def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", reference: Grid) -> None:
+    """An InputWarning where points that go through transforms, one after another, miss the grid of one of them, or
+    where a later one, and not the first, is on the grid that they come from."""
+    grids = [field_grid(transform) for transform in maps]
+    is_own = [grid is not None and grid.matches(reference) for grid in grids]
+    if any(is_own) and grids[0] is not None and not is_own[0]:
+        warn(f"{names[is_own.index(True)]} is on the grid of the reference, and {names[0]}, which points go through "
+             "first, is not. Check their order: first the one from the reference")  # fmt: skip
+    points = reference.points(reference.lattice())
+    for name, grid, transform in zip(names, grids, maps, strict=True):
+        if grid is not None and part_met(points, reference, grid) < LEAST_MET:
+            warn(f"hardly any point comes to lie in the grid of {name}, and outside of it nothing moves. Check that it "
+                 "is for this reference, and the order of transforms")  # fmt: skip
+        points = map_points(transform, points)
+
+
+def field_grid(transform: "sitk.Transform") -> Grid | None:
+    """The grid of a displacement field; None for a transform of another kind."""
+    import SimpleITK as sitk
+
+    is_field = transform.GetTransformEnum() == sitk.sitkDisplacementField
+    return grid_of(sitk.DisplacementFieldTransform(transform).GetDisplacementField()) if is_field else None
+
+
+def part_met(ends: Float[ndarray, "n d"], start: Grid, end: Grid) -> float:
+    """About which part of the smaller of two grids is met, where points spread over the first end as given."""
+    return scaled(float(end.holds(ends).mean()), start, end)
+
+
+def scaled(share: float, start: Grid, end: Grid) -> float:
+    """The share of a grid that is taken into another one, as a part of the smaller of both."""
+    sizes = [float(np.prod(np.multiply(grid.shape, grid.spacing))) for grid in (start, end)]
+    return min(1.0, share * max(1.0, sizes[0] / sizes[1]))
+
+
+def small_part(share: float) -> str:
+    """A part as a percentage; a very small one in words."""
+    return percent(share) if share >= 0.01 else "less than 1 %"
+
+
+def warn(message: str) -> None:
+    warnings.warn(message, InputWarning, stacklevel=3)
+
+
+ITK_SUFFIXES = (".h5", ".tfm", ".txt", ".mat", ".xfm")
+TRANSFORM_SUFFIXES = (*NIFTI_SUFFIXES, ".mha", ".nrrd", ".h5", ".tfm")
+"""The formats that transforms are written in."""
+MAX_DISPLACEMENT_MM = 1e9
+LARGE_REACH, MAX_CONDITION = 0.05, 100.0
+"""An affine part that moves corners by more than this part of the diagonal of the grid is not left to iteration, unless
+it draws space nearly together."""
+STEPS_PER_MM = 2.0**13
+"""Displacements in files are multiples of 1/8192 mm, or of a finer step where voxels are smaller than half a mm."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Transform:
+    """Displacements in LPS millimetres at the voxels of a grid, linear between them, none outside."""
+
+    displacement: Float[ndarray, "d *s"]
+    grid: Grid
+
+    def __post_init__(self) -> None:
+        if self.displacement.shape != (len(self.grid.shape), *self.grid.shape):
+            raise BadInput(
+                f"displacements are {self.displacement.shape} on a grid of {self.grid.shape}: give (d, *shape)"
+            )
+
+    def __repr__(self) -> str:
+        return f"Transform({self.grid.shape}, up to {np.linalg.norm(self.displacement, axis=0).max():.3g} mm)"
+
+    @classmethod
+    def from_voxels(cls, u: Float[ndarray, "d *s"], grid: Grid) -> "Transform":
+        """The transform of a field in voxels of a grid, u[i] along axis i."""
+        return cls(np.einsum("ij,j...->i...", grid.to_world, u.astype(np.float64)), grid)
+
+    def in_voxels(self) -> Float[ndarray, "d *s"]:
+        """The displacements as a field in voxels of the grid, float32."""
+        return np.einsum("ij,j...->i...", np.linalg.inv(self.grid.to_world), self.displacement).astype(np.float32)
+
+    @cached_property
+    def itk(self) -> "sitk.Transform":
+        """The transform as an object of SimpleITK."""
+        import SimpleITK as sitk
+
+        return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
+
+    def to_sitk(self) -> "sitk.Transform":
+        """The transform as an object of SimpleITK: `itk`, named as that of images is."""
+        return self.itk
+
+    def check_dimension(self, d: int, name: str) -> None:
+        """BadInput unless what the transform is applied to has its dimension."""
+        if d != len(self.grid.shape):
+            raise BadInput(f"the transform is {len(self.grid.shape)}D and {name} {d}D: they do not belong together")
+
+    def ends(self) -> Float[ndarray, "n d"]:
+        """Where the voxels of the grid are in moving, in LPS millimetres; the last axis runs fastest."""
+        return self.grid.voxels() + self.displacement.reshape(len(self.displacement), -1).T
+
+    def points(self, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+        """Where points of fixed are in moving, in LPS millimetres."""
+        return map_points(self.itk, x)
+
+    def apply(self, image: ImageLike, reference: Grid | None = None, interpolation: Interpolation = "linear") -> Image:
+        """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
+
+        Outside the image it has the image's least value."""
+        import SimpleITK as sitk
+
+        image = given_image("the image", image)
+        self.check_dimension(image.array.ndim, image.name)
+        grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
+        warn_if_apart(image.name, image.grid, grid, self.itk)
+        source = to_sitk(image.array.astype(np.float32), image.grid)
+        return Image(resample(source, grid, self.itk, method, float(image.array.min())), grid, image.name)
+
+    def apply_labels(self, labels: ImageLike, reference: Grid | None = None, smooth: bool = False) -> Image:
+        """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
+
+        Outside the map it is 0; every value and type is kept."""
+        labels = given_image("the label map", labels)
+        self.check_dimension(labels.array.ndim, labels.name)
+        grid, labels = reference or self.grid, as_labels(labels)
+        warn_if_apart(labels.name, labels.grid, grid, self.itk)
+        return resample_labels(labels, grid, self.itk, smooth)
+
+    def on(self, grid: Grid) -> "Transform":
+        """The transform at the voxels of another grid."""
+        self.check_dimension(len(grid.shape), "the reference")
+        return self if grid == self.grid else sample_transform(self.itk, grid)
+
+    def reordered(self, order: Sequence[int]) -> "Transform":
+        """The same transform, with axis order[i] of its grid as axis i; displacements are along the world's axes."""
+        axes = 0, *(1 + axis for axis in order)
+        return Transform(self.displacement.transpose(axes), self.grid.reordered(order))
+
+    def compose(self, first: "Transform") -> "Transform":
+        """x ↦ self(first(x)), on the grid of `first`."""
+        import SimpleITK as sitk
+
+        self.check_dimension(len(first.grid.shape), "the first")
+        return sample_transform(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
+
+    def followed_by(self, affine: Affine) -> "Transform":
+        """x ↦ affine(self(x)), on this grid."""
+        moved = affine.points(self.ends()) - self.grid.voxels()
+        return Transform(moved.T.reshape(self.displacement.shape), self.grid)
+
+    def affine_part(self) -> Affine | None:
+        """The affine map nearest to the transform, where that is large; None where it is not, or has no inverse."""
+        affine = fit_affine(self.displacement, self.grid)
+        is_small = affine.reach(self.grid) < LARGE_REACH or np.linalg.cond(affine.matrix) > MAX_CONDITION
+        return None if is_small else affine
+
+    def inverse(self, grid: Grid | None = None) -> "Inverse":
+        """The transform from moving to fixed, and its residual: it takes points of moving to fixed, and brings fixed to
+        the grid of moving. It is on the grid given, such as that of moving, or on this one.
+
+        Outside its grid the transform is taken to go on: its affine part as such, where that is large, and the rest of
+        the motion as at the border."""
+        target = grid or self.grid
+        self.check_dimension(len(target.shape), "the reference")
+        affine, y = self.affine_part(), target.voxels()
+        undo = affine and affine.inverse()
+        rest, z = (self.followed_by(undo), undo.points(y)) if undo else (self, y)
+        with torch.inference_mode():
+            u, x = (torch.from_numpy(part.astype(np.float32)) for part in (rest.in_voxels(), self.grid.index(z).T))
+            w, left = (part.numpy().astype(np.float64) for part in invert_at(u[None], x))
+        to_world = self.grid.to_world
+        back = (z - y).T + to_world @ w
+        error = (affine.matrix @ to_world if affine else to_world) @ left
+        shape = target.shape
+        return Inverse(Transform(back.reshape(-1, *shape), target), np.linalg.norm(error, axis=0).reshape(shape))
+
+    def jacobian(self) -> Float[ndarray, "*s"]:
+        """det of the derivative: below 1 where fixed is larger than moving, negative where the transform folds."""
+        return determinant(jacobian(torch.from_numpy(self.in_voxels())[None]))[0].numpy()
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: grid, motion and Jacobian determinant of the slice that moves most."""
+        return viewer().draw(self)
+
+    def _repr_html_(self) -> str:
+        return viewer().card(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.
+
+        Displacements are rounded to 1/8192 mm, and never to more than 1/4096 of a voxel, which makes files smaller."""
+        path = Path(path)
+        check_file(path, TRANSFORM_SUFFIXES)
+        with np.errstate(over="ignore"):
+            steps = np.round(self.displacement.astype(np.float64) * (per_mm := steps_per_mm(self.grid)))
+        check_finite(steps, path)
+        rounded = Transform(steps / per_mm, self.grid)
+        if path.suffix in ITK_SUFFIXES:
+            write_itk(rounded.itk, path)
+        else:
+            is_lone_slice = path.name.endswith(NIFTI_SUFFIXES) and self.grid.shape[2:] == (1,)
+            whole = repeat_slice(rounded) if is_lone_slice else rounded
+            write_sitk(to_sitk(whole.displacement, whole.grid, is_vector=True), path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], reference: Grid | None = None) -> "Transform":
+        """A displacement field by any tool that follows ITK; or, given a reference grid, any ITK transform on it."""
+        path = Path(path)
+        transform = load_itk(path, reference) if holds_itk_transform(path) else load_field(path)
+        if not np.isfinite(transform.displacement).all():
+            raise BadInput(f"{path} contains NaN or infinite displacements: it cannot be applied")
+        if np.abs(transform.displacement).max() > MAX_DISPLACEMENT_MM:
+            raise BadInput(f"{path} contains displacements above {MAX_DISPLACEMENT_MM:g} mm: it cannot be applied")
+        return transform
+
+
+class Inverse(NamedTuple):
+    """A transform T⁻¹, and |T(T⁻¹(y)) − y| at each voxel y of its grid, in millimetres.
+
+    Where T⁻¹(y) is outside the grid of T, T is taken to go on."""
+
+    transform: Transform
+    residual: Float[ndarray, "*s"]
+
+    def __repr__(self) -> str:
+        return f"Inverse({self.transform}, {describe_residual(self.residual, 'mm')})"
+
+
+def steps_per_mm(grid: Grid) -> float:
+    """How finely the displacements of a file are rounded: a power of 2, so that they are exact as floating point."""
+    return STEPS_PER_MM * 2.0 ** max(0, ceil(-1 - log2(min(grid.spacing))))
+
+
+def repeat_slice(transform: Transform) -> Transform:
+    """A transform of one slice as one of two equal slices.
+
+    ITK takes a NIfTI field of a single slice for a 2D one, and forgets where it lies."""
+    shape = (*transform.grid.shape[:2], 2)
+    return Transform(np.repeat(transform.displacement, 2, axis=3), replace(transform.grid, shape=shape))
+
+
+def load_field(path: Path) -> Transform:
+    """The transform in a vector image, which has one component per axis."""
+    image = read_sitk(path)
+    components, d = image.GetNumberOfComponentsPerPixel(), image.GetDimension()
+    if components != d:
+        raise BadInput(
+            f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; give a "
+            "displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
+        )
+    return from_vector_image(image)
+
+
+def holds_itk_transform(path: Path) -> bool:
+    """Whether a file is an ITK transform, and no image; where its content says neither, its name does."""
+    return is_itk_transform(path) or path.suffix.lower() in ITK_SUFFIXES
+
+
+def read_if_itk(path: Path) -> "sitk.Transform | None":
+    """The transform of an ITK transform file; None for another file, such as a vector image."""
+    return read_itk(path) if holds_itk_transform(path) else None
+
+
+def load_itk(path: Path, reference: Grid | None) -> Transform:
+    """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
+    import SimpleITK as sitk
+
+    transform = read_itk(path)
+    if field_grid(transform) is not None:
+        return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
+    if reference is None or len(reference.shape) != transform.GetDimension():
+        raise BadInput(
+            f"{path} is {transform.GetDimension()}D and has no grid of its own: give a reference of its kind"
+        )
+    return sample_transform(transform, reference)
+
+
+def sample_transform(transform: "sitk.Transform", grid: Grid) -> Transform:
+    """A SimpleITK transform of any kind, as displacements on a grid."""
+    import SimpleITK as sitk
+
+    place = grid.shape, grid.origin, grid.spacing, grid.direction
+    return from_vector_image(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
+
+
+def from_vector_image(image: "sitk.Image") -> Transform:
+    """The transform whose displacements are a vector image; SimpleITK's arrays have axes reversed, components last."""
+    import SimpleITK as sitk
+
+    return Transform(sitk.GetArrayFromImage(image).T.astype(np.float64), grid_of(image))
+
+
+# Transforms one after another: x ↦ last(… second(first(x))), in the order that points take.
+
+
+def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid | None = None) -> Transform:
+    """x ↦ last(… second(first(x))): a point goes through the first, then through each in the order given.
+
+    If A to B and B to C are known, `compose(a_to_b, b_to_c)` is A to C: an image of C comes to A by its `apply`, and is
+    interpolated once. The result is on the grid given, or on that of the first. (A CompositeTransform of SimpleITK
+    lists the same transforms the other way round.)"""
+    for given in (first, *others):
+        if not isinstance(given, (Transform, Affine)):
+            raise BadInput(f"a {type(given).__name__} is no transform: give a Transform, such as that of a result")
+    target = grid or getattr(first, "grid", None)
+    if target is None:
+        raise BadInput("the first of the transforms is affine and has no grid: give the `grid` of its fixed image")
+    maps = [transform.itk for transform in (first, *others)]
+    if len(dimensions := {found.GetDimension() for found in maps} | {len(target.shape)}) > 1:
+        raise BadInput(f"the transforms and the grid are {sorted(dimensions)} dimensional: give all of one dimension")
+    warn_of_order([f"transform {k + 1}" for k in range(len(maps))], maps, target)
+    return sample_transform(in_order(maps), target)
+
+
+def read_point_map(*paths: Path) -> "sitk.Transform":
+    """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
+    return in_order(read_maps(paths))
+
+
+def read_maps(paths: Sequence[Path]) -> "list[sitk.Transform]":
+    """The transforms of files, all of one dimension."""
+    maps = [read_itk(path) if holds_itk_transform(path) else Transform.load(path).itk for path in paths]
+    for path, found in zip(paths, maps, strict=True):
+        if found.GetDimension() != maps[0].GetDimension():
+            d, first = found.GetDimension(), maps[0].GetDimension()
+            raise BadInput(f"{path} is {d}D and {paths[0]} {first}D: give transforms of one dimension")
+    return maps
+
+
+def in_order(maps: "list[sitk.Transform]") -> "sitk.Transform":
+    """x ↦ last(… second(first(x))); ITK applies the last one first."""
+    import SimpleITK as sitk
+
+    return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])
+
+
+def load_chain(paths: Sequence[Path], grid: Grid) -> Transform:
+    """x ↦ last(… second(first(x))), at the voxels of a grid; of one transform that has a grid, on that."""
+    if len(paths) == 1:
+        only = Transform.load(paths[0], grid)
+        only.check_dimension(len(grid.shape), "the reference")
+        warn_of_order([str(paths[0])], [only.itk], grid)
+        return only
+    maps = read_maps(paths)
+    if maps[0].GetDimension() != len(grid.shape):
+        raise BadInput(
+            f"{paths[0]} is {maps[0].GetDimension()}D and the reference {len(grid.shape)}D: give one of its kind"
+        )
+    warn_of_order(list(map(str, paths)), maps, grid)
+    return sample_transform(in_order(maps), grid)
+
+
+# The grid that the inverse of a transform needs, and how exact it is: where points end that go there and back.
+
+POINTS, SEED = 10_000, 0
+MAX_GROWTH = 8.0
+"""A grid that is found may have so many times the voxels of the transform; it is large where a few lead far away."""
+
+
+class RoundTrip(NamedTuple):
+    """How far points that move by more than a threshold end from where they were, in millimetres."""
+
+    threshold: float
+    error: Float[ndarray, " n"]
+    """Of those that lead into the grid of the inverse."""
+    outside: float
+    """The part of them that do not."""
+
+
+def grid_of_range(there: Transform) -> Grid:
+    """A grid that holds every place that a transform leads to: its own, turned and shifted by a large affine part, and
+    grown by as many voxels as it takes. BadInput if that would be far too many."""
+    affine = there.affine_part()
+    frame = turned(affine, there.grid) if affine else there.grid
+    index = frame.index(there.ends())
+    low = np.minimum(np.floor(index.min(0) + 0.5), 0)
+    high = np.maximum(np.ceil(index.max(0) - 0.5), np.array(frame.shape) - 1)
+    shape, origin = high - low + 1, frame.points(low[None])[0]
+    if shape.prod() > MAX_GROWTH * np.prod(frame.shape):
+        raise BadInput("the transform leads to places that lie far apart: give the grid of moving (`reference`)")
+    return Grid(tuple(map(int, shape)), frame.spacing, tuple(origin.tolist()), frame.direction)
+
+
+def turned(affine: Affine, grid: Grid) -> Grid:
+    """A grid as it lies in moving, with its axes kept at right angles where the map shears."""
+    there, axes = affine.image_of(grid), affine.rotation @ grid.axes
+    return Grid(there.shape, there.spacing, there.origin, tuple(axes.ravel().tolist()))
+
+
+def sampled_before(transform: "sitk.Transform", moving: Grid) -> Transform:
+    """A SimpleITK transform that has no grid, at the voxels from which its linear parts lead to a grid of moving."""
+    return sample_transform(transform, turned(linear_part(transform).inverse(), moving))
+
+
+def linear_part(transform: "sitk.Transform") -> Affine:
+    """What is left of a transform, which may be made of several, without its fields and splines."""
+    import SimpleITK as sitk
+
+    if transform.GetTransformEnum() == sitk.sitkComposite:
+        chain = sitk.CompositeTransform(transform)
+        parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
+        return reduce(Affine.compose, parts)
+    is_linear = transform.IsLinear()
+    return Affine.from_sitk(transform if is_linear else sitk.Transform(transform.GetDimension(), sitk.sitkIdentity))
+
+
+def round_trip(there: Transform, back: Transform) -> RoundTrip:
+    """|back(there(x)) − x| at random points x of the region that moves.
+
+    They lie between voxels, where an inverse is least exact, and move by more than the shortest edge of a voxel; or, if
+    nothing does, by more than half of the longest motion."""
+    length, random = np.linalg.norm(there.displacement, axis=0), np.random.default_rng(SEED)
+    threshold = min(*there.grid.spacing, float(length.max()) / 2)
+    region = np.argwhere(length > threshold) if threshold > 0 else np.argwhere(length == 0)
+    voxels = region[random.integers(len(region), size=POINTS)]
+    index = voxels + random.uniform(-0.5, 0.5, voxels.shape)
+    x = there.grid.points(np.clip(index, 0, np.array(there.grid.shape) - 1))
+    y = there.points(x)
+    inside = back.grid.holds(y)
+    error = np.linalg.norm(back.points(y[inside]) - x[inside], axis=1)
+    return RoundTrip(threshold, error, float(1 - inside.mean()))
+
+
+def linear_error(there: "sitk.Transform", back: "sitk.Transform") -> float:
+    """The greatest |back(there(x)) − x|, in millimetres, at random points within half a metre of the origin."""
+    d = there.GetDimension()
+    x = np.random.default_rng(SEED).uniform(-500.0, 500.0, (100, d))
+    return float(np.linalg.norm(map_points(back, map_points(there, x)) - x, axis=1).max())

@@ -1,0 +1,142 @@
+"""The networks that VR-Net is compared with: VoxelMorph, Siamese, 4xRC-Net.
+
+Each is a cascade like any other: VoxelMorph and Siamese are empty ones, RC-Net has no data step.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from vrnet.errors import BadInput
+from vrnet.methods.method import (
+    COUNT,
+    CPU,
+    MAX_CASCADES,
+    PAPER_WIDTH,
+    Learned,
+    LossTerms,
+    Method,
+    check_width,
+    parse_width,
+    suffix,
+)
+from vrnet.methods.parameters import check_at_most
+from vrnet.networks import unet as siamese
+from vrnet.networks.denoisers import Predict, Recurse
+from vrnet.networks.unet import half_unet, unet
+from vrnet.variational.cascade import Cascade, Initializer, Keep, Step, no_motion
+
+SIAMESE_WIDTH = 64
+
+
+@dataclass(frozen=True)
+class VoxelMorph(Learned):
+    """One U-Net: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"VoxelMorph{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return "learned: one U-Net"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(Predict(unet(d, 2, self.width or PAPER_WIDTH[d])), []).to(device)
+
+
+@dataclass(frozen=True)
+class Siamese(Learned):
+    """Two encoders that share weights: the empty cascade."""
+
+    width: int | None = None
+    """Channels of the first level; 64 where not given."""
+
+    def __post_init__(self) -> None:
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        return f"Siamese{suffix(self.width)}"
+
+    @property
+    def summary(self) -> str:
+        return "learned: two encoders that share weights"
+
+    @property
+    def loss(self) -> LossTerms:
+        return LossTerms("L2", "Huber", alpha=0.02)
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
+
+
+@dataclass(frozen=True)
+class RCNet(Learned):
+    """Recursive cascades: each U-Net sees the images as the ones before it left them."""
+
+    cascades: int = 3
+    width: int | None = None
+    """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
+    resolution: Literal["full", "half"] = "full"
+    """half: networks see each block of 2x2 pixels (2x2x2 voxels) as one, as those of VR-Net can."""
+
+    def __post_init__(self) -> None:
+        if self.cascades < 1:
+            raise BadInput("0xRC-Net has no network: give at least 1x")
+        check_at_most("the number of cascades", self.cascades, MAX_CASCADES)
+        check_width(self.width)
+
+    def __str__(self) -> str:
+        half = "-half" if self.resolution == "half" else ""
+        return f"{self.cascades}xRC-Net{half}{suffix(self.width)}"
+
+    @property
+    def network_count(self) -> int:
+        return self.cascades
+
+    @property
+    def summary(self) -> str:
+        return f"learned: {self.cascades} recursive U-Nets"
+
+    def build(self, d: int, device: torch.device = CPU) -> Cascade:
+        make = half_unet if self.resolution == "half" else unet
+        nets = [make(d, 2, self.width or PAPER_WIDTH[d]) for _ in range(self.cascades)]
+        return Cascade(no_motion, [[Step(Keep(), Recurse(net))] for net in nets]).to(device)
+
+
+def parse_rcnet(name: str) -> RCNet | None:
+    """3xRC-Net, 3xRC-Net-w16, or 3xRC-Net-half-w32."""
+    found = re.fullmatch(rf"{COUNT}xRC-Net(-half)?(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return RCNet(int(found[1]), parse_width(found[3]), "half" if found[2] else "full") if found else None
+
+
+def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:
+    """One network, such as VoxelMorph, or VoxelMorph-w32."""
+    found = re.fullmatch(rf"{kind(None)}(?:-w{COUNT})?", name, flags=re.IGNORECASE)
+    return kind(parse_width(found[1])) if found else None
+
+
+# No registration: the row that others are measured against.
+
+
+@dataclass(frozen=True)
+class Identity(Method):
+    """u = 0."""
+
+    def __str__(self) -> str:
+        return "identity"
+
+    @property
+    def summary(self) -> str:
+        return "no registration: what there was before"
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return no_motion

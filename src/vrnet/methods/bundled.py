@@ -1,0 +1,102 @@
+"""The models in the box: learned methods that come with their weights, by names of their own."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from vrnet.files import sha256
+from vrnet.methods.method import CPU, Images, Method
+from vrnet.methods.solvers import preset
+from vrnet.methods.weights import MAX_SPACING_RATIO, Trained, is_in_reach, load_method
+from vrnet.variational.cascade import Initializer, Spacing
+
+FOLDER = Path(__file__).parents[1] / "weights"
+SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """A model in the box: known without reading its weights."""
+
+    file: Path
+    summary: str
+
+
+BOXED = {
+    SHORT_AXIS: Boxed(
+        FOLDER / "short_axis.safetensors",
+        "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
+    ),
+    SHORT_AXIS_CINE: Boxed(
+        FOLDER / "short_axis_cine.safetensors",
+        "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of `vrnet track`",
+    ),
+    "hippocampus": Boxed(
+        FOLDER / "hippocampus.safetensors",
+        "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
+    ),
+    "hippocampus-template": Boxed(
+        FOLDER / "hippocampus_template.safetensors",
+        "in the box: through a template of 140 T1 images cut to the hippocampus, made without labels, in 3D",
+    ),
+}
+"""Every model in the box by its name."""
+
+
+def is_boxed(name: str) -> bool:
+    """Whether a model in the box has this name."""
+    return name.casefold() in BOXED
+
+
+@cache
+def read_boxed(name: str) -> Trained:
+    """The model of a name, read when it is first asked for; all who ask share it."""
+    return load_method(BOXED[name].file, name=name)
+
+
+@cache
+def digest_of_boxed(name: str) -> str:
+    """The SHA-256 of the weights of a model, as this process found them first."""
+    return sha256(BOXED[name].file)
+
+
+def boxed(name: str) -> Trained:
+    """The model of a name, in whatever case."""
+    return read_boxed(name.casefold())
+
+
+# What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.
+
+SOLVER = preset("Gaussian", "LNCC")
+"""Best of the solvers on hippocampi of validation, and as good as any on hearts; brightness and contrast may differ."""
+MODELS: dict[Images, str] = {"pair": SHORT_AXIS, "cine": SHORT_AXIS_CINE}
+"""For slices. The first brings the labels of two phases together best; the second strains the tissue between them most
+nearly as phantoms do, whose motion is known."""
+
+
+@dataclass(frozen=True)
+class Default(Method):
+    """A choice that waits for the images; what it comes to has a name of its own."""
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel (short-axis-cine where "
+            f"they are tracked), {SOLVER} for the rest"
+        )
+
+    def __str__(self) -> str:
+        return "default"
+
+    def resolve(self, d: int, spacing: Spacing, images: Images = "pair") -> Method:
+        """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
+        if d != 2:
+            return SOLVER
+        model = boxed(MODELS[images])
+        own = model.card.spacing_mm
+        return model if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return self.resolve(d, None).build(d, device)

@@ -1,0 +1,297 @@
+"""Outside tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
+
+Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
+Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.errors import BadInput
+from vrnet.images.grid import Grid
+from vrnet.images.image import to_sitk
+from vrnet.methods.method import CPU, Method
+from vrnet.methods.parameters import Each, changes, check_positive, value_in
+from vrnet.provenance import how_to_install
+from vrnet.variational.cascade import Initializer, Spacing
+from vrnet.variational.linearize import Masks
+
+MaskArrays = Sequence[ndarray]
+"""1 inside and 0 outside, of fixed and of moving."""
+Tool = Callable[[ndarray, ndarray, tuple[float, ...], MaskArrays | None], ndarray]
+Iterations = tuple[int, ...]
+
+
+@runtime_checkable
+class Outside(Method, Protocol):
+    """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
+
+    needs: ClassVar[str]
+    about: ClassVar[str]
+    with_masks: ClassVar[str]
+
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray: ...
+
+    @property
+    def summary(self) -> str:
+        return self.about
+
+    @property
+    def masks(self) -> str:
+        return self.with_masks
+
+    @property
+    def package(self) -> str | None:
+        return self.needs
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return ("cpu",)
+
+    def build(self, d: int, device: torch.device = CPU) -> Initializer:
+        return each_pair(self.needs, self.find)
+
+
+@dataclass(frozen=True)
+class Demons(Outside):
+    """Diffeomorphic demons, after histogram matching."""
+
+    needs: ClassVar = "SimpleITK"
+    about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
+    with_masks: ClassVar = "not of the tool: each image, outside its mask, is given as the other"
+    sigma: float | Each[float] = Each(2.0, 1.0)  # noqa: RUF009
+    """Standard deviation of the smoothing of the field, in voxels."""
+    step: float = 2.0
+    """The longest update, in voxels."""
+    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))  # noqa: RUF009
+    """The number of iterations at each level, coarsest first."""
+
+    def __post_init__(self) -> None:
+        check_positive({"step": self.step})
+        check_schedule(self.sigma, self.iterations)
+
+    def __str__(self) -> str:
+        return "Demons" + changes(self, Demons())
+
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
+        import SimpleITK as sitk
+
+        if masks:  # which the tool does not take
+            fixed, moving = fill_outside(fixed, moving, masks)
+        images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
+        images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
+        field: Any = None
+        sigma, schedule = value_in(self.sigma, fixed.ndim), value_in(self.iterations, fixed.ndim)
+        for level, iterations in enumerate(schedule):
+            coarse = [shrink(image, 2 ** (len(schedule) - 1 - level)) for image in images]
+            demons = sitk.DiffeomorphicDemonsRegistrationFilter()
+            demons.SetNumberOfIterations(iterations)
+            demons.SetStandardDeviations(sigma)
+            demons.SetSmoothDisplacementField(True)
+            demons.SetMaximumUpdateStepLength(self.step)
+            field = demons.Execute(*coarse, sitk.Resample(field, coarse[0])) if field else demons.Execute(*coarse)
+        return sitk.GetArrayFromImage(sitk.Resample(field, images[0])).T
+
+
+@dataclass(frozen=True)
+class SyN(Outside):
+    """Symmetric normalisation: mean squares in 2D, cross-correlation in 3D."""
+
+    needs: ClassVar = "antspyx"
+    about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
+    with_masks: ClassVar = "those of ANTs"
+    flow_sigma: float | Each[float] = Each(5.0, 3.0)  # noqa: RUF009
+    """Smoothing of the update field, in voxels."""
+    total_sigma: float = 0.0
+    """Smoothing of the whole field, in voxels."""
+    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (50, 20, 0))  # noqa: RUF009
+    """The number of iterations at each level, coarsest first."""
+    radius: int = 2
+    """Radius of the windows of the cross-correlation, in voxels; used in 3D only."""
+
+    def __post_init__(self) -> None:
+        check_positive({"radius": self.radius})
+        check_schedule(self.flow_sigma, self.iterations)
+
+    def __str__(self) -> str:
+        return "SyN" + changes(self, SyN())
+
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
+        import ants
+
+        images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
+        metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
+        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks or ()]
+        where = dict(zip(("mask", "moving_mask"), inside, strict=False))
+        with TemporaryDirectory() as folder:
+            found = ants.registration(
+                *images,
+                type_of_transform="SyNOnly",
+                initial_transform="Identity",
+                flow_sigma=value_in(self.flow_sigma, fixed.ndim),
+                total_sigma=self.total_sigma,
+                reg_iterations=value_in(self.iterations, fixed.ndim),
+                outprefix=str(Path(folder) / "syn"),
+                **metric,
+                **where,
+            )
+            return np.moveaxis(ants.image_read(found["fwdtransforms"][0]).numpy(), -1, 0)
+
+
+@dataclass(frozen=True)
+class FFD(Outside):
+    """Free-form deformation: cubic B-splines, mean squared differences and bending energy, by elastix."""
+
+    needs: ClassVar = "itk-elastix"
+    about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    with_masks: ClassVar = "those of elastix"
+    spacing: float = 8.0
+    """Distance between control points at the finest level, in mm."""
+    bending: float = 0.1
+    """Weight of the bending energy."""
+    levels: int = 3
+    samples: int = 2048
+    """Voxels drawn at random at each iteration."""
+    iterations: int = 200
+    """The number of iterations at each level."""
+    step: float = 0.9
+    """Length of the longest first update, about, in mm."""
+
+    def __post_init__(self) -> None:
+        positive = "spacing", "levels", "samples", "iterations", "step"
+        check_positive({name: getattr(self, name) for name in positive})
+        if not self.bending >= 0:
+            raise BadInput(f"bending is {self.bending}: it must be zero or more")
+
+    def __str__(self) -> str:
+        return "FFD" + changes(self, FFD())
+
+    def find(
+        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
+    ) -> ndarray:
+        import itk
+
+        def to_itk(array: ndarray, kind: type) -> Any:
+            image = itk.image_from_array(np.ascontiguousarray(array.T, dtype=kind))
+            image.SetSpacing(spacing)
+            return image
+
+        images = [to_itk(image, np.float32) for image in (fixed, moving)]
+        inside = [to_itk(mask, np.uint8) for mask in masks or ()]
+        where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
+        parameters = itk.ParameterObject.New()
+        parameters.AddParameterMap(self._parameters(parameters, bool(where)))
+        try:
+            _, found = itk.elastix_registration_method(
+                *images, parameter_object=parameters, log_to_console=False, **where
+            )
+        except RuntimeError as error:
+            if not where:
+                raise
+            raise BadInput("elastix finds too few voxels inside both masks: give larger ones, or no FFD") from error
+        with TemporaryDirectory() as folder:  # or it leaves the field in the working directory
+            field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
+        return itk.array_from_image(field).T
+
+    def _parameters(self, defaults: Any, has_masks: bool) -> Any:
+        names = defaults.GetDefaultParameterMap("bspline", self.levels, self.spacing)
+        chosen = {
+            "Registration": ["MultiMetricMultiResolutionRegistration"],
+            "Metric": ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"],
+            "Metric0Weight": ["1"],
+            "Metric1Weight": [str(self.bending)],
+            "MaximumNumberOfIterations": [str(self.iterations)],
+            "NumberOfSpatialSamples": [str(self.samples)],
+            "ImageSampler": ["RandomCoordinate"],
+            "NumberOfSamplesForExactGradient": ["4096"],  # for the step sizes: more take far longer, to the same end
+            "MaximumStepLength": [str(self.step)],
+            "NewSamplesEveryIteration": ["true"],
+            "AutomaticTransformInitialization": ["false"],
+            "ResultImagePixelType": ["float"],
+            "RandomSeed": ["1"],
+            "RequiredRatioOfValidSamples": ["0.001" if has_masks else "0.25"],  # samples outside a mask are not valid
+        }
+        for name, value in chosen.items():
+            names[name] = value
+        return names
+
+
+def check_schedule(sigma: float | Each[float], iterations: Iterations | Each[Iterations]) -> None:
+    """BadInput unless there is a level with iterations, and smoothing is not negative, in 2D and in 3D."""
+    for d in (2, 3):
+        if not value_in(sigma, d) >= 0:
+            raise BadInput(f"the smoothing is {value_in(sigma, d)}: it must be zero or more")
+        counts = value_in(iterations, d)
+        if not counts or min(counts) < 0:
+            raise BadInput(f"iterations is {counts}: give one number per level, zero or more")
+
+
+def is_installed(package: str) -> bool:
+    """Whether the package is there; it is not loaded."""
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+def each_pair(package: str, run: Tool) -> Initializer:
+    """The tool as an initialiser: each pair in turn, millimetres to voxels; BadInput where it is absent."""
+    if not is_installed(package):
+        raise BadInput(f"this method needs {package}, which is not installed: {how_to_install('baselines')}")
+
+    def find(
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        h = spacing or (1.0,) * (I0.dim() - 2)
+        images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
+        pairs = zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
+        found = [
+            run(fixed, moving, h, inside or None)
+            if not inside or np.logical_and(*inside).any()
+            else no_motion_of(fixed)
+            for fixed, moving, *inside in pairs
+        ]
+        mm = np.stack(found).astype(np.float32)
+        return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
+
+    return find
+
+
+def no_motion_of(image: ndarray) -> ndarray:
+    """Of a slice that has nothing to compare: tools refuse it."""
+    return np.zeros((image.ndim, *image.shape))
+
+
+def fill_outside(fixed: ndarray, moving: ndarray, masks: MaskArrays) -> list[ndarray]:
+    """The images with each, outside its mask, as the other is."""
+    w0, w1, I0, I1 = (torch.from_numpy(array)[None, None] for array in (*masks, fixed, moving))
+    return [image[0, 0].numpy() for image in Masks(w0, w1).fill(I0, I1)]
+
+
+def shrink(image: Any, factor: int) -> Any:
+    """Smoothed and sampled every `factor` voxels, along axes that have enough of them."""
+    import SimpleITK as sitk
+
+    if factor == 1:
+        return image
+    smooth = sitk.DiscreteGaussian(image, variance=(factor / 2) ** 2, useImageSpacing=False)
+    return sitk.Shrink(smooth, [factor if n >= 16 * factor else 1 for n in image.GetSize()])

@@ -1,0 +1,192 @@
+"""What makes a network a part of Algorithm 1: an initialiser (I0, I1, spacing) -> u, or a denoiser State -> State.
+
+Displacements reach tens of voxels while images are in [0, 1]: fields are scaled down into a network and up out of it.
+"""
+
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vrnet.fields.calculus import compose, exp, smooth, warp
+from vrnet.variational.cascade import DataStep, Initializer, Spacing, State, initialize
+from vrnet.variational.linearize import Masks
+
+FIELD_SCALE = 10.0
+"""Voxels that count as 1 to a network."""
+
+
+class Predict(nn.Module):
+    """u = 10 net(I0, I1): a network as an initialiser, and, alone, VoxelMorph or Siamese.
+
+    Outside its mask each image is shown as the other is."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        I0, I1 = masks.fill(I0, I1) if masks else (I0, I1)
+        return FIELD_SCALE * apply_padded(self.net, torch.cat([I0, I1], dim=1))
+
+
+class Odd(nn.Module):
+    """½ (net(a, b) − net(b, a)) of two images: it changes its sign when they change places, and is 0 of equal ones."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.multiple = net, cast(int, net.multiple)
+
+    def forward(self, pair: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b d *s"]:
+        forth, back = self.net(torch.cat([pair, pair.flip(1)])).chunk(2)
+        return (forth - back) / 2
+
+
+class Plain(nn.Module):
+    """v = 10 net(u / 10): the paper's U."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, state: State) -> State:
+        return state.move_to(FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
+
+
+class Residual(nn.Module):
+    """v = u + 10 net(u / 10): the paper's R."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, state: State) -> State:
+        return state.move_to(state.v + FIELD_SCALE * apply_padded(self.net, state.v / FIELD_SCALE))
+
+
+class Recurse(nn.Module):
+    """v = u ∘ 10 net(I0, I1(x + u)): a denoiser that sees how well the images agree; without a data step, RC-Net."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, state: State) -> State:
+        return state.move_to(compose(state.v, FIELD_SCALE * apply_padded(self.net, compared_images(state))))
+
+
+class Noise(nn.Module):
+    """Independent normal displacements, one voxel wide: others each time in training, always the same in use.
+
+    Those in use are drawn on the CPU, since every kind of device draws others."""
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        b, _, *s = I0.shape
+        if self.training:
+            return torch.randn(b, len(s), *s, device=I0.device, dtype=I0.dtype)
+        one = torch.randn(len(s), *s, generator=torch.Generator().manual_seed(0))
+        return one.to(I0).expand(b, -1, *s)
+
+
+def compared_images(state: State) -> Float[Tensor, "b 2 *s"]:
+    """I0 and I1(x + u), side by side; where they are not to be compared, they are shown as equal."""
+    lin = state.lin
+    I1w = lin.I1w if state.is_fresh else warp(lin.I1, state.v)
+    I1w = I1w if lin.weight is None else lin.I0.lerp(I1w, lin.weight)
+    return torch.cat([lin.I0, I1w], dim=1)
+
+
+def apply_padded(net: nn.Module, x: Float[Tensor, "b c *s"]) -> Float[Tensor, "b k *s"]:
+    """net(x) for x of any size: the border is repeated up to the multiple that the net needs, and cropped after it.
+
+    What comes out is as precise a type as what went in, whatever the net itself computes with."""
+    sizes, multiple = x.shape[2:], cast(int, net.multiple)
+    extra = [-n % multiple for n in sizes]
+    if not any(extra):
+        return net(x).to(x.dtype)
+    before = [e // 2 for e in extra]
+    sides = [side for e, b in zip(reversed(extra), reversed(before), strict=True) for side in (b, e - b)]
+    out = net(functional.pad(x, sides, mode="replicate")).to(x.dtype)
+    for axis, (b, n) in enumerate(zip(before, sizes, strict=True), start=2):
+        out = out.narrow(axis, b, n)
+    return out
+
+
+# The parts of D: whatever they move, they move along a flow, which does not fold. u = exp(G₁ ∗ velocity).
+#
+# A velocity is smoothed by a Gaussian of one voxel and followed for one unit of time; moves are composed, not added. The
+# flow of a rough velocity, and what becomes of flows between voxels, may still fold a little.
+
+SMOOTHING_VOXELS = 1.0
+"""The standard deviation of the Gaussian that velocities are smoothed by."""
+
+
+def flow(velocity: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
+    """exp(G₁ ∗ velocity): where the smoothed velocity, in voxels, carries each voxel within one unit of time."""
+    return exp(smooth_velocity(velocity))
+
+
+def smooth_velocity(velocity: Float[Tensor, "b d *s"]) -> Float[Tensor, "b d *s"]:
+    """G₁ ∗ velocity, the border repeated: by one product with a matrix along each axis, which takes fewer
+    kernels than `smooth` on a GPU, and needs single precision."""
+    with torch.autocast(velocity.device.type, enabled=False):
+        for n in velocity.shape[2:]:
+            ones = torch.eye(n, dtype=velocity.dtype, device=velocity.device)
+            matrix = smooth(ones[None, None], (SMOOTHING_VOXELS, 0.0))[0, 0]
+            velocity = torch.tensordot(velocity, matrix, dims=([2], [1]))  # the axis goes last: after all, all are back
+    return velocity
+
+
+class InitialFlow(nn.Module):
+    """u = exp(G₁ ∗ init(I0, I1)): the field of an initialiser is taken for a velocity."""
+
+    def __init__(self, init: Initializer) -> None:
+        super().__init__()
+        self.init = init
+
+    def forward(
+        self,
+        I0: Float[Tensor, "b 1 *s"],
+        I1: Float[Tensor, "b 1 *s"],
+        spacing: Spacing = None,
+        masks: Masks | None = None,
+    ) -> Float[Tensor, "b d *s"]:
+        return flow(initialize(self.init, I0, I1, spacing, masks))
+
+
+class FlowDataStep(nn.Module):
+    """u = v ∘ exp(G₁ ∗ δ), where δ is the move of a data step at v."""
+
+    def __init__(self, data: DataStep) -> None:
+        super().__init__()
+        self.data = data
+
+    def forward(self, state: State) -> State:
+        delta = self.data(state).v - state.v
+        return state.move_to(compose(state.v, flow(delta)))
+
+
+class FlowRecurse(nn.Module):
+    """v = u ∘ exp(G₁ ∗ 10 net(I0, I1(x + u))): an image-aware denoiser, as `Recurse`."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, state: State) -> State:
+        velocity = FIELD_SCALE * apply_padded(self.net, compared_images(state))
+        return state.move_to(compose(state.v, flow(velocity)))

@@ -1,0 +1,526 @@
+"""Good, look at it, or failed: what a tracked cine is worth.
+
+Every frame is judged as a registered pair is; the cine by whether its chains close, whether its motion runs evenly from
+frame to frame, whether the wall keeps its volume, as muscle does, whether the cavity holds blood, and whether its
+strain is one that hearts have. The last four are judged of the whole and of each slice, by limits of their own: what is
+wrong in one slice is lost among the others. What is found in the whole and in half of the slices is no
+slice's own, and is said of the whole alone. docs/verdict.md says how the limits were measured."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Real
+from numpy import ndarray
+from torch import Tensor
+
+from vrnet.cardiac.strain import Strain
+from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
+from vrnet.errors import numbered, percent
+from vrnet.verdict import advice
+from vrnet.verdict.advice import Run
+from vrnet.verdict.evidence import Evidence, RegisteredPair, as_blocks, block_sides, range_of_moving
+from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, LocalCorrelation, intensity_range
+from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, unique
+from vrnet.vocabulary import LEVELS
+
+# What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
+# and in each slice.
+
+LEAST_FRAMES = 15
+"""Of fewer frames, hearts move unevenly from one to the next."""
+
+MOVING_PART = 0.05
+"""Slices that move less than this part of what the most mobile one does count as still: one that shows something else
+for a while may seem to move ten times as far as the others."""
+
+
+class Extreme(NamedTuple):
+    """The most that something does over a cycle, and where that is; frames and slices are counted as in the array."""
+
+    value: float = -inf
+    """-inf where nothing is measured."""
+    frame: int | None = None
+    slice: int | None = None
+    """None of what is not of one slice."""
+    wall_level: str = ""
+    """One of LEVELS, of what is measured by level of the wall."""
+
+
+NOTHING = Extreme()
+
+
+@dataclass(frozen=True)
+class HeartExtremes:
+    """The most that a heart does over a cycle, as parts of what it is in the reference; NOTHING without its labels."""
+
+    unevenness: Extreme = NOTHING
+    """See `unevenness`."""
+    wall_change: Extreme = NOTHING
+    """How much the wall changes its volume, or its area in a slice, either way."""
+    muscle_in_cavity: Extreme = NOTHING
+    """See `vrnet.cardiac.volumes.CavityMuscle`."""
+    shortening: Extreme = NOTHING
+    """How far the circumferential Green strain, the mean over the wall, falls."""
+    thickening: Extreme = NOTHING
+    """How far the radial Green strain, the mean over the wall, rises."""
+    unmatched: Extreme = NOTHING
+    """Of a slice alone, as the next: see `vrnet.verdict.cine`. Of the whole, frames as pairs tell it."""
+    stillness: Extreme = NOTHING
+    """See `slice_stillness`."""
+
+
+def extremes_of_whole(
+    fields: Float[ndarray, "t d *s"],
+    weight: Float[ndarray, "*s"],
+    volumes: Volumes | None,
+    strain: Strain | None,
+    muscle: CavityMuscle | None,
+) -> HeartExtremes:
+    """Those of all slices together, of a motion under a weight and what was measured."""
+    found = HeartExtremes(unevenness(fields, weight))
+    if volumes is not None:
+        found = replace(found, wall_change=largest(change(volumes.wall_ml, volumes.reference)))
+    if muscle is not None:
+        found = replace(found, muscle_in_cavity=largest(muscle.whole))
+    if strain is not None:
+        circumferential, radial = (strain.curve(name) / 100 for name in ("green_circumferential", "green_radial"))
+        found = replace(found, shortening=largest(-circumferential), thickening=largest(radial))
+    return found
+
+
+def extremes_of_slices(
+    fields: Float[ndarray, "t d *s"],
+    weight: Float[ndarray, "*s"],
+    axis: int,
+    curves: SliceCurves | None,
+    reference: int,
+    unmatched: Mapping[int, Float[ndarray, " z"]],
+) -> tuple[HeartExtremes, ...]:
+    """Those of each slice across an axis that has weight; what {frame: unmatched part of each slice} tells is of all of
+    them, the rest of those whose wall is a ring."""
+    shown = np.flatnonzero(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).any(1)).tolist()
+    of_rings = {} if curves is None else extremes_of_rings(fields, weight, axis, curves, reference)
+    return tuple(
+        replace(
+            of_rings.get(k, HeartExtremes()),
+            unmatched=largest_of_frames({t: part[k] for t, part in unmatched.items()}, k),
+        )
+        for k in shown
+    )
+
+
+def extremes_of_rings(
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves, reference: int
+) -> dict[int, HeartExtremes]:
+    """What the motion and the curves tell of each slice whose wall is a ring."""
+    rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.radial_percent[row, reference])}
+    uneven, still = slice_unevenness(fields, weight, axis), slice_stillness(fields, weight, axis, [*rows])
+    parts = (
+        change(curves.wall_mm2, reference),
+        curves.muscle_percent / 100,
+        -curves.circumferential_percent / 100,
+        curves.radial_percent / 100,
+    )
+    found = {k: HeartExtremes(uneven[k], *(largest(part[row], k) for part in parts)) for k, row in rows.items()}
+    return {k: replace(each, stillness=still[k]) for k, each in found.items()}
+
+
+@dataclass(frozen=True)
+class SixthExtremes:
+    """The most that any sixth of the wall at a level does over a cycle."""
+
+    lengthening: Extreme
+    """How much longer its middle becomes."""
+    area_change: Extreme
+    """How much its area changes, either way."""
+
+    @classmethod
+    def of(cls, strain: Strain) -> "SixthExtremes":
+        """The extremes of what was measured."""
+        middle, area = strain.sixths / 100
+        return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
+
+
+def change(size: Float[ndarray, "*k t"], reference: int) -> Float[ndarray, "*k t"]:
+    """By which part sizes change from the reference, either way; NaN where there is nothing in it."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = np.abs(size / size[..., [reference]] - 1)
+    return np.where(size[..., [reference]] > 0, parts, np.nan)
+
+
+def largest(curve: Float[ndarray, " t"], of_slice: int | None = None) -> Extreme:
+    """The largest value of a curve, and its frame; NaN was not measured."""
+    if np.isnan(curve).all():
+        return NOTHING
+    t = int(np.nanargmax(curve))
+    return Extreme(float(curve[t]), t, of_slice)
+
+
+def largest_of_frames(values: Mapping[int, float], of_slice: int) -> Extreme:
+    """The largest of {frame: value} in a slice."""
+    t = max(values, key=lambda k: values[k], default=None)
+    return NOTHING if t is None else Extreme(float(values[t]), t, of_slice)
+
+
+def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
+    """The largest value, and its level; NaN is a level that no slice shows."""
+    level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(values)), values.shape))
+    return Extreme(float(values[level, sixth, frame]), frame, wall_level=LEVELS[level])
+
+
+@dataclass(frozen=True)
+class CineEvidence:
+    """Measures of a tracked cine."""
+
+    frames: tuple[tuple[int, Evidence], ...]
+    """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
+    closure_mm: float
+    """The larger of both chains': see `vrnet.app.cine.CLOSURE`."""
+    whole: HeartExtremes = HeartExtremes()
+    """Of all slices together."""
+    slices: tuple[HeartExtremes, ...] = ()
+    """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
+    sixths: SixthExtremes | None = None
+    """None where no strain is measured."""
+
+
+def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], least: float = 0.0) -> Extreme:
+    """The largest |u_(t-1) − 2 u_t + u_(t+1)| round the cycle over the largest |u_t|: means under a weight.
+
+    Of a motion a sin(2πt/n) it is 4 sin²(π/n), which is small where frames are many. A motion that is smaller than
+    `least`, in voxels, is compared with that."""
+    if len(fields) < LEAST_FRAMES:
+        return Extreme(0.0)
+    n, whole = len(fields), max(largest_motion(fields, weight), least)
+    bends = [mean_length(fields[k - 1] - 2 * fields[k] + fields[(k + 1) % n], weight) for k in range(n)]
+    return Extreme(max(bends) / whole if whole else 0.0, int(np.argmax(bends)))
+
+
+def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int) -> dict[int, Extreme]:
+    """The unevenness of each slice across an axis of s that has weight. One that hardly moves, as the apex, is compared
+    with the motion of all."""
+    whole = largest_motion(fields, weight)
+    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
+    shown = [k for k in range(len(weights)) if weights[k].any()]
+    return {k: unevenness(motions[k], weights[k], whole)._replace(slice=k) for k in shown}
+
+
+def slice_stillness(
+    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, slices: list[int]
+) -> dict[int, Extreme]:
+    """1 − m_k / M of these slices across an axis of s: m_k is the largest motion of slice k over the frames, M the
+    median of those that move, so that more than half of the slices may be still. The frame is that where they have
+    moved farthest; nothing is found where none moves."""
+    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
+    lengths = {k: np.array([mean_length(u, weights[k]) for u in motions[k]]) for k in slices}
+    if not any(length.any() for length in lengths.values()):
+        return dict.fromkeys(slices, NOTHING)
+    most = max(length.max() for length in lengths.values())
+    moving = np.stack([length for length in lengths.values() if length.max() >= MOVING_PART * most])
+    typical, frame = float(np.median(moving.max(1))), int(np.median(moving, 0).argmax())
+    return {k: Extreme(1 - float(length.max()) / typical, frame, k) for k, length in lengths.items()}
+
+
+def largest_motion(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:
+    """The largest mean length of the motion over the frames."""
+    return max(mean_length(u, weight) for u in fields)
+
+
+def mean_length(u: Float[ndarray, "d *s"], weight: Float[ndarray, "*s"]) -> float:
+    """The mean length of a motion under a weight."""
+    return float((np.linalg.norm(u, axis=0) * weight).sum() / weight.sum())
+
+
+MAX_REASONS, MAX_ADVICE = 5, 3
+BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
+Limits = tuple[float, float]
+"""Beyond which a measure is worth a look, and failed."""
+OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
+OF_SLICE = {"size": "area", "motion": "the largest motion there, or of the whole heart's where that is larger"}
+"""What muscle keeps, and what a jump is a part of."""
+
+
+@dataclass(frozen=True)
+class CineRule:
+    """A measure, of which more is worse, with its limits and what to say beyond them."""
+
+    name: str
+    measure: Callable[[CineEvidence], Extreme]
+    limits: Limits
+    reason: Callable[[CineEvidence], str]
+    to_try: tuple[advice.Advice, ...]
+    is_told: Callable[[CineEvidence], bool] = lambda e: True
+    """Whether what is found is not told by another rule."""
+    beyond: Callable[[CineEvidence], list[Extreme]] = lambda e: []
+    """What is beyond its limits in slices, of a rule about these."""
+
+    def level(self, evidence: CineEvidence) -> Level:
+        return self.level_of(self.measure(evidence).value)
+
+    def level_of(self, value: float) -> Level:
+        """The level of a cine of which this was measured."""
+        look, failed = self.limits
+        return "failed" if value > failed else "look" if value > look else "good"
+
+
+def part_of_frames(evidence: CineEvidence, levels: Sequence[Level]) -> Extreme:
+    """The part of the frames whose verdict, as a pair, is one of these, and the first of them."""
+    found = frames_of(evidence, levels)
+    return Extreme(len(found) / max(len(evidence.frames), 1), min(found, default=None))
+
+
+def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
+    """The frames whose verdict, as a pair, is one of these."""
+    return [k for k, each in evidence.frames if judge_evidence(each).level in levels]
+
+
+def whole_and_slices(
+    name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[advice.Advice, ...]
+) -> tuple[CineRule, CineRule]:
+    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most.
+
+    `words` are those of `said_of`."""
+
+    def in_whole(e: CineEvidence) -> Extreme:
+        return getattr(e.whole, measure)
+
+    rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
+    return rule, in_a_slice(name, measure, of_slice, words, to_try, rule)
+
+
+def in_a_slice(
+    name: str,
+    measure: str,
+    limits: Limits,
+    words: str,
+    to_try: tuple[advice.Advice, ...],
+    *of_whole: CineRule,
+) -> CineRule:
+    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit; what is beyond a limit
+    of the whole too, and in half of the slices, is told by the rules of the whole."""
+
+    def beyond(e: CineEvidence) -> list[Extreme]:
+        return [found for found in in_slices(e, measure) if found.value > limits[0]]
+
+    def is_of_slices(e: CineEvidence) -> bool:
+        is_of_whole = any(rule.level(e) != "good" for rule in of_whole)
+        return not is_of_whole or len(beyond(e)) < len(in_slices(e, measure)) / 2
+
+    def said_of_slices(e: CineEvidence) -> str:
+        said, slices = said_of(beyond(e), words, OF_SLICE), [each.slice for each in beyond(e) if each.slice is not None]
+        return f"{numbered('slice', slices).capitalize()}: {said[0].lower()}{said[1:]}"
+
+    def worst(e: CineEvidence) -> Extreme:
+        return max(in_slices(e, measure), key=lambda found: found.value, default=NOTHING)
+
+    advised = advice.without_slice, *to_try
+    return CineRule(f"{name}, in a slice", worst, limits, said_of_slices, advised, is_of_slices, beyond)
+
+
+def in_slices(evidence: CineEvidence, measure: str) -> list[Extreme]:
+    """One of HeartExtremes in every slice in which it is measured."""
+    found = [getattr(each, measure) for each in evidence.slices]
+    return [each for each in found if each != NOTHING]
+
+
+def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
+    """Words in which {value} stands for the largest value, {up_to} says that others are smaller, {frames} are those of
+    all; and the terms for theirs."""
+    most = percent(max(each.value for each in found))
+    return words.format(value=most, up_to="up to " if len(found) > 1 else "", frames=frames_text(*found), **terms)
+
+
+def frames_text(*found: Extreme) -> str:
+    """The frames of what was found, as people count them."""
+    return numbered("frame", {each.frame for each in found if each.frame is not None})
+
+
+def of_sixths(measure: str) -> Callable[[CineEvidence], Extreme]:
+    """A measure of the sixths of the wall; of a cine without strain, nothing is found."""
+    return lambda e: NOTHING if e.sixths is None else getattr(e.sixths, measure)
+
+
+lengthening, area_change = of_sixths("lengthening"), of_sixths("area_change")
+
+FAILED_FRAMES = CineRule(
+    "failed frames",
+    lambda e: part_of_frames(e, ("failed",)),
+    (0.0, 0.15),
+    lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
+    (advice.check_frames, advice.other_tracker),
+)
+DOUBTFUL_FRAMES = CineRule(
+    "doubtful frames",
+    lambda e: part_of_frames(e, ("look", "failed")),
+    (0.1, inf),
+    lambda e: (
+        f"The registration of {numbered('frame', frames_of(e, ('look', 'failed')))} with the reference is doubtful."
+    ),
+    (advice.check_frames, advice.other_tracker),
+)
+
+FINDINGS = (
+    FAILED_FRAMES,
+    DOUBTFUL_FRAMES,
+    in_a_slice(
+        "unmatched",
+        "unmatched",
+        (0.37, inf),
+        "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
+        "the slice may show noise there, or something else.",
+        (advice.check_frames,),
+        FAILED_FRAMES,
+        DOUBTFUL_FRAMES,
+    ),
+    in_a_slice(
+        "stillness",
+        "stillness",
+        (0.8, inf),
+        "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
+        "one frame may be shown again and again, or the motion was not found.",
+        (advice.other_tracker,),
+    ),
+    CineRule(
+        "closure",
+        lambda e: Extreme(e.closure_mm),
+        (1.0, 3.0),
+        lambda e: f"Once round the cycle, points end {e.closure_mm:.1f} mm from where they began.",
+        (advice.whole_cycle, advice.other_tracker),
+    ),
+    *whole_and_slices(
+        "uneven motion",
+        "unevenness",
+        (0.4, 1.0),
+        (0.55, inf),
+        "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
+        (advice.whole_cycle, advice.check_frames),
+    ),
+    *whole_and_slices(
+        "volume of the wall",
+        "wall_change",
+        (0.3, 0.6),
+        (0.75, inf),
+        "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
+        (advice.reference_labels, advice.other_tracker),
+    ),
+    *whole_and_slices(
+        "muscle in the cavity",
+        "muscle_in_cavity",
+        (0.22, inf),
+        (0.43, inf),
+        "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
+        "the heart may move further than was found, and eject more.",
+        (advice.other_tracker, advice.reference_labels),
+    ),
+    *whole_and_slices(
+        "shortening",
+        "shortening",
+        (0.35, inf),
+        (0.4, inf),
+        f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}",
+        (advice.reference_labels, advice.other_tracker, advice.stiffer),
+    ),
+    *whole_and_slices(
+        "thickening",
+        "thickening",
+        (1.0, inf),
+        (1.75, inf),
+        f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}",
+        (advice.reference_labels, advice.other_tracker, advice.stiffer),
+    ),
+    CineRule(
+        "lengthening",
+        lengthening,
+        (0.35, inf),
+        lambda e: (
+            f"In {frames_text(lengthening(e))} a sixth of the {lengthening(e).wall_level} wall has lengthened by "
+            f"{percent(lengthening(e).value)} around the cavity: muscle is hardly stretched beyond end-diastole."
+        ),
+        (advice.from_diastole, advice.other_tracker, advice.stiffer),
+    ),
+    CineRule(
+        "area of a part",
+        area_change,
+        (1.0, inf),
+        lambda e: (
+            f"In {frames_text(area_change(e))} a sixth of the {area_change(e).wall_level} wall has changed its area by "
+            f"{percent(area_change(e).value)}: muscle keeps its volume, and little moves through a slice."
+        ),
+        (advice.outer_slices, advice.other_tracker, advice.stiffer),
+    ),
+)
+"""What decides the level."""
+
+
+def found_in(evidence: CineEvidence) -> list[CineRule]:
+    """The rules that are not good of it, those that failed first, and that no other rule tells."""
+    found = [rule for rule in FINDINGS if rule.level(evidence) != "good" and rule.is_told(evidence)]
+    return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
+
+
+def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
+    """The worst level that any finding has, with the worst findings first, and what to try after such a run."""
+    found = found_in(evidence)
+    if not found:
+        return Verdict("good")
+    reasons = [rule.reason(evidence) for rule in found][:MAX_REASONS]
+    to_try = unique(words for rule in found for each in rule.to_try if (words := each(run)) is not None)
+    return Verdict(found[0].level(evidence), tuple(reasons), to_try[:MAX_ADVICE])
+
+
+def named_slices(evidence: CineEvidence) -> list[int]:
+    """The slices that the verdict names."""
+    found = [each for rule in found_in(evidence)[:MAX_REASONS] for each in rule.beyond(evidence)]
+    return sorted({each.slice for each in found if each.slice is not None})
+
+
+def where_to_look(evidence: CineEvidence) -> Extreme | None:
+    """The slice and the frame of the first finding that names a slice; else the frame of the first that has one."""
+    places = [place for rule in found_in(evidence) if (place := rule.measure(evidence)).frame is not None]
+    return next((place for place in places if place.slice is not None), places[0] if places else None)
+
+
+# How much of what each slice of a stack shows is not found again in a frame: of a whole stack, one slice is little.
+
+
+def judge_frames(
+    pairs: Iterable[tuple[int, RegisteredPair]], across: int | None
+) -> tuple[tuple[tuple[int, Evidence], ...], dict[int, Float[ndarray, " z"]]]:
+    """The evidence of every frame as a pair, and, where slices lie across an axis, the unmatched part of each."""
+    frames, unmatched = [], {}
+    for k, pair in pairs:
+        frames.append((k, pair.evidence()))
+        if across is not None:
+            images = pair.fixed, pair.moving, pair.warped
+            unmatched[k] = unmatched_by_slice(*images, pair.grid.spacing, across)
+    return tuple(frames), unmatched
+
+
+def unmatched_by_slice(
+    fixed: Real[ndarray, "*s"],
+    moving: Real[ndarray, "*s"],
+    warped: Real[ndarray, "*s"],
+    spacing: tuple[float, ...],
+    across: int,
+) -> Float[ndarray, " z"]:
+    """`Evidence.unmatched` within every slice across an axis of s: the part of its structure in fixed whose local
+    correlation with warped is below one half. Windows lie within slices; one that shows nothing has 0."""
+    sides = tuple(1 if axis == across else side for axis, side in enumerate(block_sides(fixed.shape, spacing)))
+    I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
+    F, W = intensity_range(I0).scale(I0), range_of_moving(I1.flatten(), I1w.flatten()).scale(I1w)
+    radius = tuple(0 if axis == across else RADIUS[F.dim() - 3] for axis in range(F.dim() - 2))
+    measure = LocalCorrelation(tuple(F.shape[2:]), radius)
+    a, after = measure.windows(F), measure.windows(W)
+    structure = a.variance.sqrt() * (a.variance > NOISE)
+    return part_by_slice(measure.squared(a, after) < MATCHED, structure, across)
+
+
+def part_by_slice(where: Bool[Tensor, "1 1 *t"], weight: Float[Tensor, "1 1 *t"], across: int) -> Float[ndarray, " z"]:
+    """The part of the weight of every slice that lies at these places; 0 where nothing weighs."""
+    within = [2 + axis for axis in range(weight.dim() - 2) if axis != across]
+    found, whole = ((each.double().sum(within).flatten()) for each in (weight * where, weight))
+    return np.asarray(torch.where(whole > 0, found / whole.clamp(min=1e-12), 0.0).numpy())
