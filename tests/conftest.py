@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 set_threads(1)  # for the libraries below PyTorch
 
 SHAPES = {2: (24, 20), 3: (12, 10, 9)}
-ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_outside.py")
+ONE_WORKER = ("tests/paper/test_request.py", "tests/methods/test_external.py")
 """Files whose tests share what takes long to make: networks trained for several tables, and elastix, once loaded."""
 OF_TOOLS = "[FFD(", "[SyN(", "_ants"
 """What tests of other files have in their names that load elastix or ANTs, which takes seconds too."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vrnet.methods.bundled import FOLDER, SHORT_AXIS, boxed
+from vrnet.methods.bundled import FOLDER, SHORT_AXIS, load_bundled
 
 pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[1]
@@ -67,9 +67,9 @@ def test_the_table_of_whole_stacks_is_what_the_rows_say(method, name):
 
 
 def test_the_figures_are_those_of_the_model():
-    assert (SUMMARY["method"], SUMMARY["weights"]) == (SHORT_AXIS, boxed(SHORT_AXIS).file)
+    assert (SUMMARY["method"], SUMMARY["weights"]) == (SHORT_AXIS, load_bundled(SHORT_AXIS).file)
     assert (SUMMARY["data"], SUMMARY["split"], SUMMARY["subjects"]) == ("acdc", "test", 20)
-    assert f"{boxed(SHORT_AXIS).card.method}: VR-Net" in CARD
+    assert f"{load_bundled(SHORT_AXIS).card.method}: VR-Net" in CARD
 
 
 def test_what_is_named_in_the_card_is_there():
@@ -81,7 +81,7 @@ def test_what_is_named_in_the_card_is_there():
 def test_the_card_of_hippocampi_has_the_figures_that_were_measured():
     card = (FOLDER / "HIPPOCAMPUS.md").read_text(encoding="utf-8")
     summary = json.loads((ROOT / "results" / "hippocampus_model" / "summary.json").read_text())
-    assert (summary["method"], summary["weights"]) == ("hippocampus", boxed("hippocampus").file)
+    assert (summary["method"], summary["weights"]) == ("hippocampus", load_bundled("hippocampus").file)
     assert (summary["data"], summary["split"], summary["subjects"]) == ("hippocampus", "test", 40)
     assert summary["metrics"]["folding_strict_percent"]["mean"] == 0
     for name in ("anterior", "posterior", "mean"):
@@ -100,7 +100,7 @@ def test_the_card_of_the_template_has_the_figures_that_were_measured():
         json.loads((ROOT / "results" / "hippocampus_template" / place / "summary.json").read_text())
         for place in (".", "repaired")
     )
-    assert (kept["method"], kept["weights"]) == ("hippocampus-template", boxed("hippocampus-template").file)
+    assert (kept["method"], kept["weights"]) == ("hippocampus-template", load_bundled("hippocampus-template").file)
     assert (kept["data"], kept["split"], kept["subjects"]) == ("hippocampus", "test", 40)
     assert repaired["metrics"]["folding_strict_percent"]["mean"] == 0
     assert f"in {kept['metrics']['folding_strict_percent']['mean']:.3f} %" in card

@@ -70,9 +70,9 @@ def test_the_table_of_a_data_set_shows_what_a_wide_one_shows(width):
 
 
 def test_the_model_in_the_box_is_called_by_its_name_with_what_it_is_in_brackets():
-    from vrnet.methods.bundled import SHORT_AXIS, boxed
+    from vrnet.methods.bundled import SHORT_AXIS, load_bundled
 
     text = printed(metrics_table(METRICS | {"method": "short-axis", "weights": "short_axis.safetensors"}), 100)
-    assert f"short-axis ({boxed(SHORT_AXIS).card.method})" in text
+    assert f"short-axis ({load_bundled(SHORT_AXIS).card.method})" in text
     mine = printed(metrics_table(METRICS | {"method": "R-L1-3x2", "weights": "mine.safetensors"}), 100)
     assert "R-L1-3x2 (mine.safetensors)" in mine

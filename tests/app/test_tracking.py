@@ -22,7 +22,7 @@ from vrnet.app.cine import (
 from vrnet.app.console import tracking_table
 from vrnet.cardiac.labels import heart_of
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import enclosed
+from vrnet.data.labels import find_cavity
 from vrnet.phantom import cycle
 from vrnet.registration.arrays import Repair
 from vrnet.registration.cine import TrackedFrames
@@ -190,8 +190,8 @@ def test_a_gap_in_a_thick_or_a_thin_wall_is_found(gap, inner):
     x, y = np.meshgrid(np.arange(64) - 31.5, np.arange(64) - 31.5, indexing="ij")
     ring = (np.hypot(x, y) < 28) & (np.hypot(x, y) >= inner)
     arc = ring & (np.degrees(np.abs(np.arctan2(y, x))) > gap / 2)
-    assert is_open(arc, enclosed(arc))
-    assert not is_open(ring, enclosed(ring))
+    assert is_open(arc, find_cavity(arc))
+    assert not is_open(ring, find_cavity(ring))
 
 
 def test_a_slice_whose_wall_is_open_is_told_beside_the_volumes(exact):

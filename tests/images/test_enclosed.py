@@ -4,7 +4,7 @@ from numpy.testing import assert_array_equal
 from scipy import ndimage
 
 from vrnet import Grid, Image
-from vrnet.data.labels import enclosed, enclosed_label, fill_holes
+from vrnet.data.labels import fill_holes, find_cavity, label_in_cavity
 
 RV, WALL, LV = 1, 2, 3
 
@@ -26,20 +26,20 @@ def image(array, order=None):
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
 def test_the_wall_encloses_the_lv_whatever_its_number_and_whichever_axis_slices_lie_across(order):
     labels = short_axis()
-    assert enclosed_label([image(labels, order)], WALL, (LV, RV)) == LV
+    assert label_in_cavity([image(labels, order)], WALL, (LV, RV)) == LV
     exchanged = np.array([0, 3, 2, 1])[labels]
-    assert enclosed_label([image(exchanged, order)], WALL, (LV, RV)) == RV
+    assert label_in_cavity([image(exchanged, order)], WALL, (LV, RV)) == RV
 
 
 def test_one_slice_of_two_axes_tells_too():
-    assert enclosed_label([image(short_axis((40, 40)))], WALL, (RV, LV)) == LV
+    assert label_in_cavity([image(short_axis((40, 40)))], WALL, (RV, LV)) == LV
 
 
 def test_open_walls_do_not_tell_and_are_outvoted():
     closed, arcs = short_axis(), short_axis(is_open=True)
-    assert enclosed_label([image(arcs)], WALL, (LV, RV)) is None
-    assert enclosed_label([image(0 * arcs)], WALL, (LV, RV)) is None
-    assert enclosed_label([image(arcs), image(closed)], WALL, (LV, RV)) == LV
+    assert label_in_cavity([image(arcs)], WALL, (LV, RV)) is None
+    assert label_in_cavity([image(0 * arcs)], WALL, (LV, RV)) is None
+    assert label_in_cavity([image(arcs), image(closed)], WALL, (LV, RV)) == LV
 
 
 def test_a_pit_in_the_wall_is_no_cavity():
@@ -47,8 +47,8 @@ def test_a_pit_in_the_wall_is_no_cavity():
     arcs = short_axis(is_open=True)
     arcs[11, 20, :] = RV
     assert (arcs[10, 20] == arcs[12, 20]).all()
-    assert enclosed_label([image(arcs)], WALL, (LV, RV)) is None
-    assert not enclosed(arcs[..., 0] == WALL).any()
+    assert label_in_cavity([image(arcs)], WALL, (LV, RV)) is None
+    assert not find_cavity(arcs[..., 0] == WALL).any()
 
 
 def test_holes_are_filled_slice_by_slice_as_by_scipy():

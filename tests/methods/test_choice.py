@@ -4,7 +4,7 @@ import pytest
 
 from vrnet.errors import UnfitMachine
 from vrnet.files import sha256
-from vrnet.methods import bundled as boxed
+from vrnet.methods import bundled
 from vrnet.methods import names as choice
 from vrnet.methods.names import choose_method, load_once, parse
 
@@ -40,7 +40,7 @@ def short_axis(tmp_path, monkeypatch):
     file = tmp_path / "short_axis.safetensors"
     file.write_text("weights")
     monkeypatch.setattr(choice, "choose", lambda name, weights, settings, average: parse("TV-L1"))
-    monkeypatch.setitem(boxed.BOXED, "short-axis", boxed.Boxed(file, ""))
+    monkeypatch.setitem(bundled.BUNDLED, "short-axis", bundled.BundledModel(file, ""))
     forget()
     yield file
     forget()
@@ -49,7 +49,7 @@ def short_axis(tmp_path, monkeypatch):
 def forget():
     """Be as a process that begins."""
     load_once.cache_clear()
-    boxed.digest_of_boxed.cache_clear()
+    bundled.bundled_sha256.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["short-axis", "Short-Axis+average", "default"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vrnet.errors import BadInput
-from vrnet.methods.bundled import BOXED, SHORT_AXIS, Default, boxed
+from vrnet.methods.bundled import BUNDLED, SHORT_AXIS, Default, load_bundled
 from vrnet.methods.names import (
     all_methods,
     choose,
@@ -36,7 +36,7 @@ def test_every_pair_of_a_regulariser_and_a_data_term_has_a_name():
 
 def test_every_name_can_be_listed_parsed_and_printed():
     outside = {"FFD", "Demons", "SyN", "identity"}
-    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default", *BOXED}
+    assert set(names()) == {str(preset) for preset in PRESETS} | outside | {"default", *BUNDLED}
     for name in set(names()):
         assert str(parse(name)) == name
         assert parse(name.lower()) == parse(name.upper()) == parse(name)
@@ -84,11 +84,11 @@ def test_the_default_is_a_choice_between_listed_methods():
     assert all(name in names()["default"] and name in names() for name in (SHORT_AXIS, "Gaussian-LNCC"))
 
 
-@pytest.mark.parametrize("name", BOXED)
+@pytest.mark.parametrize("name", BUNDLED)
 def test_a_model_in_the_box_has_a_name_that_needs_no_weights(name):
-    assert parse(name.title()) is parse(name) is boxed(name)
-    assert missing_package(boxed(name)) is None
-    assert str(boxed(name)) == name
+    assert parse(name.title()) is parse(name) is load_bundled(name)
+    assert missing_package(load_bundled(name)) is None
+    assert str(load_bundled(name)) == name
     assert "in the box" in names()[name]
 
 

@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 import vrnet
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import warp
-from vrnet.methods.bundled import SHORT_AXIS, boxed
+from vrnet.methods.bundled import SHORT_AXIS, load_bundled
 from vrnet.phantom import phantom
 
 NAMES = ["D-L2-1x1-w2", "R-L1-1x1-w2", "VoxelMorph-w2", "2xRC-Net-w2"]
@@ -44,7 +44,7 @@ def test_the_model_in_the_box_is_the_one_that_registers():
     I0, I1 = patient.fixed, patient.moving
     with torch.inference_mode():
         field = vrnet.network("short-axis")(I0, I1)[0]
-        expected = boxed(SHORT_AXIS).build(2)(I0, I1)[0]
+        expected = load_bundled(SHORT_AXIS).build(2)(I0, I1)[0]
     torch.testing.assert_close(field, expected)
 
 
@@ -62,7 +62,7 @@ def test_every_call_gives_a_network_of_its_own():
     net = vrnet.network("short-axis")
     with torch.no_grad():
         next(net.parameters()).add_(1.0)
-    assert not torch.equal(next(net.parameters()), next(boxed(SHORT_AXIS).model.parameters()))
+    assert not torch.equal(next(net.parameters()), next(load_bundled(SHORT_AXIS).model.parameters()))
 
 
 def test_a_network_trained_elsewhere_registers_once_it_is_saved(tmp_path):

@@ -4,7 +4,7 @@ import torch
 import vrnet
 from vrnet import BadInput
 from vrnet.fields.calculus import warp
-from vrnet.methods.bundled import boxed
+from vrnet.methods.bundled import load_bundled
 from vrnet.methods.names import find_base
 from vrnet.methods.template import Template, make_solver, parse_template
 from vrnet.methods.weights import Card, load_weights, save_weights
@@ -96,7 +96,7 @@ def test_the_solver_is_that_of_local_correlation_with_smaller_boxes(d):
 
 
 def test_the_template_in_the_box_registers_volumes():
-    found = boxed("hippocampus-template")
+    found = load_bundled("hippocampus-template")
     assert found.dimensions == (3,)
     assert not found.card.labels_in_training
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vrnet import BadInput
-from vrnet.methods.bundled import BOXED, SHORT_AXIS
+from vrnet.methods.bundled import BUNDLED, SHORT_AXIS
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
 from vrnet.tensors import checksum, write_tensors
@@ -197,7 +197,7 @@ def test_a_pipe_is_no_model(tmp_path):
 
 def test_the_shipped_model_has_a_checksum_that_sha256sum_would_give():
     """Computed here by NumPy from the payload of the file, in the order of the names."""
-    raw = BOXED[SHORT_AXIS].file.read_bytes()
+    raw = BUNDLED[SHORT_AXIS].file.read_bytes()
     start = 8 + int.from_bytes(raw[:8], "little")
     layouts = json.loads(raw[8:start])
     said = layouts.pop("__metadata__")

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from vrnet.methods.bundled import boxed
+from vrnet.methods.bundled import load_bundled
 from vrnet.networks import unet as convolution
 from vrnet.networks.unet import (
     Conv2d,
@@ -97,7 +97,7 @@ def test_a_model_finds_the_same_to_a_hundredth_of_a_voxel_in_half_precision(monk
     for has_half in (True, False):
         monkeypatch.setattr(convolution, "HAS_HALF_PRECISION", has_half)
         with torch.no_grad():
-            found.append(boxed("short-axis").model(heart.fixed, heart.moving))
+            found.append(load_bundled("short-axis").model(heart.fixed, heart.moving))
     assert 0 < (found[0] - found[1]).abs().max() < 0.01
 
 

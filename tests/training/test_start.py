@@ -7,7 +7,7 @@ import torch
 from tests.models import saved
 from tests.training.conftest import QUICK
 from vrnet.errors import BadInput
-from vrnet.methods.bundled import SHORT_AXIS, boxed
+from vrnet.methods.bundled import SHORT_AXIS, load_bundled
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import load_method, load_weights, save_weights
 from vrnet.training.fit import fit
@@ -70,10 +70,10 @@ def test_weights_of_another_method_are_refused_before_anything_is_written(hearts
 
 
 def test_the_model_in_the_box_can_be_tuned(hearts, tmp_path):
-    one, name = hearts(2, [0]), boxed(SHORT_AXIS).card.method
+    one, name = hearts(2, [0]), load_bundled(SHORT_AXIS).card.method
     fit(parse_trainable(name), one, one, STILL, tmp_path, start_from="short-axis", device="cpu")
     (tuned,) = states(tmp_path / "weights.safetensors")
-    assert same(tuned, boxed(SHORT_AXIS).model.state_dict())
+    assert same(tuned, load_bundled(SHORT_AXIS).model.state_dict())
 
 
 def test_the_run_and_its_weights_say_what_they_began_with(hearts, tmp_path):

@@ -173,7 +173,7 @@ class MaskOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgedOptions:
+class EvaluationOptions:
     """Under which conditions a transform is judged."""
 
     masks: Group[MaskOptions]

@@ -35,7 +35,7 @@ from vrnet.cardiac.volumes import (
     volumes,
 )
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import SMALLEST_CAVITY, LabelNames, enclosed, in_planes, read_label_names
+from vrnet.data.labels import SMALLEST_CAVITY, LabelNames, find_cavity, in_planes, read_label_names
 from vrnet.errors import BadInput, Progress, Stage, in_runs, percent, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.files import Row, check_not_input, check_set, exists, own_files, replace_set, write_json, write_rows
@@ -142,7 +142,7 @@ def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
     if len(values) > 1:
         return labels, HeartLabels()
     lone = int(values[0])
-    inside = np.stack([enclosed(plane) for plane in in_planes(labels.array != 0, labels)])
+    inside = np.stack([find_cavity(plane) for plane in in_planes(labels.array != 0, labels)])
     least = SMALLEST_CAVITY_OF_A_THREE if lone == CAVITY else SMALLEST_CAVITY
     is_solid = bool(inside.sum() <= least * np.count_nonzero(labels.array))
     if is_solid and lone == CAVITY:
@@ -170,7 +170,7 @@ def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
     where the LV is not labelled at all."""
     walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
     pairs = zip(walls, cavities, strict=True) if cavities.any() else ()
-    return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | enclosed(wall)))
+    return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | find_cavity(wall)))
 
 
 def warn_of_open_slices(labels: Image, heart: HeartLabels) -> None:

@@ -9,9 +9,9 @@ import tyro
 from vrnet.app.arguments import (
     OF_A_SPLIT,
     DeviceOptions,
+    EvaluationOptions,
     Group,
     Jobs,
-    JudgedOptions,
     LabelNamesText,
     MethodOptions,
     Name,
@@ -78,7 +78,7 @@ class Evaluate:
     """Which way x and y run in the points: LPS or RAS."""
     slices: Slices = "auto"
     """Of a stack, register each slice within itself, or all together."""
-    judged: Group[JudgedOptions]
+    judged: Group[EvaluationOptions]
     data: Annotated[str | None, tyro.conf.arg(metavar="NAME|FILE")] = None
     """A data set (acdc, acdc3d, ukbb, cmr3d, hippocampus, phantom, phantom3d, manifest), under the protocol of the
     paper where it has one; or a file that `vrnet prepare` wrote."""

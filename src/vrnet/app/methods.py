@@ -44,12 +44,12 @@ class Methods:
 
 def list_methods() -> None:
     """Print one line per method, then one per family of learned methods."""
-    from vrnet.methods.bundled import BOXED
+    from vrnet.methods.bundled import BUNDLED
     from vrnet.methods.names import all_methods
     from vrnet.methods.weights import FAMILIES
 
     table = words_table("name", "what it is", "ready")
-    for name, model in BOXED.items():
+    for name, model in BUNDLED.items():
         table.add_row(name, model.summary, "yes")
     for method in all_methods():
         table.add_row(str(method), method.summary, readiness(method))

@@ -7,11 +7,11 @@ from typing import Annotated
 import tyro
 
 from vrnet.app.arguments import (
+    EvaluationOptions,
     File,
     FixedFile,
     Folder,
     Group,
-    JudgedOptions,
     LabelNamesText,
     MaskOptions,
     MethodOptions,
@@ -180,7 +180,7 @@ class Report:
     """Label map on the grid of MOVING."""
     label_names: LabelNamesText = None
     """What the labels are called; or a known set of names: acdc, ukbb, hippocampus or freesurfer."""
-    judged: Group[JudgedOptions]
+    judged: Group[EvaluationOptions]
 
     def run(self) -> None:
         from vrnet.app.pair import NOTHING_KNOWN, check_place, notes_on, read_pair, report_transform, unmatched_notes

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import LabelNames, enclosed_label
+from vrnet.data.labels import LabelNames, label_in_cavity
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.images.image import Image
 
@@ -57,7 +57,7 @@ def warn_of_exchanged_ventricles(maps: Sequence[Image], names: LabelNames) -> No
         return
     parts = dict(found)
     rv, lv = parts["rv"], parts["lv"]
-    inside = [(each.name, enclosed_label([each], parts["wall"], (lv, rv))) for each in maps]
+    inside = [(each.name, label_in_cavity([each], parts["wall"], (lv, rv))) for each in maps]
     wrong, right = ([name for name, label in inside if label == one] for one in (rv, lv))
     if not wrong:
         return

@@ -131,7 +131,7 @@ SMALLEST_CAVITY = 0.05
 Array = NDArray[Any]
 
 
-def enclosed_label(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:
+def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:
     """Which of two labels the wall goes all round, slice by slice, in most voxels of all maps: that of the LV. None
     where it encloses as much of both, as where its slices are open."""
     found = np.concatenate([labels_inside(each, wall) for each in maps])
@@ -141,7 +141,7 @@ def enclosed_label(maps: Sequence[Image], wall: int, either: tuple[int, int]) ->
 
 def labels_inside(labels: Image, wall: int) -> Array:
     """The labels of the voxels in the cavities that the wall encloses."""
-    inside = [enclosed(plane) for plane in in_planes(labels.array == wall, labels)]
+    inside = [find_cavity(plane) for plane in in_planes(labels.array == wall, labels)]
     return in_planes(labels.array, labels)[np.stack(inside)]
 
 
@@ -150,7 +150,7 @@ def in_planes(array: Array, labels: Image) -> Array:
     return array[None] if array.ndim == 2 else np.moveaxis(array, labels.grid.across, 0)
 
 
-def enclosed(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
+def find_cavity(wall: Bool[ndarray, "x y"]) -> Bool[ndarray, "x y"]:
     """The largest part of a slice that the wall encloses, where that is its cavity: pits within the wall are none. A
     hole that is small and beside the middle of the wall is a pit, too, as those of an open wall are."""
     found = largest_part(fill_holes(wall[None])[0] & ~wall, diagonal=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrnet.data.labels import enclosed_label
+from vrnet.data.labels import label_in_cavity
 from vrnet.data.protocols import (
     LARGEST_LABEL,
     SIZE,
@@ -55,7 +55,7 @@ class PhaseFolder(SubjectFolder):
         images = read_phases(files[:2])
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         ventricles = HEART["LV"], HEART["RV"]
-        is_exchanged = bool(masks) and enclosed_label(masks, HEART["Myo"], ventricles) == HEART["RV"]
+        is_exchanged = bool(masks) and label_in_cavity(masks, HEART["Myo"], ventricles) == HEART["RV"]
         return images, [exchange_lv_rv(mask) for mask in masks] if is_exchanged else masks
 
 

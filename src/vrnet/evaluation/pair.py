@@ -140,7 +140,7 @@ def dice_overlap(
     return {"dice": {when: add_mean(by_label(dice, fixed, other, labels)) for when, other in maps.items()}}
 
 
-class Fall(NamedTuple):
+class WorstStructure(NamedTuple):
     """The Dice of one structure before and after, and what it is called: label 1, if nobody named it."""
 
     name: str
@@ -148,12 +148,14 @@ class Fall(NamedTuple):
     after: float
 
 
-def largest_fall(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Fall | None:
+def worst_structure(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> WorstStructure | None:
     """The structure whose Dice fell most, or rose least, given what `overlap` measured and {"1": "RV"}; None where it
     was not measured, or of one structure alone, whose Dice is the mean."""
     found = measures.get("dice", {"before": {}, "after": {}})
     after = {label: value for label, value in found["after"].items() if label != "mean" and not np.isnan(value)}
-    falls = [Fall(label_text(label, names or {}), found["before"][label], value) for label, value in after.items()]
+    falls = [
+        WorstStructure(label_text(label, names or {}), found["before"][label], value) for label, value in after.items()
+    ]
     return max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
 
 
@@ -165,10 +167,10 @@ def mean_before_and_after(measures: Mapping[str, Any], name: str) -> tuple[float
 
 def structure_evidence(
     measures: Mapping[str, Any], names: Mapping[str, str] | None = None
-) -> tuple[tuple[float, float] | None, tuple[float, float] | None, Fall | None]:
+) -> tuple[tuple[float, float] | None, tuple[float, float] | None, WorstStructure | None]:
     """What a verdict asks of the structures: mean Dice and surface distance before and after, and the largest fall."""
     dice, distance = (mean_before_and_after(measures, name) for name in ("dice", "mean_surface_distance_mm"))
-    return dice, distance, largest_fall(measures, names)
+    return dice, distance, worst_structure(measures, names)
 
 
 def slice_overlap(

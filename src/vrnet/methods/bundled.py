@@ -17,27 +17,27 @@ SHORT_AXIS, SHORT_AXIS_CINE = "short-axis", "short-axis-cine"
 
 
 @dataclass(frozen=True)
-class Boxed:
+class BundledModel:
     """A model in the box: known without reading its weights."""
 
     file: Path
     summary: str
 
 
-BOXED = {
-    SHORT_AXIS: Boxed(
+BUNDLED = {
+    SHORT_AXIS: BundledModel(
         FOLDER / "short_axis.safetensors",
         "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
     ),
-    SHORT_AXIS_CINE: Boxed(
+    SHORT_AXIS_CINE: BundledModel(
         FOLDER / "short_axis_cine.safetensors",
         "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of `vrnet track`",
     ),
-    "hippocampus": Boxed(
+    "hippocampus": BundledModel(
         FOLDER / "hippocampus.safetensors",
         "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
     ),
-    "hippocampus-template": Boxed(
+    "hippocampus-template": BundledModel(
         FOLDER / "hippocampus_template.safetensors",
         "in the box: through a template of 140 T1 images cut to the hippocampus, made without labels, in 3D",
     ),
@@ -45,26 +45,26 @@ BOXED = {
 """Every model in the box by its name."""
 
 
-def is_boxed(name: str) -> bool:
+def is_bundled(name: str) -> bool:
     """Whether a model in the box has this name."""
-    return name.casefold() in BOXED
+    return name.casefold() in BUNDLED
 
 
 @cache
-def read_boxed(name: str) -> Trained:
+def _read_bundled(name: str) -> Trained:
     """The model of a name, read when it is first asked for; all who ask share it."""
-    return load_method(BOXED[name].file, name=name)
+    return load_method(BUNDLED[name].file, name=name)
 
 
 @cache
-def digest_of_boxed(name: str) -> str:
+def bundled_sha256(name: str) -> str:
     """The SHA-256 of the weights of a model, as this process found them first."""
-    return sha256(BOXED[name].file)
+    return sha256(BUNDLED[name].file)
 
 
-def boxed(name: str) -> Trained:
+def load_bundled(name: str) -> Trained:
     """The model of a name, in whatever case."""
-    return read_boxed(name.casefold())
+    return _read_bundled(name.casefold())
 
 
 # What is used where no method is named: a model of hearts where it can be right, the iterative solver elsewhere.
@@ -94,7 +94,7 @@ class Default(Method):
         """The method for images of d dimensions; a spacing far from the model's leaves the solver."""
         if d != 2:
             return SOLVER
-        model = boxed(MODELS[images])
+        model = load_bundled(MODELS[images])
         own = model.card.spacing_mm
         return model if spacing is None or is_in_reach(own, spacing, MAX_SPACING_RATIO) else SOLVER
 

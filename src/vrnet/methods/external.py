@@ -1,4 +1,4 @@
-"""Outside tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
+"""External tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
 
 Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
 Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
@@ -33,7 +33,7 @@ Iterations = tuple[int, ...]
 
 
 @runtime_checkable
-class Outside(Method, Protocol):
+class ExternalTool(Method, Protocol):
     """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
 
     needs: ClassVar[str]
@@ -65,7 +65,7 @@ class Outside(Method, Protocol):
 
 
 @dataclass(frozen=True)
-class Demons(Outside):
+class Demons(ExternalTool):
     """Diffeomorphic demons, after histogram matching."""
 
     needs: ClassVar = "SimpleITK"
@@ -108,7 +108,7 @@ class Demons(Outside):
 
 
 @dataclass(frozen=True)
-class SyN(Outside):
+class SyN(ExternalTool):
     """Symmetric normalisation: mean squares in 2D, cross-correlation in 3D."""
 
     needs: ClassVar = "antspyx"
@@ -155,7 +155,7 @@ class SyN(Outside):
 
 
 @dataclass(frozen=True)
-class FFD(Outside):
+class FFD(ExternalTool):
     """Free-form deformation: cubic B-splines, mean squared differences and bending energy, by elastix."""
 
     needs: ClassVar = "itk-elastix"

@@ -17,7 +17,7 @@ from vrnet.files import sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
 from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
-from vrnet.methods.bundled import BOXED, MODELS, SOLVER, Default, boxed, digest_of_boxed, is_boxed
+from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_sha256, is_bundled, load_bundled
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import Images, Method, Scaling, Trainable
 from vrnet.methods.parameters import Parameter, split_name
@@ -51,7 +51,7 @@ def all_methods() -> list[Method]:
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
-    in_the_box = {name: model.summary for name, model in BOXED.items()}
+    in_the_box = {name: model.summary for name, model in BUNDLED.items()}
     return in_the_box | {str(method): method.summary for method in all_methods()}
 
 
@@ -85,7 +85,7 @@ def refuse_nearly_averaged(name: str) -> None:
 def kind_of(name: str) -> str | None:
     """What a model in the box is, as the paper's shorthand says it; None of a name that says that itself."""
     alone = without_average(name)
-    return boxed(alone).card.method if is_boxed(alone) else None
+    return load_bundled(alone).card.method if is_bundled(alone) else None
 
 
 def parse_base(name: str) -> Method:
@@ -98,8 +98,8 @@ def parse_base(name: str) -> Method:
 
 def find_base(name: str) -> Method | None:
     """The method of a name without brackets, if there is one; BadInput where it cannot be, as VoxelMorph-w0."""
-    if is_boxed(name):
-        return boxed(name)
+    if is_bundled(name):
+        return load_bundled(name)
     return {str(method).casefold(): method for method in all_methods()}.get(name.casefold()) or parse_learned(name)
 
 
@@ -115,7 +115,7 @@ def hint(name: str) -> str:
 
 def known_names() -> tuple[str, ...]:
     """Names of methods that may have been meant: every one that can register as it is, and those of the paper."""
-    return (*map(str, (*all_methods(), *EXAMPLES)), *BOXED)
+    return (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
 
 
 def parameters(method: Method) -> list[Parameter]:
@@ -179,7 +179,7 @@ def ready(method: object, average: bool = False) -> Method:
     if found.is_trainable:
         raise BadInput(
             f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
-            f"command line --weights FILE. Models that come with vrnet: {', '.join(BOXED)}"
+            f"command line --weights FILE. Models that come with vrnet: {', '.join(BUNDLED)}"
         )
     return averaged(found) if average else found  # type: ignore[arg-type, return-value]
 
@@ -192,8 +192,8 @@ def missing_package(method: Method) -> str | None:
 def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
     """The learned method of a name, with its settings; BadInput if there is nothing to train."""
     alone = without_average(name)
-    if is_boxed(alone):
-        method = read_card(BOXED[alone.casefold()].file).method
+    if is_bundled(alone):
+        method = read_card(BUNDLED[alone.casefold()].file).method
         if parse_template(method):
             raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
         raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
@@ -212,7 +212,7 @@ def hint_of_trainable(name: str) -> str:
     """What may have been meant by a name that is none, of what can be trained."""
     if name.endswith(SUFFIX):
         return f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
-    known = (*map(str, EXAMPLES), *BOXED)
+    known = (*map(str, EXAMPLES), *BUNDLED)
     return did_you_mean(name, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
 
 
@@ -255,7 +255,7 @@ def digest_in_the_box(name: str, images: Images) -> str | None:
     """The SHA-256 of the weights in the box that a method uses, or may use as `default` does; None if it uses none."""
     base = split_name(without_average(name))[0].casefold()
     model = MODELS[images] if base == "default" else base
-    return digest_of_boxed(model) if model in BOXED else None
+    return bundled_sha256(model) if model in BUNDLED else None
 
 
 def digest_or_none(path: Path) -> str | None:
@@ -307,12 +307,12 @@ def network(
         raise BadInput("nothing says which network: give a name such as D-L2-3x1-w16, or weights")
     if dimension not in (None, 2, 3):
         raise BadInput(f"the dimension is {dimension}: give 2 or 3")
-    if not is_boxed(name):
+    if not is_bundled(name):
         return parse_trainable(name).build(dimension or 2)
-    own = boxed(name).card.dimension
+    own = load_bundled(name).card.dimension
     if dimension not in (None, own):
         raise BadInput(f"{name} is a network of {own} dimensions, not {dimension}: leave out the dimension")
-    return deepcopy(boxed(name).model)
+    return deepcopy(load_bundled(name).model)
 
 
 def save_network(

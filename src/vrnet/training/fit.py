@@ -42,7 +42,7 @@ from vrnet.devices import (
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import determinant, jacobian, warp, warp_labels
 from vrnet.files import exists, write_rows
-from vrnet.methods.bundled import BOXED, is_boxed
+from vrnet.methods.bundled import BUNDLED, is_bundled
 from vrnet.methods.method import Trainable
 from vrnet.methods.template import parse_template
 from vrnet.methods.weights import Card, load_weights, read_card, save_weights
@@ -598,7 +598,7 @@ class TrainingLoop:
 
 def find_start(name: str) -> Path:
     """The file of weights: of a model in the box by its name, else that of the path."""
-    return BOXED[name.casefold()].file if is_boxed(name) else Path(name)
+    return BUNDLED[name.casefold()].file if is_bundled(name) else Path(name)
 
 
 def check_start(name: str, method: Trainable, d: int) -> Card:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.evaluation.metrics import normalised_cross_correlation
-from vrnet.evaluation.pair import Fall, regularity
+from vrnet.evaluation.pair import WorstStructure, regularity
 from vrnet.fields.calculus import determinant, jacobian, scale, squared_norm
 from vrnet.images.grid import Affine, Grid, fit_affine
 from vrnet.registration.masks import inpaint
@@ -172,7 +172,7 @@ class Evidence:
     distance_before: float | None = None
     """Between the surfaces of the structures, in mm: mean over them, where labels are given."""
     distance_after: float | None = None
-    fall: Fall | None = None
+    fall: WorstStructure | None = None
     """The structure whose Dice fell most, or rose least, where labels are given."""
     voxels: float = inf
     """Those of fixed inside the masks, or all of them; of large images, blocks of voxels."""
@@ -418,7 +418,7 @@ class RegisteredPair:
         self,
         dice: tuple[float, float] | None = None,
         distance: tuple[float, float] | None = None,
-        fall: Fall | None = None,
+        fall: WorstStructure | None = None,
     ) -> Evidence:
         """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
         distance, before and after, and the structure whose Dice fell most."""

@@ -10,7 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.errors import BadInput, percent, type_name
-from vrnet.evaluation.pair import Fall, dice_overlap, overlap, structure_evidence
+from vrnet.evaluation.pair import WorstStructure, dice_overlap, overlap, structure_evidence
 from vrnet.fields.calculus import warp
 from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import (
@@ -100,7 +100,7 @@ def missed(evidence: Evidence) -> float:
     return 1 - (after - before) / (1 - before)
 
 
-def fall_text(fall: Fall) -> str:
+def fall_text(fall: WorstStructure) -> str:
     """Which structure it is, and how far it fell."""
     return f"{fall.name}, Dice {fall.before:.3f}, then {fall.after:.3f}"
 

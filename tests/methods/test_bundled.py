@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from vrnet import parse
-from vrnet.methods.bundled import SHORT_AXIS, Default, boxed
+from vrnet.methods.bundled import SHORT_AXIS, Default, load_bundled
 
 WITHIN_REACH = [None, (1.8, 1.8), (0.9, 1.2), (0.7, 5.0)]
 BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
@@ -13,7 +13,7 @@ BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0), (0.0018, 0.0018)]
 
 @pytest.mark.parametrize("spacing", WITHIN_REACH)
 def test_2d_images_are_for_the_model_in_the_box(spacing):
-    assert Default().resolve(2, spacing) is boxed(SHORT_AXIS)
+    assert Default().resolve(2, spacing) is load_bundled(SHORT_AXIS)
 
 
 @pytest.mark.parametrize("spacing", BEYOND_REACH)
@@ -27,7 +27,7 @@ def test_volumes_are_for_the_solver(spacing):
 
 
 def test_the_model_in_the_box_says_what_it_is():
-    model = boxed(SHORT_AXIS)
+    model = load_bundled(SHORT_AXIS)
     assert (str(model), model.file) == ("short-axis", "short_axis.safetensors")
     assert model.card.method == "D-L2-3x1-half-w32"
     assert (model.card.dimension, model.card.spacing_mm) == (2, (1.8, 1.8))
@@ -38,14 +38,14 @@ def test_the_model_in_the_box_says_what_it_is():
 
 def test_cines_have_a_model_of_their_own():
     """Labels of two phases, and the tissue between them, are not moved best by the same."""
-    assert Default().resolve(2, None, "cine") is boxed("short-axis-cine") is not boxed(SHORT_AXIS)
-    assert boxed("short-axis-cine").card.method == "D-L2-3x1-w16"
+    assert Default().resolve(2, None, "cine") is load_bundled("short-axis-cine") is not load_bundled(SHORT_AXIS)
+    assert load_bundled("short-axis-cine").card.method == "D-L2-3x1-w16"
     assert str(parse("default+average").resolve(2, None, "cine")) == "short-axis-cine+average"
     assert Default().resolve(3, None, "cine") == parse("Gaussian-LNCC")
 
 
 def test_the_model_of_hippocampi_says_what_it_is():
-    model = boxed("hippocampus")
+    model = load_bundled("hippocampus")
     assert (model.card.method, model.file) == ("D-L2-2x1-w8", "hippocampus.safetensors")
     assert (model.card.dimension, model.card.spacing_mm, model.scaling) == (3, (1.0, 1.0, 1.0), "each")
     assert "140 subjects" in model.summary
@@ -54,9 +54,9 @@ def test_the_model_of_hippocampi_says_what_it_is():
 
 USE = """
 import sys, vrnet
-from vrnet.methods.bundled import SHORT_AXIS, boxed, read_boxed
-assert read_boxed.cache_info().currsize == 0
-boxed(SHORT_AXIS)
+from vrnet.methods.bundled import SHORT_AXIS, load_bundled, _read_bundled
+assert _read_bundled.cache_info().currsize == 0
+load_bundled(SHORT_AXIS)
 print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}, "sympy" in sys.modules)
 """
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vrnet import Grid, Image, Transform, judge_images
-from vrnet.evaluation.pair import dice_overlap, largest_fall, overlap, structure_evidence
+from vrnet.evaluation.pair import dice_overlap, overlap, structure_evidence, worst_structure
 from vrnet.phantom import phantom
 from vrnet.verdict.evidence import gather
 from vrnet.verdict.rules import judge_evidence
@@ -44,10 +44,10 @@ def test_one_structure_that_gets_worse_needs_a_look_though_the_mean_improves(hea
 def test_the_largest_fall_is_that_of_a_structure_by_its_name_and_never_of_the_mean():
     measures = {"dice": {"before": {"1": 0.9, "2": 0.5, "4": 0.1, "mean": 0.5},
                          "after": {"1": 0.8, "2": 0.3, "4": np.nan, "mean": 0.1}}}  # fmt: skip
-    assert largest_fall(measures) == ("label 2", 0.5, 0.3)
-    assert largest_fall(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
-    assert largest_fall({}) is None
-    assert largest_fall({"dice": {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}}) is None
+    assert worst_structure(measures) == ("label 2", 0.5, 0.3)
+    assert worst_structure(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
+    assert worst_structure({}) is None
+    assert worst_structure({"dice": {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}}) is None
     assert structure_evidence({}) == (None, None, None)
 
 
