@@ -1,5 +1,6 @@
 """What the package raises when the caller must act, and what it warns of when the caller should know."""
 
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -121,3 +122,45 @@ def type_name(value: object) -> str:
 def either(words: Sequence[str]) -> str:
     """a, b or c."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+# Messages name arguments as Python has them, between backticks; commands show them as their options.
+
+REGISTER = "vrnet register --{name} {value}"
+OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
+"""What is advised of a transform in a file, and can only be had by a registration."""
+FORMS = {
+    "evaluate": {
+        "method": "vrnet evaluate {value}",
+        **dict.fromkeys(("affine", "brightness", "match_intensities"), REGISTER),
+    },
+    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
+    "report": dict.fromkeys(OF_A_FILE, REGISTER),
+    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
+}
+"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
+PYTHON = "python"
+"""What stands for the command where there is none."""
+
+
+def as_options(message: str, command: str = "") -> str:
+    """A message with its arguments as options of a command: `slices="each"` is --slices each.
+
+    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
+    who ask in Python, arguments stay arguments."""
+    if command == PYTHON:
+        return message
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], shell_word(found[2] or "")
+        form = FORMS.get(command, {}).get(name, "--{name} {value}")
+        return form.format(name=name.replace("_", "-"), value=value).rstrip()
+
+    words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
+    return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
+
+
+def shell_word(value: str) -> str:
+    """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
+    bare = value.strip('"')
+    return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value

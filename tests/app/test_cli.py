@@ -13,10 +13,11 @@ import torch
 
 from vrnet import __version__
 from vrnet.app.arguments import read_command
-from vrnet.app.console import as_options, end_if_failed
+from vrnet.app.console import end_if_failed
 from vrnet.app.main import COMMANDS, arguments_of, check_arguments
 from vrnet.app.paper import known_names
 from vrnet.data.dataset import DATASETS
+from vrnet.errors import as_options
 from vrnet.methods.parameters import field_docstrings
 from vrnet.training.settings import PRESETS
 

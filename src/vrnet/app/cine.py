@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.app.console import as_options
 from vrnet.cardiac.labels import heart_of, names_by_part, names_of, shown, warn_of_exchanged_ventricles
 from vrnet.cardiac.segments import anterior_direction
 from vrnet.cardiac.strain import MEASURES, NO_SEGMENTS, NO_STRAIN, NO_WALL, Measure, Strain, strain
@@ -36,7 +35,7 @@ from vrnet.cardiac.volumes import (
 )
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import SMALLEST_CAVITY, LabelNames, find_cavity, in_planes, read_label_names
-from vrnet.errors import BadInput, Progress, Stage, in_runs, percent, warn_of_input
+from vrnet.errors import BadInput, Progress, Stage, as_options, in_runs, percent, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
 from vrnet.files import Row, check_not_input, check_set, exists, own_files, replace_set, write_json, write_rows
 from vrnet.images.grid import check_same_grid

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import select
 import shlex
 import shutil
@@ -26,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vrnet.cohort.run import Tally
-from vrnet.errors import BadInput, InputWarning, Stage, counted, in_runs, numbered
+from vrnet.errors import BadInput, InputWarning, Stage, as_options, counted, in_runs, numbered
 from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
 from vrnet.verdict.rules import WORDS
 
@@ -387,21 +386,6 @@ FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
 STOPPED = "Stopped. What is done stays done: the same command goes on from there."
 MIN_COLUMNS = 40
-REGISTER = "vrnet register --{name} {value}"
-OF_A_FILE = "method", "affine", "brightness", "match_intensities", "fixed_mask", "moving_mask", "folds"
-"""What is advised of a transform in a file, and can only be had by a registration."""
-FORMS = {
-    "evaluate": {
-        "method": "vrnet evaluate {value}",
-        **dict.fromkeys(("affine", "brightness", "match_intensities"), REGISTER),
-    },
-    "evaluate FILE": dict.fromkeys(OF_A_FILE, REGISTER),
-    "report": dict.fromkeys(OF_A_FILE, REGISTER),
-    "demo": dict.fromkeys((*OF_A_FILE[1:], "slices"), REGISTER),
-}
-"""How commands that lack options of a registration say its arguments; `evaluate FILE` and `report` measure one."""
-PYTHON = "python"
-"""What stands for the command where there is none."""
 TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
 
 
@@ -434,29 +418,6 @@ def end_if_any(not_done: int) -> None:
 def this_command() -> str:
     """The words that started this process, as a shell takes them."""
     return shlex.join(["vrnet", *sys.argv[1:]])
-
-
-def as_options(message: str, command: str = "") -> str:
-    """A message with its arguments as options of a command: `slices="each"` is --slices each.
-
-    An argument that the command does not have is told as an option of `vrnet register`, which has all of them. To those
-    who ask in Python, arguments stay arguments."""
-    if command == PYTHON:
-        return message
-
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], shell_word(found[2] or "")
-        form = FORMS.get(command, {}).get(name, "--{name} {value}")
-        return form.format(name=name.replace("_", "-"), value=value).rstrip()
-
-    words = re.sub("`([a-z_]+)(?:=([^`]*))?`", option, message)
-    return re.sub("(vrnet register .*?) and vrnet register ", r"\1 and ", words)
-
-
-def shell_word(value: str) -> str:
-    """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
-    bare = value.strip('"')
-    return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -22,7 +22,6 @@ from vrnet.app.arguments import Command, read_command
 from vrnet.app.cohort import Cohort
 from vrnet.app.console import (
     UNREAD_STATUS,
-    as_options,
     close_streams,
     describe,
     is_unread,
@@ -40,7 +39,7 @@ from vrnet.app.register import Demo, Register, Report
 from vrnet.app.track import Track
 from vrnet.app.train import Prepare, Template, Train
 from vrnet.app.transforms import Apply, Invert, Points, refuse_more_files
-from vrnet.errors import BadInput, did_you_mean, either
+from vrnet.errors import BadInput, as_options, did_you_mean, either
 from vrnet.provenance import __version__
 
 # What `vrnet` alone prints: what it does, where to begin, and where to read on; and `vrnet --help`: all commands.

@@ -14,10 +14,9 @@ from jaxtyping import Float
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from vrnet.app.console import as_options
 from vrnet.cardiac.labels import warn_of_exchanged_ventricles
 from vrnet.data.labels import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
-from vrnet.errors import BadInput, Stage, warn_of_input
+from vrnet.errors import BadInput, Stage, as_options, warn_of_input
 from vrnet.evaluation.pair import (
     motion_error,
     overlap,

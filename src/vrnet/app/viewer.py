@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from vrnet.app.console import PYTHON
 from vrnet.app.pair import (
     ImagePair,
     MeasuredTransform,
@@ -20,7 +19,7 @@ from vrnet.app.pair import (
     registration_card,
     transform_card,
 )
-from vrnet.errors import BadInput
+from vrnet.errors import PYTHON, BadInput
 from vrnet.files import check_file
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image, as_labels, as_tensor
