@@ -107,7 +107,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     pairs = Source(options.data, options.root).split("val", "evaluation", lambda name: lambda done: None, print)
-    pairs = replace(pairs, samples=pairs.samples[: options.subjects]).load()
+    pairs = replace(pairs, samples=tuple(pairs.samples)[: options.subjects])
     best = [tune(name, pairs, options.out) for name in options.methods]
     for rows in best:
         print("\nbest last:", *map(describe_row, rows), sep="\n")

@@ -94,12 +94,12 @@ def heart_stacks(root: Path, splits: list[str], every: int) -> Iterator[Case]:
     """Whole stacks on their own grids, slice by slice; three changes of each."""
     data = ACDC(root / "acdc")
     for i, name in enumerate([name for split in splits for name in data.subjects(split)][-5:][::every]):
-        patient = data.read(name)
-        fixed, moving = (torch.from_numpy(image.array.astype(np.float32)) for image in patient.images)
-        maps = [torch.from_numpy(mask.array.astype(np.int64)) for mask in patient.masks]
+        images, masks = data.read(name)
+        fixed, moving = (torch.from_numpy(image.array.astype(np.float32)) for image in images)
+        maps = [torch.from_numpy(mask.array.astype(np.int64)) for mask in masks]
         choice = [change for change in CHANGES if change != "wrong patient"]
         changes = [GOOD, *(choice[(3 * i + j) % len(choice)] for j in range(3))]
-        parts, spacing = [fixed, maps[0], moving, maps[1]], patient.images[0].grid.spacing
+        parts, spacing = [fixed, maps[0], moving, maps[1]], images[0].grid.spacing
         for method in HEART_METHODS:
             yield from cases("stacks", name, method, changes, parts, (moving, maps[1]), spacing, i, slice_axis=2)
 

@@ -1,11 +1,30 @@
+import gzip
+
 import nibabel
 import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import affine_of, brightest, place, spots
+from tests.data.conftest import affine_of, brightest, place, spots, write
 from vrnet import BadInput, Grid, Image
-from vrnet.data.protocols import Plane, all_slices, centred_grid, choose_slices, three_slices, volume_pair
+from vrnet.data.protocols import (
+    Plane,
+    all_slices,
+    centred_grid,
+    choose_slices,
+    common_grid,
+    common_shape,
+    common_spacing,
+    read_frames,
+    read_labels,
+    read_phases,
+    read_shown,
+    registered_dimension,
+    snap_to_voxels,
+    three_slices,
+    volume_pair,
+)
+from vrnet.registration.images import choose_slice_axis
 
 SHAPE, SPACING = (90, 70, 6), (2.0, 2.5, 9.0)
 AFFINE = affine_of(SPACING)
@@ -110,3 +129,133 @@ def test_both_volumes_share_one_scaling_whatever_is_padded(pair):
         seen = sample.moving[0, 0, ..., size // 2 - 3 : size // 2 + 3].numpy()
         np.testing.assert_allclose(seen, np.clip((pair[1].array - low) / (high - low), 0, 1), atol=1e-5)
     assert sample.fixed_labels is None
+
+
+TURNED = (0.0, 1.0, 0.0, -1.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+OWN = Grid((9, 12, 5), (1.2, 1.0, 8.0), (3.0, -7.0, 50.0), TURNED)
+PICTURE, VOLUME = Grid.plain((50, 40), (1.0, 1.0)), Grid.plain((30, 40, 50), (1.0, 1.2, 1.0))
+THICK = Grid.plain((9, 60, 50), (8.0, 1.367, 1.367))
+SINGLE = Grid.plain((60, 50, 1), (1.5, 1.5, 1.5))
+BARELY = Grid.plain((60, 50, 8), (2.0, 2.0, 6.0))
+grids = pytest.mark.parametrize("grid", [PICTURE, VOLUME, THICK, SINGLE, BARELY])
+
+
+def middle(grid):
+    return grid.points((np.array([grid.shape]) - 1) / 2)[0]
+
+
+@pytest.mark.parametrize("axes", [OWN.axes, np.eye(3)])
+def test_the_centre_stays_where_it_is(axes):
+    grid = centred_grid(OWN, (16, 16, 8), (1.5, 2.0, 3.0), axes)
+    np.testing.assert_allclose(middle(grid), middle(OWN))
+    np.testing.assert_allclose(grid.axes, axes)
+
+
+def test_voxels_of_the_same_spacing_fall_on_voxels_less_than_one_away():
+    grid = snap_to_voxels(centred_grid(OWN, (16, 15, 6), OWN.spacing, OWN.axes), OWN)
+    index = OWN.index(grid.points(np.array([[0.0, 0, 0], [15, 14, 5]])))
+    np.testing.assert_allclose(index, np.round(index), atol=1e-9)
+    assert (np.abs(OWN.index(middle(grid)[None]) - OWN.index(middle(OWN)[None])) <= 0.5 + 1e-9).all()
+
+
+def test_the_first_voxel_goes_to_the_nearest_of_the_image():
+    origin = OWN.points(np.array([[2.3, 4.7, -1.4]]))[0]
+    moved = snap_to_voxels(Grid((4, 4, 4), (2.0, 2.0, 2.0), tuple(origin.tolist()), OWN.direction), OWN)
+    np.testing.assert_allclose(OWN.index(np.array([moved.origin])), [[2, 5, -1]], atol=1e-9)
+    assert (moved.shape, moved.spacing, moved.direction) == ((4, 4, 4), (2.0, 2.0, 2.0), OWN.direction)
+
+
+@grids
+def test_slices_are_images_where_vrnet_register_takes_them_one_by_one(grid):
+    axis = choose_slice_axis(grid, "auto")
+    assert grid.stacked_across == axis
+    assert registered_dimension(grid) == len(grid.shape) - (axis is not None)
+
+
+def test_the_spacing_is_rounded_to_three_digits_and_leaves_out_that_across_slices():
+    assert common_spacing(THICK) == (1.37, 1.37)
+    assert common_spacing(VOLUME) == (1.0, 1.2, 1.0)
+    assert common_spacing(Grid.plain((9, 9), (0.00123456, 0.5))) == (0.00123, 0.5)
+
+
+def test_the_shape_has_room_for_the_largest_in_multiples_of_16():
+    assert common_shape([PICTURE, Grid.plain((20, 80), (1.0, 1.0))], (1.0, 1.0)) == (64, 80)
+    assert common_shape([Grid.plain((160, 160), (1.8, 1.8))], (1.8, 1.8)) == (160, 160)
+    assert common_shape([Grid.plain((161, 160), (1.8, 1.8))], (1.8, 1.8)) == (176, 160)
+    stored = float(np.float32(1.2))  # as a NIfTI header has it: a little more
+    assert common_shape([Grid.plain((128, 96), (stored, stored))], (1.2, 1.2)) == (128, 96)
+    assert common_shape([THICK], (1.0, 1.0)) == (96, 80)
+
+
+@grids
+def test_the_grid_of_an_image_is_about_its_centre_and_keeps_its_slices(grid):
+    d = registered_dimension(grid)
+    found = common_grid(grid, (64, 80, 96)[:d], (1.1, 1.2, 1.3)[:d])
+    middles = [own.points((np.array([own.shape]) - 1) / 2) for own in (grid, found)]
+    np.testing.assert_allclose(*middles)
+    axis = grid.stacked_across
+    kept = list(found.shape)
+    if axis is not None:
+        assert (kept.pop(axis), found.spacing[axis]) == (grid.shape[axis], grid.spacing[axis])
+    assert tuple(kept) == (64, 80, 96)[:d]
+
+
+PLAIN = np.diag([1.5, 1.5, 10, 1])
+RAMP = np.arange(8 * 6 * 4).reshape(8, 6, 4)
+
+
+def test_phases_are_of_one_shape_and_in_one_place(tmp_path):
+    write(tmp_path / "a.nii.gz", RAMP, PLAIN)
+    write(tmp_path / "b.nii.gz", RAMP[:, :5], PLAIN)
+    write(tmp_path / "c.nii.gz", RAMP, PLAIN + np.array([[0, 0, 0, 1000.0]] + [[0] * 4] * 3))
+    with pytest.raises(BadInput, match=r"differ in shape \(8x6x4 and 8x5x4\)"):
+        read_phases([tmp_path / "a.nii.gz", tmp_path / "b.nii.gz"])
+    with pytest.raises(BadInput, match="do not overlap"):
+        read_phases([tmp_path / "a.nii.gz", tmp_path / "c.nii.gz"])
+
+
+def test_what_cannot_be_seen_is_refused(tmp_path):
+    write(tmp_path / "constant.nii.gz", 0 * RAMP + 7, PLAIN)
+    write(tmp_path / "nan.nii.gz", np.where(RAMP == 3, np.nan, RAMP), PLAIN, np.float32)
+    write(tmp_path / "flat.nii.gz", RAMP[..., 0], PLAIN)
+    for name, reason in (("constant", "is constant .7."), ("nan", "contains NaN"), ("flat", "is 2D")):
+        with pytest.raises(BadInput, match=f"{name}.nii.gz {reason}"):
+            read_phases([tmp_path / f"{name}.nii.gz"] * 2)
+
+
+@pytest.mark.parametrize("harm", ["truncated", "another"])
+def test_damaged_files_are_refused(tmp_path, harm):
+    noise = np.random.default_rng(0).integers(0, 1000, (40, 40, 10))
+    path = tmp_path / "a.nii.gz"
+    write(path, noise, PLAIN)
+    whole = path.read_bytes()
+    ways = {"truncated": whole[: len(whole) // 2], "another": gzip.compress(b"text" * 200)}
+    path.write_bytes(ways[harm])
+    with pytest.raises(BadInput, match="cannot read"):
+        read_shown(path)
+
+
+def test_frames_of_a_4d_file_are_volumes_in_time(tmp_path):
+    frames = np.stack([RAMP + 100 * t for t in range(3)], -1)
+    write(tmp_path / "sa.nii.gz", frames, PLAIN)
+    found = read_frames(tmp_path / "sa.nii.gz")
+    assert [image.array.tolist() for image in found] == [(RAMP + 100 * t).tolist() for t in range(3)]
+    assert {image.grid.spacing for image in found} == {(1.5, 1.5, 10.0)}
+    write(tmp_path / "sa.nii.gz", RAMP, PLAIN)
+    with pytest.raises(BadInput, match="not a series"):
+        read_frames(tmp_path / "sa.nii.gz")
+
+
+def test_labels_are_bytes_on_the_grid_of_their_image(tmp_path):
+    write(tmp_path / "image.nii.gz", RAMP, PLAIN)
+    image = read_shown(tmp_path / "image.nii.gz")
+    write(tmp_path / "good.nii.gz", RAMP % 4, PLAIN, np.float32)
+    write(tmp_path / "shifted.nii.gz", RAMP % 4, PLAIN + np.array([[0, 0, 0, 1.0]] + [[0] * 4] * 3))
+    write(tmp_path / "many.nii.gz", RAMP % 4 + 1000, PLAIN)
+    write(tmp_path / "halves.nii.gz", RAMP / 2, PLAIN, np.float32)
+    labels = read_labels(tmp_path / "good.nii.gz", image).array
+    assert labels.dtype == np.uint8
+    assert (labels == RAMP % 4).all()
+    for name, reason in (("shifted", "not on the grid"), ("many", "above 255"), ("halves", "not whole")):
+        with pytest.raises(BadInput, match=reason):
+            read_labels(tmp_path / f"{name}.nii.gz", image)

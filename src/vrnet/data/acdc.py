@@ -3,9 +3,10 @@
 Which slices are trained on and measured on is chosen in protocols.py.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, TypeVar
 
 from vrnet.data.protocols import (
     SIZE,
@@ -25,6 +26,8 @@ from vrnet.errors import BadInput
 from vrnet.images.image import Image
 from vrnet.vocabulary import HEART
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class PatientFolder(SubjectFolder):
@@ -38,18 +41,11 @@ class PatientFolder(SubjectFolder):
         frames = [folder / f"{subject}_frame{number:02d}" for number in frame_numbers(folder)]
         return [folder / "Info.cfg", *(Path(f"{frame}{end}.nii.gz") for frame in frames for end in ("", "_gt"))]
 
-    def read(self, subject: str) -> "Patient":
-        """Both phases of a patient, with their masks."""
+    def read(self, subject: str) -> tuple[list[Image], list[Image]]:
+        """The images of a patient and their masks, end-diastole first."""
         _, ed, ed_mask, es, es_mask = self.sources(subject, "evaluation")
         images = read_phases([ed, es])
-        return Patient(images, [read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)])
-
-
-class Patient(NamedTuple):
-    """Images and masks of a patient, end-diastole first."""
-
-    images: list[Image]
-    masks: list[Image]
+        return images, [read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -91,22 +87,20 @@ class ACDC3D(PatientFolder):
 
 def frame_numbers(folder: Path) -> tuple[int, int]:
     """The numbers of the end-diastolic and of the end-systolic frame of a patient."""
-    try:
-        info = read_info(folder)
-        return int(info["ED"]), int(info["ES"])
-    except (OSError, KeyError, ValueError) as error:
-        raise BadInput(f"{folder} has no Info.cfg that names the frames ED and ES: is it a patient of ACDC?") from error
+    ed, es = read_info(folder, int, "the frames ED and ES", "ED", "ES")
+    return ed, es
 
 
 def group_of(folder: Path) -> str:
     """What a patient suffers from: NOR, DCM, HCM, MINF or RV."""
+    return read_info(folder, str, "the Group", "Group")[0]
+
+
+def read_info(folder: Path, kind: Callable[[str], T], called: str, *keys: str) -> list[T]:
+    """Values of Info.cfg, in which a line is `KEY: VALUE`; BadInput if the folder is no patient's."""
     try:
-        return read_info(folder)["Group"]
+        lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
+        info = {key: value.strip() for key, value in (line.split(":", 1) for line in lines if ":" in line)}
+        return [kind(info[key]) for key in keys]
     except (OSError, KeyError, ValueError) as error:
-        raise BadInput(f"{folder} has no Info.cfg that names the Group: is it a patient of ACDC?") from error
-
-
-def read_info(folder: Path) -> dict[str, str]:
-    """What Info.cfg says of a patient."""
-    lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
-    return {key: value.strip() for key, value in (line.split(":", 1) for line in lines if ":" in line)}
+        raise BadInput(f"{folder} has no Info.cfg that names {called}: is it a patient of ACDC?") from error

@@ -69,29 +69,21 @@ DATASETS = {
 def find_dataset(name: str, root: Path | None, split_file: Path | None = None) -> Dataset:
     """The data set of a name, in the folder (or, of a manifest, the file) where it needs one; or BadInput."""
     if name not in DATASETS:
-        raise BadInput(f'there is no data set "{name}": {suggest(name)}')
+        known = ", ".join(DATASETS)
+        if name.endswith(".csv"):
+            way = f"if it lists your own pairs, give `data=manifest` `root={name}`"
+        elif is_folder(Path(name)):
+            way = f"name the folder with `root={name}`, and what it holds with `data`, one of {known}"
+        else:
+            way = f"choose one of {known}"
+        raise BadInput(f'there is no data set "{name}": {way}')
     _, reads, build = DATASETS[name]
-    check_root(name, root, reads)
-    if split_file is not None and reads != "folder":
-        raise BadInput(f"{name} takes no file of splits: leave it out")
-    given = {"folder": (root, split_file), "file": (root,), None: ()}[reads]
-    return build(*given)
-
-
-def suggest(name: str) -> str:
-    """What may have been meant by a name that no data set has."""
-    if name.endswith(".csv"):
-        return f"if it lists your own pairs, give `data=manifest` `root={name}`"
-    if is_folder(Path(name)):
-        return f"name the folder with `root={name}`, and what it holds with `data`, one of {', '.join(DATASETS)}"
-    return f"choose one of {', '.join(DATASETS)}"
-
-
-def check_root(name: str, root: Path | None, reads: str | None) -> None:
-    """BadInput unless what the data set reads is there, and nothing is given where it reads nothing."""
     if reads is None and root is not None:
         raise BadInput(f"{name} is made on the spot: leave `root` out")
     if reads is not None and root is None:
         raise BadInput(f"{name} is read from a {reads}: name it with `root`")
     if root is not None and not (is_folder(root) if reads == "folder" else exists(root) and root.is_file()):
         raise BadInput(f"there is no {reads} {root}: name that of {name} with `root`")
+    if split_file is not None and reads != "folder":
+        raise BadInput(f"{name} takes no file of splits: leave it out")
+    return build(*{"folder": (root, split_file), "file": (root,), None: ()}[reads])

@@ -38,15 +38,13 @@ FREESURFER = MIDLINE | {
 }
 
 
-def by_label(structures: Mapping[str, int]) -> dict[int, str]:
-    """{label: name} of {name: label}, by label."""
-    return dict(sorted((label, name) for name, label in structures.items()))
-
-
+OF_HEART, OF_HIPPOCAMPUS = (
+    dict(sorted((label, name) for name, label in structures.items())) for structures in (HEART, HIPPOCAMPUS)
+)
 KNOWN: dict[str, LabelNames] = {
-    "acdc": by_label(HEART),
-    "ukbb": by_label(HEART),
-    "hippocampus": by_label(HIPPOCAMPUS),
+    "acdc": OF_HEART,
+    "ukbb": OF_HEART,
+    "hippocampus": OF_HIPPOCAMPUS,
     "freesurfer": FREESURFER,
 }
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
@@ -60,7 +58,13 @@ def read_label_names(given: str | LabelNames) -> dict[int, str]:
     BadInput unless every label, 0 being none, and every name is given once."""
     if isinstance(given, str) and given.strip().casefold() in KNOWN:
         return dict(KNOWN[given.strip().casefold()])
-    entries = read_entries(given)
+    if isinstance(given, str):
+        parts = (entry.partition("=") for entry in given.split(","))
+        entries = [(label.strip(), name.strip()) for label, _, name in parts]
+    elif isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given.values()):
+        entries = [(str(label), name.strip()) for label, name in given.items()]  # metrics.json has {"1": "RV"}
+    else:
+        entries = [("", "")]
     if not all(LABEL.fullmatch(label) and name for label, name in entries):
         raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
     pairs = [(int(label), name) for label, name in entries]
@@ -84,16 +88,6 @@ def label_text(label: int | str, names: Mapping[str, str]) -> str:
     """A label as people read it: its name where {"1": "RV"} has one, or label 1. What is no number is a name."""
     text = str(label)
     return names.get(text, f"label {text}" if LABEL.fullmatch(text) else text)
-
-
-def read_entries(given: object) -> list[tuple[str, str]]:
-    """(label, name) of 1=RV,2=Myo,3=LV, of {1: "RV"}, or of {"1": "RV"}, as metrics.json has it; BadInput if none."""
-    if isinstance(given, str):
-        parts = (entry.partition("=") for entry in given.split(","))
-        return [(label.strip(), name.strip()) for label, _, name in parts]
-    if isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given.values()):
-        return [(str(label), name.strip()) for label, name in given.items()]
-    raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
 
 
 def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
@@ -134,15 +128,12 @@ Array = NDArray[Any]
 def label_in_cavity(maps: Sequence[Image], wall: int, either: tuple[int, int]) -> int | None:
     """Which of two labels the wall goes all round, slice by slice, in most voxels of all maps: that of the LV. None
     where it encloses as much of both, as where its slices are open."""
-    found = np.concatenate([labels_inside(each, wall) for each in maps])
-    first, second = ((found == label).sum() for label in either)
+    found = []
+    for labels in maps:
+        inside = [find_cavity(plane) for plane in in_planes(labels.array == wall, labels)]
+        found.append(in_planes(labels.array, labels)[np.stack(inside)])
+    first, second = ((np.concatenate(found) == label).sum() for label in either)
     return None if first == second else either[int(second > first)]
-
-
-def labels_inside(labels: Image, wall: int) -> Array:
-    """The labels of the voxels in the cavities that the wall encloses."""
-    inside = [find_cavity(plane) for plane in in_planes(labels.array == wall, labels)]
-    return in_planes(labels.array, labels)[np.stack(inside)]
 
 
 def in_planes(array: Array, labels: Image) -> Array:

@@ -42,8 +42,6 @@ from vrnet.schema import refuse_misspelt, shown
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
-PATH_SEPARATOR = "\0"
-"""A character that no path can have."""
 MAX_HEADERS = 1000
 """Images, spread evenly over the file, that are looked for, and whose headers are read to find the common shape."""
 
@@ -56,23 +54,14 @@ class Pair(NamedTuple):
     fixed_labels: str
     moving_labels: str
 
-    def joined(self) -> str:
-        """One string: four of them and a tuple would take three times the memory."""
-        return PATH_SEPARATOR.join(self)
-
-    @classmethod
-    def split(cls, joined: str) -> "Pair":
-        """The paths that were joined."""
-        return cls(*joined.split(PATH_SEPARATOR))
-
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
     """One sample per pair: a volume, or the slices of a stack, or a 2D image; all of one spacing and shape."""
 
     root: Path
-    pairs: Mapping[str, str] = field(repr=False)
-    """The paths of each pair, joined, by name, in the order of the file."""
+    pairs: Mapping[str, Pair] = field(repr=False)
+    """By name, in the order of the file."""
     splits: Splits = field(repr=False)
     has_splits: bool
     """Whether there is a column split."""
@@ -103,7 +92,7 @@ class Manifest:
 
     def sources(self, subject: str, purpose: Purpose) -> list[Path]:
         """The images of a pair, and their labels if both images have them."""
-        pair = Pair.split(self.pairs[subject])
+        pair = self.pairs[subject]
         if lacking := [part for part in IMAGES if not getattr(pair, part)]:
             raise BadInput(f"its {lacking[0]} image is not named in {self.root.name}")
         labelled = pair.fixed_labels and pair.moving_labels
@@ -171,7 +160,7 @@ class Manifest:
     @cached_property
     def fixed_files(self) -> list[Path]:
         """The fixed images that rows name, in the order of the file; of more than MAX_HEADERS, some spread evenly."""
-        names = [name for name in (Pair.split(joined).fixed for joined in self.pairs.values()) if name]
+        names = [pair.fixed for pair in self.pairs.values() if pair.fixed]
         return [self.root.parent / name for name in names[:: ceil(len(names) / MAX_HEADERS) or 1]]
 
     def nothing_readable(self) -> BadInput:
@@ -180,28 +169,23 @@ class Manifest:
         return BadInput(f"no fixed image that {self.root} lists (tried: {len(self.fixed_files)}) can be read: {where}")
 
 
-def read_pairs(path: Path) -> tuple[dict[str, str], Splits, bool]:
+def read_pairs(path: Path) -> tuple[dict[str, Pair], Splits, bool]:
     """The pairs of a CSV file by name, their splits, and whether there is a column of these; pairs without a name are
     numbered from 1."""
     rows = iterate_rows(path, FORMAT)
     if (first := next(rows, None)) is None:
         raise BadInput(f"{path} lists no pairs of images: give it {FORMAT}")
-    check_columns(list(first), path)
+    if not set(IMAGES) <= first.keys():
+        wanted = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
+        raise BadInput(f"{path} has the columns {shown(', '.join(first))}: they should be {wanted}")
+    refuse_misspelt(first, COLUMNS, path)
     names, subjects, pairs, splits = [], [], [], []
     for number, row in enumerate(chain([first], rows), start=1):
         names.append(row.get("name") or f"pair{number:03d}")
         subjects.append(row.get("subject") or "")
-        pairs.append(Pair(*(row.get(part, "") for part in Pair._fields)).joined())
+        pairs.append(Pair(*(row.get(part, "") for part in Pair._fields)))
         splits.append(intern(row.get("split", "train")))
     if "name" not in first and all(subjects) and len({*subjects}) == len(subjects):
         names = subjects
     check_unique(names, path)
     return dict(zip(names, pairs, strict=True)), group_by_split(zip(names, splits, strict=True), path), "split" in first
-
-
-def check_columns(found: list[str], path: Path) -> None:
-    """BadInput if a needed column is not there, or the name of one is nearly that of another."""
-    if not set(IMAGES) <= set(found):
-        names = f"fixed and moving and, where wanted, {', '.join(COLUMNS[2:])}"
-        raise BadInput(f"{path} has the columns {shown(', '.join(found))}: they should be {names}")
-    refuse_misspelt(found, COLUMNS, path)
