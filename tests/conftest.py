@@ -167,12 +167,12 @@ def data_root():
 
 @pytest.fixture
 def stop_after(monkeypatch):
-    """stop_after(rounds): as if Ctrl-C were pressed once concurrent runs have gone through that many rounds."""
+    """stop_after(steps): as if Ctrl-C were pressed once that many more steps of training are done."""
 
-    def after(rounds):
-        left = iter([False] * rounds)
+    def after(steps):
+        left = iter([False] * (steps - 1))
         caught = nullcontext(lambda: next(left, True))
-        monkeypatch.setattr("vrnet.training.concurrent.catch_stop_signals", lambda: caught)
+        monkeypatch.setattr("vrnet.training.fit.catch_stop_signals", lambda: caught)
 
     return after
 

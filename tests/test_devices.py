@@ -23,7 +23,7 @@ from vrnet.devices import (
     free_memory,
     hand_over,
     in_main_thread,
-    keep_pace,
+    limit_lookahead,
     on_stream,
     own_stream,
     record_graph,
@@ -288,7 +288,7 @@ def test_without_a_gpu_there_are_no_streams():
     with own_stream(CPU) as stream, on_stream(stream):
         assert stream is None
         hand_over((torch.zeros(2),), stream)
-        assert keep_pace(stream, None) is None
+        assert limit_lookahead(stream, None) is None
 
 
 @needs_cuda

@@ -266,7 +266,7 @@ def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
         tensor.record_stream(target)
 
 
-def keep_pace(stream: Stream | None, before: torch.cuda.Event | None) -> torch.cuda.Event | None:
+def limit_lookahead(stream: Stream | None, before: torch.cuda.Event | None) -> torch.cuda.Event | None:
     """Let a stream that works ahead of the current one wait for an event of it; returns that to wait for the next time:
     so it is one turn ahead at most, and no more than that is held in memory."""
     if stream is None:

@@ -17,7 +17,7 @@ from vrnet.errors import InputWarning
 from vrnet.evaluation import split as module
 from vrnet.evaluation.split import evaluate_split, measure_subject, measure_unregistered, summarise
 from vrnet.files import json_ready, write_rows
-from vrnet.methods.names import MethodChoice, choose_method
+from vrnet.methods.names import MethodSpec, choose_method
 from vrnet.provenance import versions
 
 COLUMNS = (
@@ -73,7 +73,7 @@ def count_calls(monkeypatch, stop_at=None):
 
 def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
     ticks = []
-    summary = evaluate_split(lambda name: ticks.append, MethodChoice("TV-L1"), split, tmp_path / "out")
+    summary = evaluate_split(lambda name: ticks.append, MethodSpec("TV-L1"), split, tmp_path / "out")
     with (tmp_path / "out" / "metrics.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert row["subject"] == "patient001"
@@ -89,7 +89,7 @@ def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
 def test_a_summary_says_what_there_was_before(split, tmp_path):
     """The overlaps of no registration, whatever the method does, and nothing that only a field has."""
     after, before = (
-        evaluate_split(silent, MethodChoice(name), split, tmp_path / name) for name in ("TV-L1", "identity")
+        evaluate_split(silent, MethodSpec(name), split, tmp_path / name) for name in ("TV-L1", "identity")
     )
     overlaps = {name: value for name, value in before["metrics"].items() if name.startswith(("dice", "hd"))}
     assert after["before"] == before["before"] == overlaps
@@ -100,7 +100,7 @@ def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
     whole, told = replace(split, samples=(volume(),)), []
     for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "Gaussian-LNCC", None)):
         summary = evaluate_split(
-            lambda name: told.append(name) or silent(name), MethodChoice("default"), pairs, tmp_path
+            lambda name: told.append(name) or silent(name), MethodSpec("default"), pairs, tmp_path
         )
         assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subject")
         assert json.loads((tmp_path / "summary.json").read_text()) == summary
@@ -109,11 +109,11 @@ def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
 def test_a_split_of_voxels_far_from_those_of_training_is_told_of(split, tmp_path):
     far = replace(split, samples=(replace(split.samples[0], spacing=(9.0, 9.0)),))
     with pytest.warns(InputWarning, match=r"short-axis was trained on voxels of 1.8 x 1.8 mm; these are of 9 x 9 mm"):
-        evaluate_split(silent, MethodChoice("short-axis"), far, tmp_path)
+        evaluate_split(silent, MethodSpec("short-axis"), far, tmp_path)
 
 
 def test_folds_are_repaired_where_asked(split, tmp_path):
-    assert evaluate_split(silent, MethodChoice("identity"), split, tmp_path, folds="repair")["folds"] == "repair"
+    assert evaluate_split(silent, MethodSpec("identity"), split, tmp_path, folds="repair")["folds"] == "repair"
 
 
 def volume():
@@ -123,7 +123,7 @@ def volume():
 
 def test_a_summary_says_what_made_it(split, tmp_path):
     """The version and the commit of vrnet, the version of torch, and the device; beside the keys that others read."""
-    summary = evaluate_split(silent, MethodChoice("identity"), split, tmp_path)
+    summary = evaluate_split(silent, MethodSpec("identity"), split, tmp_path)
     assert summary["provenance"] == {**versions(), "device": describe_device(torch.device("cpu"))}
     assert summary["provenance"].keys() >= {"vrnet", "commit", "torch", "device"}
     assert summary.keys() >= {"method", "data", "split", "subjects", "metrics"}
@@ -133,7 +133,7 @@ def test_a_summary_says_what_made_it(split, tmp_path):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_cohort_is_measured_on_the_device_that_is_named(split, tmp_path):
     with pytest.raises(BadInput, match="no CUDA"):
-        evaluate_split(silent, MethodChoice("TV-L1"), split, tmp_path / "out", "cuda")
+        evaluate_split(silent, MethodSpec("TV-L1"), split, tmp_path / "out", "cuda")
     assert not list(tmp_path.iterdir())
 
 
@@ -226,7 +226,7 @@ def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, mo
 
 def test_names_that_are_no_names_of_folders_are_kept_in_the_table(hearts, tmp_path):
     odd = replace(hearts.samples[0], name="a/b: c")
-    evaluate_split(silent, MethodChoice("identity"), replace(hearts, samples=(odd,)), tmp_path)
+    evaluate_split(silent, MethodSpec("identity"), replace(hearts, samples=(odd,)), tmp_path)
     assert without_seconds(tmp_path)[1][0][0] == "a/b: c"
     assert [path.name for path in (tmp_path / "subjects").iterdir()] == ["000001_a_b__c"]
 

@@ -10,7 +10,7 @@ import vrnet
 from tests.methods.test_variational import moved_texture
 from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
-from vrnet.methods.parameters import Each
+from vrnet.methods.parameters import PerDimension
 from vrnet.variational.linearize import Masks
 
 
@@ -36,7 +36,7 @@ def test_each_pair_of_a_batch_is_registered_by_itself():
 
 def test_a_parameter_may_have_a_value_for_each_dimension(d):
     I0, I1, _ = moved_texture(d)
-    brief = Demons(sigma=Each(1.0, 2.0), iterations=Each((2,), (3,)))
+    brief = Demons(sigma=PerDimension(1.0, 2.0), iterations=PerDimension((2,), (3,)))
     found, same, other = (
         method.build(d)(I0, I1, None)
         for method in (brief, Demons(sigma=d - 1.0, iterations=(d,)), replace(brief, sigma=4.0 - d))

@@ -19,7 +19,7 @@ from vrnet.methods.names import (
     ready,
     with_parameters,
 )
-from vrnet.methods.parameters import Each
+from vrnet.methods.parameters import PerDimension
 from vrnet.methods.solvers import PRESETS
 from vrnet.methods.vrnet import PAPER
 from vrnet.methods.weights import FAMILIES, parse_learned
@@ -207,7 +207,8 @@ def test_every_parameter_can_be_set_by_its_name(method):
     """To what it is, which gives the method itself; and every one is explained."""
     given = {parameter.name: parameter.value for parameter in parameters(method)}
     plain = {
-        name: {2: value.plane, 3: value.volume} if isinstance(value, Each) else value for name, value in given.items()
+        name: {2: value.plane, 3: value.volume} if isinstance(value, PerDimension) else value
+        for name, value in given.items()
     }
     assert with_parameters(method, plain) == method
     assert all(parameter.meaning or parameter.name == "levels" for parameter in parameters(method))

@@ -8,12 +8,14 @@ from tests.paper.fake_results import write_result
 from vrnet.errors import BadInput
 from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
-from vrnet.methods.parameters import Each
+from vrnet.methods.parameters import PerDimension
 from vrnet.paper.results import Entry, file_name
 from vrnet.training.settings import Training
 
 
-@pytest.mark.parametrize("method", [parse("TV-L1(lam=0.15)"), parse("R-L2-6x1-Θ1"), Demons(sigma=Each(1.5, 3.0))])
+@pytest.mark.parametrize(
+    "method", [parse("TV-L1(lam=0.15)"), parse("R-L2-6x1-Θ1"), Demons(sigma=PerDimension(1.5, 3.0))]
+)
 def test_file_names_are_ascii_without_what_a_file_system_forbids(method):
     assert file_name(method).isascii()
     assert not set(file_name(method)) & set('<>:"/\\|?*')
@@ -21,7 +23,7 @@ def test_file_names_are_ascii_without_what_a_file_system_forbids(method):
 
 def test_changed_parameters_are_in_the_name_of_the_folder():
     assert Entry(parse("TV-L1(lam=0.15)")).folder_name == "TV-L1(lam=0.15)"
-    methods = [Demons(sigma=Each(*sigmas)) for sigmas in product((1.0, 2.0), repeat=2)]
+    methods = [Demons(sigma=PerDimension(*sigmas)) for sigmas in product((1.0, 2.0), repeat=2)]
     assert len({Entry(method).folder_name for method in methods}) == 4
 
 

@@ -15,7 +15,7 @@ from vrnet.methods.weights import Trained
 from vrnet.paper.budget import BUDGETS
 from vrnet.paper.study import Study
 from vrnet.provenance import versions
-from vrnet.training.concurrent import fit_concurrently
+from vrnet.training.fit import fit
 
 NAMES = "identity", "VoxelMorph", "R-L2-6x1-Θ1"
 
@@ -27,7 +27,7 @@ def no_training(monkeypatch):
     def refuse(*words, **options):
         raise AssertionError("nothing is to be trained")
 
-    return lambda: monkeypatch.setattr("vrnet.training.concurrent.fit_concurrently", refuse)
+    return lambda: monkeypatch.setattr("vrnet.training.fit.fit", refuse)
 
 
 def read_files(folder):
@@ -137,7 +137,7 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
     with pytest.raises(KeyboardInterrupt):
         made.complete(entries)
     assert not any(made.results.has(entry) for entry in entries)
-    stop_after(2)  # a round and the question after it: three of four are done
+    stop_after(99)
     made.complete(entries)
     for entry in entries:
         one, other = read_weights(made, entry), read_weights(whole, entry)
@@ -146,31 +146,18 @@ def test_an_interrupted_call_goes_on_where_it_was_stopped(study, steps, stop_aft
         assert scores[0] == scores[1]
 
 
-def test_networks_are_trained_so_many_at_once(study, monkeypatch):
-    counts = []
-    monkeypatch.setattr(
-        "vrnet.training.concurrent.fit_concurrently",
-        lambda jobs, *words, **options: counts.append(len(jobs)) or fit_concurrently(jobs, *words, **options),
-    )
-    made = study(at_once=2)
-    made.complete([made.results.entry(name) for name in ("VoxelMorph", "2xRC-Net", "R-L2-1x1", "VoxelMorph")])
-    assert counts == [2, 1]
-
-
 def test_networks_are_trained_on_as_many_subjects_as_are_asked_for(study, monkeypatch):
     trained = []
     monkeypatch.setattr(
-        "vrnet.training.concurrent.fit_concurrently",
-        lambda jobs, train, *words, **options: (
-            trained.append((len(jobs), train.names)) or fit_concurrently(jobs, train, *words, **options)
-        ),
+        "vrnet.training.fit.fit",
+        lambda method, train, *words, **options: trained.append(train.names) or fit(method, train, *words, **options),
     )
     made = study()
     wanted = [("VoxelMorph", None), ("VoxelMorph", 1), ("R-L2-1x1", 1)]
     entries = [made.results.entry(name, subjects=count) for name, count in wanted]
     made.complete(entries)
     train = made.split("train", "training").names
-    assert trained == [(1, train), (2, train[:1])]
+    assert trained == [train, train[:1], train[:1]]
     assert [made.results.config(entry)["training_subjects"] for entry in entries] == [None, 1, 1]
     names = [made.results.folder(entry).name for entry in entries]
     assert names[1] == f"{names[0]}_1subjects"

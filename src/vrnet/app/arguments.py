@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from vrnet.data.prepared import Source
     from vrnet.images.grid import Grid
     from vrnet.methods.method import Images, Method
-    from vrnet.methods.names import MethodChoice
+    from vrnet.methods.names import MethodSpec
 
 registry = ConstructorRegistry()
 
@@ -146,7 +146,7 @@ class MethodOptions:
 
         return choose(name, *self.asked)
 
-    def choice(self, name: str, images: "Images" = "pair") -> "MethodChoice":
+    def choice(self, name: str, images: "Images" = "pair") -> "MethodSpec":
         """The same for other processes, which load it themselves."""
         from vrnet.methods.names import choose_method
 

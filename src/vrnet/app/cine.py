@@ -45,7 +45,7 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import kind_of
 from vrnet.provenance import __version__, commit, versions
-from vrnet.registration.arrays import name_unknown
+from vrnet.registration.arrays import explain_bad_keyword
 from vrnet.registration.cine import (
     KEPT_OF_START,
     SMOOTHING_MM,
@@ -364,7 +364,7 @@ class Tracking:
         return tracking_card(self).html()
 
 
-@name_unknown
+@explain_bad_keyword
 def track(
     cine: CineLike,
     method: str | Method = "default",

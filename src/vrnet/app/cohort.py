@@ -57,7 +57,7 @@ from vrnet.files import (
     write_table,
 )
 from vrnet.images.sandbox import one_thread
-from vrnet.methods.names import MethodChoice
+from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
 from vrnet.registration.options import RegistrationOptions
 from vrnet.report.cohort import INDEX, Links, heading, write_index
@@ -545,7 +545,7 @@ NamePairs = tuple[tuple[int, str], ...]
 class RegisterSubject:
     """Register the pair of a subject, and write what `vrnet register` writes."""
 
-    method: MethodChoice
+    method: MethodSpec
     options: RegistrationOptions
     report: bool = False
     bids: bool = False
@@ -574,7 +574,7 @@ class RegisterSubject:
 class TrackSubject:
     """Track the cine of a subject, and write what `vrnet track` writes."""
 
-    method: MethodChoice
+    method: MethodSpec
     options: RegistrationOptions
     """Of which tracking knows slices and device."""
     report: bool = False
@@ -610,7 +610,7 @@ class TrackSubject:
         return row_of_tracking(summary(tracking)) | said([*notes, *notes_on_tracking(tracking)])
 
 
-def of_method(method: MethodChoice) -> dict[str, Any]:
+def of_method(method: MethodSpec) -> dict[str, Any]:
     """The part of a recipe that says by what a subject is done."""
     return {"method": str(method.load()), "weights": method.weights_sha256}
 

@@ -29,7 +29,7 @@ from vrnet.fields.calculus import check_finite, warp_labels, zeros
 from vrnet.fields.folds import unfold
 from vrnet.files import Row, check_set, columns_of, json_ready, replace_set, write_json, write_rows
 from vrnet.methods.method import Method
-from vrnet.methods.names import MethodChoice
+from vrnet.methods.names import MethodSpec
 from vrnet.methods.weights import warn_if_far
 from vrnet.provenance import __version__, commit, provenance
 from vrnet.variational.cascade import Initializer
@@ -130,7 +130,7 @@ METRICS, SUMMARY = "metrics.csv", "summary.json"
 
 def evaluate_split(
     stage: Stage,
-    method: MethodChoice,
+    method: MethodSpec,
     pairs: PreparedSplit,
     folder: Path,
     device: str = "cpu",
@@ -182,7 +182,7 @@ def write_files(rows: list[Row], summary: dict[str, Any], folder: Path) -> dict[
 class MeasureSubject:
     """Measure a method on one subject. There are no files: the row is the result."""
 
-    method: MethodChoice
+    method: MethodSpec
     read: Callable[[str], Sample]
     """The sample of a name."""
     structures: dict[str, int]
@@ -199,7 +199,7 @@ class MeasureSubject:
 
 @lru_cache(maxsize=1)
 def build_once(
-    choice: MethodChoice, device: str, shape: tuple[int, ...], spacing: tuple[float, ...]
+    choice: MethodSpec, device: str, shape: tuple[int, ...], spacing: tuple[float, ...]
 ) -> tuple[Method, Initializer]:
     """The method, and what finds the field of a pair of this shape and spacing: built once for subjects that are alike.
 

@@ -21,7 +21,7 @@ from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import to_sitk
 from vrnet.methods.method import CPU, Method
-from vrnet.methods.parameters import Each, changes, check_positive, value_in
+from vrnet.methods.parameters import PerDimension, changes, check_positive, value_in
 from vrnet.provenance import how_to_install
 from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Masks
@@ -71,11 +71,11 @@ class Demons(ExternalTool):
     needs: ClassVar = "SimpleITK"
     about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
     with_masks: ClassVar = "not of the tool: each image, outside its mask, is given as the other"
-    sigma: float | Each[float] = Each(2.0, 1.0)  # noqa: RUF009
+    sigma: float | PerDimension[float] = PerDimension(2.0, 1.0)  # noqa: RUF009
     """Standard deviation of the smoothing of the field, in voxels."""
     step: float = 2.0
     """The longest update, in voxels."""
-    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (100, 50, 20))  # noqa: RUF009
+    iterations: Iterations | PerDimension[Iterations] = PerDimension((100, 100, 50), (100, 50, 20))  # noqa: RUF009
     """The number of iterations at each level, coarsest first."""
 
     def __post_init__(self) -> None:
@@ -114,11 +114,11 @@ class SyN(ExternalTool):
     needs: ClassVar = "antspyx"
     about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
     with_masks: ClassVar = "those of ANTs"
-    flow_sigma: float | Each[float] = Each(5.0, 3.0)  # noqa: RUF009
+    flow_sigma: float | PerDimension[float] = PerDimension(5.0, 3.0)  # noqa: RUF009
     """Smoothing of the update field, in voxels."""
     total_sigma: float = 0.0
     """Smoothing of the whole field, in voxels."""
-    iterations: Iterations | Each[Iterations] = Each((100, 100, 50), (50, 20, 0))  # noqa: RUF009
+    iterations: Iterations | PerDimension[Iterations] = PerDimension((100, 100, 50), (50, 20, 0))  # noqa: RUF009
     """The number of iterations at each level, coarsest first."""
     radius: int = 2
     """Radius of the windows of the cross-correlation, in voxels; used in 3D only."""
@@ -232,7 +232,7 @@ class FFD(ExternalTool):
         return names
 
 
-def check_schedule(sigma: float | Each[float], iterations: Iterations | Each[Iterations]) -> None:
+def check_schedule(sigma: float | PerDimension[float], iterations: Iterations | PerDimension[Iterations]) -> None:
     """BadInput unless there is a level with iterations, and smoothing is not negative, in 2D and in 3D."""
     for d in (2, 3):
         if not value_in(sigma, d) >= 0:

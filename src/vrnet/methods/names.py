@@ -35,6 +35,7 @@ from vrnet.methods.weights import (
     save_weights,
 )
 from vrnet.provenance import versions
+from vrnet.variational.cascade import Spacing
 
 IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
 EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
@@ -221,20 +222,61 @@ def hint_of_trainable(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class MethodChoice:
-    """A name with what may come with it; `choose_method` makes one of a method that can be loaded."""
+class MethodSpec:
+    """A name with what may come with it, or a method of the caller's own."""
 
     name: str
     weights: Path | None = None
     settings: tuple[str, ...] = ()
     average: bool = False
-    weights_sha256: str | None = None
-    """Of the file of weights, also where that is in the box: one that was replaced is another choice."""
     images: Images = "pair"
+    weights_sha256: str | None = None
+    """Of the file of weights, also of a bundled one, where other processes must load the same; see `pin`."""
+    given: Method | None = None
+    """A method of the caller's own, which has no name that parses."""
 
     def load(self) -> Method:
-        """The method, whose model is read once per process, as long as no other is asked for."""
-        return load_once(self)
+        """The method, whose model is read once per process, as long as no other is asked for; UnfitMachine if its
+        weights are others than those that are pinned."""
+        return self.given or load_once(self)
+
+    def pin(self) -> "MethodSpec":
+        """The same with the digest of its weights: a process that starts late, or on another machine, refuses others."""
+        return replace(self, weights_sha256=self.digest())
+
+    def digest(self) -> str | None:
+        """The SHA-256 of the weights, as they are now; None if there are none, or they cannot be read."""
+        if self.weights is None:
+            base = split_name(without_average(self.name))[0].casefold()
+            model = MODELS[self.images] if base == "default" else base
+            return bundled_sha256(model) if model in BUNDLED else None
+        try:
+            return sha256(self.weights)
+        except OSError:
+            return None
+
+
+def parse_method(
+    method: str | Method,
+    weights: Path | None = None,
+    settings: Iterable[str] = (),
+    average: bool = False,
+    images: Images = "pair",
+) -> MethodSpec:
+    """What is asked for, checked: a name, or `default` and a file of weights, with parameters as lam=0.15.
+
+    BadInput if there is no such method, or it cannot register."""
+    if not isinstance(method, str):
+        found = ready(method, average)
+        return MethodSpec(str(found), images=images, given=found)
+    spec = MethodSpec(method, weights and weights.absolute(), tuple(settings), average, images)
+    spec.load()
+    return spec
+
+
+def resolve(spec: MethodSpec, dimension: int, spacing: Spacing) -> Method:
+    """The method that registers images of so many dimensions with this spacing in mm, such as what `default` comes to."""
+    return spec.load().resolve(dimension, spacing, spec.images)
 
 
 def choose_method(
@@ -243,45 +285,21 @@ def choose_method(
     settings: tuple[str, ...] = (),
     average: bool = False,
     images: Images = "pair",
-) -> MethodChoice:
-    """The choice of a method that is ready to register these images; BadInput as `choose` has it."""
-    choose(name, weights, settings, average)
-    if weights is None:
-        return MethodChoice(name, None, settings, average, digest_in_the_box(name, images), images)
-    return MethodChoice(name, weights.absolute(), settings, average, sha256(weights), images)
+) -> MethodSpec:
+    """A spec that is pinned to its weights."""
+    return parse_method(name, weights, settings, average, images).pin()
 
 
-def digest_in_the_box(name: str, images: Images) -> str | None:
-    """The SHA-256 of the weights in the box that a method uses, or may use as `default` does; None if it uses none."""
-    base = split_name(without_average(name))[0].casefold()
-    model = MODELS[images] if base == "default" else base
-    return bundled_sha256(model) if model in BUNDLED else None
-
-
-def digest_or_none(path: Path) -> str | None:
-    """The SHA-256 of a file; None if it cannot be read."""
-    try:
-        return sha256(path)
-    except OSError:
-        return None
-
-
-@lru_cache(maxsize=1)
-def load_once(choice: MethodChoice) -> Method:
-    """The method of a choice; UnfitMachine if its file of weights is not the one that was chosen.
-
-    A process that starts late, or on another machine, may find one that was replaced meanwhile."""
-    if choice.weights is None and choice.weights_sha256 not in (None, digest_in_the_box(choice.name, choice.images)):
+@lru_cache(maxsize=2)
+def load_once(spec: MethodSpec) -> Method:
+    """The method of a spec."""
+    if spec.weights_sha256 not in (None, spec.digest()):
+        which = spec.weights or f"the model for {spec.name} that comes with vrnet"
         raise UnfitMachine(
-            f"{platform.node()} has another model in the box for {choice.name} than this run began with: install the "
-            "same vrnet everywhere"
+            f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that back, "
+            "install the same vrnet everywhere, or start again"
         )
-    if choice.weights is not None and choice.weights_sha256 != digest_or_none(choice.weights):
-        raise UnfitMachine(
-            f"{choice.weights} is not the file of weights that this run began with, as {platform.node()} sees it: put "
-            "that back, or start again"
-        )
-    return choose(choice.name, choice.weights, choice.settings, choice.average)
+    return choose(spec.name, spec.weights, spec.settings, spec.average)
 
 
 # Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.

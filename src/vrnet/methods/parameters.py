@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Each(Generic[T]):
+class PerDimension(Generic[T]):
     """A parameter that is not the same in 2D and in 3D; written {2: x, 3: y}."""
 
     plane: T
@@ -53,7 +53,7 @@ class Each(Generic[T]):
         return f"{{2:{format_value(self.plane)},3:{format_value(self.volume)}}}"
 
     @classmethod
-    def convert_from(cls, value: Any, hint: Any) -> "Each[Any]":
+    def convert_from(cls, value: Any, hint: Any) -> "PerDimension[Any]":
         """The parameter that is written so; TypeError if it is not."""
         if not isinstance(value, dict) or value.keys() != {2, 3}:
             raise TypeError(f"{value} is no pair of values for 2D and 3D")
@@ -65,9 +65,9 @@ class Each(Generic[T]):
         return f"{{2: {kind}, 3: {kind}}}"
 
 
-def value_in(parameter: T | Each[T], d: int) -> T:
+def value_in(parameter: T | PerDimension[T], d: int) -> T:
     """The value of a parameter in d dimensions."""
-    return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, Each) else parameter
+    return (parameter.plane if d == 2 else parameter.volume) if isinstance(parameter, PerDimension) else parameter
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 
 from vrnet.errors import BadInput
 from vrnet.methods.method import CPU, MASKS_OF_SOLVERS, Method, Scaling
-from vrnet.methods.parameters import Each, changes, check_at_most, check_positive, value_in
+from vrnet.methods.parameters import PerDimension, changes, check_at_most, check_positive, value_in
 from vrnet.variational.cascade import Cascade, ComposedDataStep, DataStep, Denoise, Initializer, Step, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, BothContrastsLNCC, DataTerm
 from vrnet.variational.linearize import Linearize, average
@@ -33,25 +33,25 @@ class Variational(Method):
     """R: the name of a regulariser."""
     data: str = "L1"
     """D: the name of a data term."""
-    lam: float | Each[float] = 0.075
+    lam: float | PerDimension[float] = 0.075
     """λ, the weight of R; for Gaussian, the standard deviation in shortest edges of a voxel."""
-    theta: Thetas | Each[Thetas] = (0.1, 0.5)
+    theta: Thetas | PerDimension[Thetas] = (0.1, 0.5)
     """θ at the first and at the last warp of a level: loose at first, so that the data step moves far, then tighter."""
     warps: int = 10
     """N_warp: linearisations per level, at most; of the finest, `finest_warps` where that is above 0."""
-    finest_warps: int | Each[int] = 0
+    finest_warps: int | PerDimension[int] = 0
     """N_warp of the finest level, whose steps cost the most; 0 stands for as many as at the others."""
     iterations: int = 3
     """N_iter: steps per linearisation."""
     levels: int = 3
     """Levels of the pyramid."""
-    window: float | Each[float] = 0.0
+    window: float | PerDimension[float] = 0.0
     """If above zero, the data step of a voxel heeds the voxels about it, too, under a Gaussian of this standard
     deviation, in shortest edges of a voxel; for terms of squares: LNCC, MIND, NMI and Remap."""
     fluid: float = 0.0
     """If above zero, each update is smoothed with this standard deviation, in shortest edges of a voxel, and composed
     with the field instead of added to it, which then hardly folds."""
-    momentum: float | Each[float] = 0.0
+    momentum: float | PerDimension[float] = 0.0
     """With `fluid`, the part of the last update that is added to each at the finest level, below 1."""
     tolerance: float = 1e-3
     """Stop when three warps together change the energy by less than this part of it."""
@@ -142,7 +142,7 @@ class Variational(Method):
 
 COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
 """Many short steps, each composed with the field."""
-FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": Each(0, 10), "momentum": Each(0.0, 0.7)}
+FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": PerDimension(0, 10), "momentum": PerDimension(0.0, 0.7)}
 """In volumes, few steps at the finest level, where nearly all the time goes, each with what is left of the last."""
 # L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
 # MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv. Remap, whose
@@ -164,19 +164,19 @@ PRESETS = (
     Variational("TV", "LNCC", lam=0.1),
     Variational("Diffusion", "LNCC", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
     Variational("Bending", "LNCC", lam=0.1),
-    Variational("Gaussian", "LNCC", lam=Each(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
+    Variational("Gaussian", "LNCC", lam=PerDimension(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
     Variational("TV", "MIND", lam=0.03, theta=(0.03, 0.1)),
     Variational("Diffusion", "MIND", lam=0.012, theta=(0.03, 0.03), **COMPOSED),
-    Variational("Bending", "MIND", lam=Each(0.15, 0.05), theta=(0.03, 0.1)),
-    Variational("Gaussian", "MIND", lam=Each(1.0, 0.8), theta=(0.03, 0.03), **COMPOSED),
-    Variational("TV", "NMI", lam=Each(0.3, 0.1)),
-    Variational("Diffusion", "NMI", lam=Each(0.1, 0.03), theta=(0.3, 0.3), **COMPOSED),
-    Variational("Bending", "NMI", lam=Each(1.0, 0.3)),
-    Variational("Gaussian", "NMI", lam=Each(1.0, 0.5), theta=Each((1.0, 1.0), (0.3, 0.3)), **COMPOSED),
+    Variational("Bending", "MIND", lam=PerDimension(0.15, 0.05), theta=(0.03, 0.1)),
+    Variational("Gaussian", "MIND", lam=PerDimension(1.0, 0.8), theta=(0.03, 0.03), **COMPOSED),
+    Variational("TV", "NMI", lam=PerDimension(0.3, 0.1)),
+    Variational("Diffusion", "NMI", lam=PerDimension(0.1, 0.03), theta=(0.3, 0.3), **COMPOSED),
+    Variational("Bending", "NMI", lam=PerDimension(1.0, 0.3)),
+    Variational("Gaussian", "NMI", lam=PerDimension(1.0, 0.5), theta=PerDimension((1.0, 1.0), (0.3, 0.3)), **COMPOSED),
     Variational("TV", "Remap", lam=0.1),
     Variational("Diffusion", "Remap", lam=0.01, theta=(0.1, 0.1), **COMPOSED),
     Variational("Bending", "Remap", lam=0.1),
-    Variational("Gaussian", "Remap", lam=Each(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
+    Variational("Gaussian", "Remap", lam=PerDimension(0.7, 0.6), theta=(0.1, 0.1), **FEW_AT_THE_FINEST, **COMPOSED),
 )
 
 

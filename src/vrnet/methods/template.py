@@ -7,7 +7,7 @@ import torch
 
 from vrnet.errors import BadInput, shape_text
 from vrnet.methods.method import CPU
-from vrnet.methods.parameters import Each
+from vrnet.methods.parameters import PerDimension
 from vrnet.methods.solvers import preset
 from vrnet.variational.data_terms import LNCC
 from vrnet.variational.solver import Solver
@@ -18,7 +18,7 @@ FORM = re.compile(rf"Template-({SIZE}(?:x{SIZE}){{1,2}})", flags=re.IGNORECASE)
 DETAIL = LNCC(radii=(2.0, 4.0))
 """The local correlation by which images are brought to a template, in smaller boxes than those of two images: it is
 sharper and less noisy than any of them."""
-SOLVER = replace(preset("Gaussian", "LNCC"), lam=Each(0.7, 0.65))
+SOLVER = replace(preset("Gaussian", "LNCC"), lam=PerDimension(0.7, 0.65))
 # Chosen on the validation pairs of hippocampus, Dice and strict folds: .790 and .03 % as it is, .790 and .06 % with the
 # λ of 0.6 of `Gaussian-LNCC`, .789 and .02 % with 0.7. The radii were chosen there too, with other weights of the
 # template: .787 with these, .785 with those of `Gaussian-LNCC`. Without a template it has .769. Rows were not kept.

@@ -15,7 +15,7 @@ from vrnet.evaluation.split import evaluate_split
 from vrnet.files import exists, read_rows, write_json, write_rows
 from vrnet.methods.averaged import without_flips
 from vrnet.methods.method import Method, Trainable
-from vrnet.methods.names import MethodChoice, choose_method, missing_package, parse, without_average
+from vrnet.methods.names import MethodSpec, choose_method, missing_package, parse, without_average
 from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
 from vrnet.schema import convert_record
@@ -160,23 +160,31 @@ class Study:
             )
 
     def _train(self, entries: Sequence[Entry], done: str) -> None:
-        """Train those of the entries that have no weights, all at the same time and on the same subjects."""
-        from vrnet.training.concurrent import TrainingJob, fit_concurrently
+        """Train those of the entries that have no weights, one after the other, on the same subjects."""
+        from vrnet.training.fit import fit
 
-        jobs = [
-            TrainingJob(cast(Trainable, entry.method), cast(Training, entry.training), self.results.run_folder(entry))
-            for entry in self._untrained(entries)
-        ]
-        if not jobs:
+        untrained = self._untrained(entries)
+        if not untrained:
             return
         train, val = self._training_splits()
         if entries[0].subjects is not None:
             train = train.spread(entries[0].subjects)
-        names = ", ".join(str(job.method) for job in jobs)
-        tick = self.stage(f"training on {self.data} ({done}): {names}")
-        fit_concurrently(jobs, train, val, device=self.device, watch=tick)
-        for job in jobs:
-            (job.folder / CHECKPOINT).unlink()
+        for entry in untrained:
+            method, settings = cast(Trainable, entry.method), cast(Training, entry.training)
+            tick, folder = self.stage(f"training on {self.data} ({done}): {method}"), self.results.run_folder(entry)
+            result = fit(
+                method,
+                train,
+                val,
+                settings,
+                folder,
+                device=self.device,
+                resume=True,
+                watch=lambda status, tick=tick: tick(status.step / status.steps),  # type: ignore[misc]
+            )
+            if not result.is_finished:
+                raise KeyboardInterrupt
+            (folder / CHECKPOINT).unlink()
 
     def _measure(self, entry: Entry) -> None:
         """Measure the method on every test subject, and write what the numbers depend on last: then it is measured.
@@ -194,13 +202,13 @@ class Study:
         dice, hd = means["dice_mean"]["mean"], means["hd_mean"]["mean"]
         self.say(f"{entry.folder_name}: Dice {dice:.3f}, Hausdorff {hd:.2f} mm")
 
-    def _choose(self, entry: Entry) -> MethodChoice:
+    def _choose(self, entry: Entry) -> MethodSpec:
         """The method by its name, or by the weights of its training."""
         if entry.training is None:
             return choose_method(str(entry.method), average=entry.is_averaged)
         return choose_method("default", self.results.run_folder(entry) / WEIGHTS, average=entry.is_averaged)
 
-    def _config(self, entry: Entry, choice: MethodChoice, device: str) -> dict[str, Any]:
+    def _config(self, entry: Entry, choice: MethodSpec, device: str) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
         method = choice.load()
         config: dict[str, Any] = {"method": entry.name, "data": self.data, "split": self.test.split}

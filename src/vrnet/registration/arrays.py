@@ -216,7 +216,7 @@ OF_IMAGES = "affine", "slices", "match_intensities"
 """What `register_images` alone can be asked for, since arrays have no place in space."""
 
 
-def name_unknown(function: Callable[P, T]) -> Callable[P, T]:
+def explain_bad_keyword(function: Callable[P, T]) -> Callable[P, T]:
     """The function, whose TypeError for an argument that it does not have says what to write instead."""
     known = list(signature(function).parameters)
 
@@ -330,7 +330,7 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         return result if isinstance(self.field, Tensor) else result.numpy()
 
 
-@name_unknown
+@explain_bad_keyword
 def register(
     fixed: Array,
     moving: Array,

@@ -23,7 +23,7 @@ from vrnet.registration.arrays import (
     RegistrationResult,
     Repair,
     check_axes,
-    name_unknown,
+    explain_bad_keyword,
     register,
     spacing_within,
 )
@@ -145,7 +145,7 @@ class ImageRegistration(RegistrationResult[ImageLike]):
         return self.transform.inverse(grid or self.moving.grid)
 
 
-@name_unknown
+@explain_bad_keyword
 def register_images(
     fixed: ImageLike,
     moving: ImageLike,

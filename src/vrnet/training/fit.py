@@ -33,7 +33,7 @@ from vrnet.devices import (
     hand_over,
     has_cuda,
     in_main_thread,
-    keep_pace,
+    limit_lookahead,
     new_stream,
     on_stream,
     own_stream,
@@ -395,7 +395,7 @@ class Trainer:
     def draw(self, number: int) -> tuple[Tensor, ...]:
         """The augmented images of a step, fixed and moving, and their labels if these are trained on; on several
         devices, the part of this one."""
-        self._before = keep_pace(self.drawing, self._before)
+        self._before = limit_lookahead(self.drawing, self._before)
         with on_stream(self.drawing):
             drawn = self._draw(number)
         hand_over(drawn, self.drawing)

@@ -61,7 +61,7 @@ def test_a_model_in_the_box_is_chosen_by_its_content_and_one_of_another_vrnet_is
     short_axis.write_text("others")
     forget()
     assert choose_method(name) != chosen
-    with pytest.raises(UnfitMachine, match="has another model in the box"):
+    with pytest.raises(UnfitMachine, match="install the same vrnet everywhere"):
         chosen.load()
 
 
