@@ -6,8 +6,10 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 __version__ = "0.5.0"
 PINS = "constraints.txt"

@@ -1,27 +1,27 @@
 """From the words of a command line to a command: tyro, told how our dataclasses of options read.
 
 The docstring below a field is its help. An option that is off, empty or None unless it is given shows no default: its
-help says what happens without it. What is wrong with the words was told before, by `words.py`.
+help says what happens without it.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import partial
+from io import StringIO
+from itertools import takewhile
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
-from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
 
 from vrnet.errors import BadInput
 from vrnet.methods.parameters import field_docstrings
@@ -35,27 +35,41 @@ if TYPE_CHECKING:
     from vrnet.methods.names import MethodSpec
 
 registry = ConstructorRegistry()
+CONFIG = (tyro.conf.FlagCreatePairsOff,)
 
 
-@runtime_checkable
 class Command(Protocol):
-    """A command whose arguments were read."""
+    """A command whose options were read."""
 
     def run(self) -> None:
         """Do what was asked for; BadInput if that cannot be."""
         ...
 
 
-def read_command(commands: Mapping[str, Callable[..., Command]], words: Sequence[str]) -> Command:
-    """The command that the words after `vrnet` ask for; SystemExit with status 2 where they make no sense."""
-    return tyro.extras.subcommand_cli_from_dict(
-        dict(commands),
-        args=words,
-        prog="vrnet",
-        description="Deformable image registration for cardiac MR, in 2D and 3D.",
-        config=(tyro.conf.FlagCreatePairsOff,),
-        registry=registry,
-    )
+def read_command(name: str, kind: type[Command], words: Sequence[str]) -> Command:
+    """The command that the words after its name make; BadInput in tyro's words where they make none."""
+    said = StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(kind, args=words, prog=f"vrnet {name}", config=CONFIG, registry=registry)
+    except SystemExit as end:
+        if end.code:
+            raise BadInput(f"{one_line(said.getvalue())}; `vrnet {name} --help` says more") from None
+        raise
+
+
+def one_line(box: str) -> str:
+    """What tyro says in a box is wrong, and which option it supposes was meant, without the box and the help in it."""
+    lines = [line.strip("│").rstrip() for line in box.splitlines()[1:-1]]
+    wrong = " ".join(line.strip() for line in takewhile(lambda line: "──" not in line, lines) if line[:7].strip())
+    meant = re.search(r"Perhaps you meant:\W+?(--[\w-]+)", "\n".join(lines))
+    return wrong.rstrip(".") + (f" (did you mean {meant[1]}?)" if meant else "")
+
+
+def print_completion(commands: Mapping[str, type[Command]], words: Sequence[str]) -> NoReturn:
+    """Print the completion of all commands for a shell, or write it to a file."""
+    tyro.extras.subcommand_cli_from_dict(dict(commands), args=words, prog="vrnet", config=CONFIG, registry=registry)
+    raise AssertionError("tyro ends the process once it has printed that")
 
 
 @registry.struct_rule
@@ -94,7 +108,16 @@ Group = Annotated[T, tyro.conf.OmitArgPrefixes, tyro.conf.arg(name="")]
 """A dataclass of options, which become options of the command that has it as a field."""
 Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
 File = Annotated[Path, tyro.conf.arg(metavar="FILE")]
-Folder = Annotated[Path, tyro.conf.arg(metavar="DIR")]
+Folder = Annotated[
+    Path,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="DIR",
+        instance_from_str=lambda words: folder(words[0]),
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda path: [str(path)],
+    ),
+]
 OptionalFile = Annotated[Path | None, tyro.conf.arg(metavar="FILE")]
 OptionalFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR")]
 FileOrFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR|FILE")]
@@ -110,6 +133,20 @@ Settings = Annotated[
     tyro.conf.UseAppendAction,
     tyro.conf.arg(name="set", metavar="NAME=VALUE"),
 ]
+
+FILE_SUFFIXES = (
+    ".nii.gz", ".nii", ".mha", ".mhd", ".nrrd", ".nhdr", ".hdr", ".img", ".dcm", ".png", ".jpg", ".jpeg", ".h5", ".tfm",
+    ".txt", ".mat", ".xfm",
+)  # fmt: skip
+"""Of images and transforms."""
+
+
+def folder(word: str) -> Path:
+    """A folder; ValueError where it is named as a file: `register --out x.nii.gz` is meant to give one."""
+    if suffix := next((each for each in FILE_SUFFIXES if word.lower().endswith(each)), None):
+        raise ValueError(f"this is a folder, not a file: give a name without {suffix}")
+    return Path(word)
+
 
 OF_A_SPLIT = "root", "split_file", "cache", "skip_broken"
 """The fields of SourceOptions."""

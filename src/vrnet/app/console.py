@@ -1,21 +1,14 @@
 """What a person sees in the terminal: progress, tables, lines."""
 
-import errno
 import os
-import select
 import shlex
-import shutil
 import signal
 import sys
-import tempfile
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from io import TextIOWrapper
-from pathlib import Path
-from threading import Event, Thread, Timer, main_thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -24,14 +17,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.cohort.run import Tally
-from vrnet.errors import BadInput, InputWarning, Stage, as_options, counted, in_runs, numbered
-from vrnet.report.measures import HAUSDORFF_LEGEND, NAMES, WHOLE_VOLUME, Row, by_structure, number, summary, title
-from vrnet.verdict.rules import WORDS
+from vrnet.errors import InputWarning, Stage, counted, in_runs, numbered
 
 if TYPE_CHECKING:
     from vrnet.app.cine import Tracking
+    from vrnet.cohort.run import Tally
     from vrnet.paper import tables as paper
+    from vrnet.report.measures import Row
     from vrnet.training.fit import TrainingStatus
 
 
@@ -138,8 +130,6 @@ def visible(text: str) -> str:
 
 screen, error_screen, bar_screen = Screen(), Screen(is_for_errors=True), Screen(is_for_errors=True)
 VERDICT_COLOURS = {"good": "green", "look": "yellow", "failed": "red"}
-MEAN_DICE = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
-"""What the mean over structures is called beside the Dice of each."""
 MAX_STRUCTURES = 7
 """Structures whose Dice has a row of its own in the table of a pair; of more, only the mean is shown."""
 MAX_COLUMNS = 8
@@ -155,6 +145,8 @@ def print_line(line: str) -> None:
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print the verdict of metrics.json: the level in its colour, then one line per reason and thing to try."""
+    from vrnet.verdict.rules import WORDS
+
     level = verdict["level"]
     screen.print(Text.assemble("Verdict: ", (WORDS[level], f"bold {VERDICT_COLOURS[level]}")), soft_wrap=True)
     for reason in verdict["reasons"]:
@@ -278,6 +270,8 @@ def best_score(row: Mapping[str, int | float], others: Mapping[str, Mapping[str,
 
 def print_metrics(metrics: dict[str, Any]) -> None:
     """Print metrics.json as a table, and in a line what each kind of distance is where there are any."""
+    from vrnet.report.measures import HAUSDORFF_LEGEND
+
     screen.print(metrics_table(metrics))
     if "hausdorff_mm" in metrics:
         print_line(HAUSDORFF_LEGEND)
@@ -285,18 +279,23 @@ def print_metrics(metrics: dict[str, Any]) -> None:
 
 def metrics_table(metrics: dict[str, Any]) -> Table:
     """metrics.json as one row per measure, before and after."""
+    from vrnet.report.measures import NAMES, WHOLE_VOLUME, number, summary
+
+    means = {"Dice": "Dice, mean", **{name: f"Mean {name}" for name in (WHOLE_VOLUME, NAMES["dice_mean_over_slices"])}}
     title = method_title(metrics["method"], metrics.get("weights"))
     title += ", slice by slice" if metrics["slice_by_slice"] else ""
     table = numbers_table(title, "before", "after")
     for row in [*dice_rows(metrics), *summary(metrics)]:
-        table.add_row(Text(MEAN_DICE.get(row.name, row.name)), row.before, row.after)
+        table.add_row(Text(means.get(row.name, row.name)), row.before, row.after)
     if metrics["seconds"] is not None:
         table.add_row("Seconds", "", number(metrics["seconds"]))
     return table
 
 
-def dice_rows(metrics: dict[str, Any]) -> list[Row]:
+def dice_rows(metrics: dict[str, Any]) -> "list[Row]":
     """The Dice of each structure, unless there are too many of them."""
+    from vrnet.report.measures import by_structure, title
+
     names = metrics.get("label_names", {})
     rows = by_structure({"dice": metrics["dice"], "label_names": names})[0].rows if "dice" in metrics else []
     if len(rows) > MAX_STRUCTURES:
@@ -307,6 +306,8 @@ def dice_rows(metrics: dict[str, Any]) -> list[Row]:
 
 def summary_table(summary: dict[str, Any]) -> Table:
     """summary.json as one row per column of metrics.csv: the mean before registration; mean and std after it."""
+    from vrnet.report.measures import number
+
     method = method_title(summary["method"], summary.get("weights"))
     title = f"{method} on {counted(summary['subjects'], 'subject')} ({summary['data']}, {summary['split']})"
     table = numbers_table(title, "before", "mean", "std")
@@ -320,6 +321,7 @@ def tracking_table(tracking: "Tracking") -> Table:
     """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
     from vrnet.cardiac.strain import TITLES
     from vrnet.report.cine import frame_text
+    from vrnet.report.measures import number
 
     grid, by_slice = tracking.cine.grid, ", slice by slice" if tracking.found.slice_axis is not None else ""
     steps = {"turned": tracking.found.turned_by, "refined": tracking.found.refined_by}
@@ -369,38 +371,11 @@ def paper_table(made: "paper.Table") -> Table:
     return table
 
 
-# How the command ends: one line on the error stream, and a status, whatever went wrong.
-#
-# 0: done; 2: what the user, or the machine, must change; 3: all files are written, but the registration failed, as its
-# verdict says, or subjects of a cohort are not done; 130: Ctrl-C; 141: who read the output has gone; 1: a bug, with a
-# traceback in a file.
+# How a command ends, and how messages that name arguments of Python name options.
 
-NO_MEMORY_WORDS = (
-    "allocate memory", "bad_alloc", "bad allocation", "out of memory", "not enough memory", "can't start new thread",
-    "could not create a primitive", "multithreader",
-)  # fmt: skip
-"""In the messages of PyTorch, ITK and Python where memory did not suffice."""
-UNREAD_STATUS = 141
-"""As a shell tells of a command that wrote to a reader who had gone, and was ended by that."""
 FAILED_STATUS = 3
 """The exit status of a command whose files are all written, but whose registration failed."""
 STOPPED = "Stopped. What is done stays done: the same command goes on from there."
-MIN_COLUMNS = 40
-TOO_LITTLE_MEMORY = "there is too little memory for this: take smaller images, a smaller batch, or a larger machine"
-
-
-def describe(error: BaseException, command: str = "") -> tuple[str, int]:
-    """The line and the status that an error of a command ends with."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted; nothing is half-written", 130
-    if isinstance(error, BadInput):
-        return as_options(str(error), command), 2
-    if is_lack_of_memory(error):
-        return TOO_LITTLE_MEMORY, 2
-    if isinstance(error, OSError):
-        return describe_system_error(error), 2
-    message = (str(error).strip() or "no message").splitlines()[0]
-    return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
 
 
 def end_if_failed(verdict: Mapping[str, Any]) -> None:
@@ -420,83 +395,11 @@ def this_command() -> str:
     return shlex.join(["vrnet", *sys.argv[1:]])
 
 
-def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether memory did not suffice, as Python, PyTorch and ITK say it."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in NO_MEMORY_WORDS)
-
-
-def describe_system_error(error: OSError) -> str:
-    """What the system refused, in words."""
-    place = f"{error.filename}: " if error.filename is not None else ""
-    return (
-        f"{place}{error.strerror or str(error) or type(error).__name__}: check the place, its room and your permission"
-    )
-
-
-def is_unread(error: BaseException) -> bool:
-    """Whether an error is that nobody reads the output any more, as in `vrnet --help | head -1`."""
-    if not isinstance(error, BrokenPipeError) or not isinstance(sys.stdout, TextIOWrapper):
-        return False
-    output = select.poll()
-    output.register(sys.stdout, 0)
-    return any(event & select.POLLERR for _, event in output.poll(0))
-
-
-def save_traceback(error: BaseException) -> str:
-    """ ", with FILE", which says where in the code an error came up; nothing where no file can be written."""
-    try:
-        with tempfile.NamedTemporaryFile("w", prefix="vrnet-", suffix=".txt", delete=False, encoding="utf-8") as file:
-            file.writelines(traceback.format_exception(error))
-    except OSError:
-        return ""
-    return f", with {file.name}"
-
-
-def show(message: str) -> None:
-    """Print a line on the error stream, if it can be."""
-    with suppress(OSError):
-        error_screen.print(f"vrnet: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-
-
-def prepare_terminal() -> None:
-    """A terminal that cannot show a name shows part of it; in one narrower than any word, tyro would never end."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    if shutil.get_terminal_size().columns < MIN_COLUMNS:
-        os.environ["COLUMNS"] = str(MIN_COLUMNS)
-
-
-def close_streams(status: int) -> int:
-    """Write out what was printed, and return the status: 2 where that failed and all else went well.
-
-    A reader who has seen enough, as in `vrnet methods | head -1`, is no failure."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except OSError as error:
-            discard(stream)
-            if stream is sys.stdout and not isinstance(error, BrokenPipeError) and not status:
-                show(f"the output could not be written ({error.strerror}): its place is full, or gone")
-                status = 2
-    return status
-
-
-def discard(stream: object) -> None:
-    """From now on, what is written to a stream goes nowhere: Python would complain at its end that it cannot."""
-    if isinstance(stream, TextIOWrapper):
-        with Path(os.devnull).open("w") as nowhere:
-            os.dup2(nowhere.fileno(), stream.fileno())
-
-
 # How far a cohort is: a line that changes in a terminal, a line every minute elsewhere.
 
 
 @contextmanager
-def cohort_progress() -> Iterator[Callable[[Tally], None]]:
+def cohort_progress() -> Iterator[Callable[["Tally"], None]]:
     """A function that shows a tally, on the error stream."""
     is_smart = bar_screen.is_terminal and not bar_screen.is_dumb_terminal
     with (cohort_bar if is_smart else cohort_lines)() as show:
@@ -504,7 +407,7 @@ def cohort_progress() -> Iterator[Callable[[Tally], None]]:
 
 
 @contextmanager
-def cohort_bar() -> Iterator[Callable[[Tally], None]]:
+def cohort_bar() -> Iterator[Callable[["Tally"], None]]:
     columns = BarColumn(20), TextColumn("{task.fields[line]}", markup=False)
     with Progress(*columns, console=bar_screen) as bar, hide_on_failure(bar):
         task = bar.add_task("cohort", total=None, line="starting")
@@ -512,11 +415,11 @@ def cohort_bar() -> Iterator[Callable[[Tally], None]]:
 
 
 @contextmanager
-def cohort_lines() -> Iterator[Callable[[Tally], None]]:
+def cohort_lines() -> Iterator[Callable[["Tally"], None]]:
     """A line from time to time, also while nothing ends."""
     latest: Tally | None = None
 
-    def show(tally: Tally) -> None:
+    def show(tally: "Tally") -> None:
         nonlocal latest
         latest = tally
 
@@ -526,35 +429,6 @@ def cohort_lines() -> Iterator[Callable[[Tally], None]]:
 
     with from_time_to_time(print_latest):
         yield show
-
-
-# Ctrl-C that Python loses is given again, and a process that is told to end says how to go on.
-#
-# A signal is handled between any two steps of Python code; where these belong to the clean-up of an object, what is
-# raised there is printed and forgotten. While modules are imported, such clean-ups come by the thousand.
-
-AGAIN_SECONDS = 0.05
-"""Until the clean-up that lost it has ended."""
-
-
-@contextmanager
-def repeat_lost_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt again, as often as it is lost."""
-    before = sys.unraisablehook
-
-    def hook(lost: Any) -> None:
-        if issubclass(lost.exc_type, KeyboardInterrupt):
-            again = Timer(AGAIN_SECONDS, signal.pthread_kill, (main_thread().ident, signal.SIGINT))
-            again.daemon = True
-            again.start()
-        else:
-            before(lost)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from vrnet.app.console import FAILED_STATUS, print_line
 from vrnet.errors import BadInput
@@ -31,24 +30,21 @@ class Doctor:
     """Print all of it as JSON, for a program or a bug report."""
 
     def run(self) -> None:
-
         checks = examine()
-        summary = as_json(checks)
+        is_fine = all(check.is_fine for part in checks.values() for check in part)
         if self.json:
-            print(json.dumps(summary, indent=2))
+            found = {name: [asdict(check) for check in part] for name, part in checks.items()}
+            print(json.dumps({"is_fine": is_fine, "checks": found}, indent=2))
         else:
-            for part, found in checks.items():
+            for part, lines in checks.items():
                 print_line(part)
-                for check in found:
-                    mark = "ok   " if check.is_fine else "WRONG"
+                for check in lines:
                     hint = f" → {check.hint}" if check.hint else ""
-                    print_line(f"  {mark} {check.name}: {check.found}{hint}")
-            print_line("Everything is as it should be." if summary["is_fine"] else "Not everything is as it should be.")
-        if not summary["is_fine"]:
+                    print_line(f"  {'ok   ' if check.is_fine else 'WRONG'} {check.name}: {check.found}{hint}")
+            print_line("Everything is as it should be." if is_fine else "Not everything is as it should be.")
+        if not is_fine:
             sys.exit(FAILED_STATUS)
 
-
-# Is everything as it should be? Versions, extras, devices, folders, and a heart of known motion registered.
 
 EXTRAS = {
     "train": "vrnet train",
@@ -193,9 +189,3 @@ def end_point_errors(method: str) -> tuple[float, float]:
     heart = patient.fixed_labels[0, 0].numpy() > 0
     error = motion_error(found.field.numpy(), patient.field[0].numpy(), patient.spacing, heart)
     return error["end_point_error_mm_before"], error["end_point_error_mm_after"]
-
-
-def as_json(checks: dict[str, list[Check]]) -> dict[str, Any]:
-    """What `vrnet doctor --json` prints."""
-    is_fine = all(check.is_fine for part in checks.values() for check in part)
-    return {"is_fine": is_fine, "checks": {name: [asdict(check) for check in part] for name, part in checks.items()}}
