@@ -1,10 +1,10 @@
+import re
 import time
 
 import pytest
 from rich.console import Console
 
 from vrnet.app import console
-from vrnet.app import console as log_lines
 from vrnet.app.console import (
     best_score,
     metrics_table,
@@ -28,8 +28,8 @@ METRICS = {
 }
 
 
-def rendered(table):
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+def rendered(table, width=100):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(table)
     return console.export_text()
 
@@ -105,7 +105,7 @@ def test_stages_are_shown_on_the_error_stream(capsys):
 
 
 def test_in_a_file_a_long_stage_is_told_of_from_time_to_time(capsys, monkeypatch):
-    monkeypatch.setattr(log_lines, "FIRST_LINE_SECONDS", 0.02)
+    monkeypatch.setattr(console, "FIRST_LINE_SECONDS", 0.02)
     with stage_progress() as stage:
         stage("reading")
         time.sleep(0.3)
@@ -172,6 +172,31 @@ def test_a_silenced_process_shows_errors_only(capsys, quiet_again):
     print_line("a line")
     console.error_screen.print("wrong")
     assert capsys.readouterr() == ("", "wrong\n")
+
+
+NUMBERS = [f"{k}.{k}{k}{k}" for k in range(1, 9)]
+
+
+@pytest.mark.parametrize(("width", "columns"), [(20, 1), (20, 8), (40, 2), (40, 8), (80, 4), (80, 8), (200, 8)])
+def test_every_number_and_every_name_is_whole_at_any_width(width, columns):
+    table = console.FittingTable.of("a title of several words", "", *(f"c{k}" for k in range(columns)))
+    table.add_row("a_name_without_any_blank_in_it", *NUMBERS[:columns])
+    text = rendered(table, width)
+    assert all(number in text for number in NUMBERS[:columns])
+    assert "…" not in text
+    letters = re.sub(r"[^a-z_]", "", "".join(line.split("│")[1] if "│" in line else line for line in text.splitlines()))
+    assert "a_name_without_any_blank_in_it" in letters
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_bundled_model_is_called_by_its_name_with_what_it_is_in_brackets():
+    from vrnet.methods.names import kind_of
+
+    text = metrics_text(METRICS | {"method": "short-axis", "weights": "short_axis.safetensors"})
+    assert f"short-axis ({kind_of('short-axis')})" in text
+    assert "R-L1-3x2 (mine.safetensors)" in metrics_text(
+        METRICS | {"method": "R-L1-3x2", "weights": "mine.safetensors"}
+    )
 
 
 NASTY = "a\x1b[2J\x07\x9b31m\u202e[red]b[/red]:heart:"

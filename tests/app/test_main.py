@@ -268,8 +268,8 @@ MISSING = {
 def test_missing_files_are_told_in_one_line_and_nothing_is_written(vrnet, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, err = vrnet(command, *MISSING[command].split())
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("vrnet: ")
+    assert (status, out, err.strip().count("\n")) == (2, "", 0)
+    assert err.strip().startswith("vrnet: ")
     assert not list(tmp_path.iterdir())
 
 
@@ -315,14 +315,14 @@ def test_an_output_that_is_full_is_told(word):
     assert (done.returncode, err.count("\n"), "No space left on device" in err) == (2, 1, True), err
 
 
-@pytest.mark.parametrize("is_buffered", [True, False])
-def test_whoever_stops_reading_is_not_told_of_it(is_buffered):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_whoever_stops_reading_is_not_told_of_it(unbuffered):
     unread, output = os.pipe()
     os.close(unread)
     with os.fdopen(output, "w") as nobody:
-        done = process("--help", stdout=nobody, env={} if is_buffered else {"PYTHONUNBUFFERED": "1"})
+        done = process("--help", stdout=nobody, env={"PYTHONUNBUFFERED": unbuffered})
         _, err = done.communicate()
-    assert (done.returncode, err) == (0 if is_buffered else 141, "")
+    assert (done.returncode, err) == (141 if unbuffered else 0, "")
 
 
 def test_a_poor_terminal_shows_what_it_can():

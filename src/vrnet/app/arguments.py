@@ -12,7 +12,18 @@ from functools import partial
 from io import StringIO
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NoReturn,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import tyro
 from tyro.constructors import (
@@ -38,6 +49,7 @@ registry = ConstructorRegistry()
 CONFIG = (tyro.conf.FlagCreatePairsOff,)
 
 
+@runtime_checkable
 class Command(Protocol):
     """A command whose options were read."""
 
@@ -60,10 +72,12 @@ def read_command(name: str, kind: type[Command], words: Sequence[str]) -> Comman
 
 def one_line(box: str) -> str:
     """What tyro says in a box is wrong, and which option it supposes was meant, without the box and the help in it."""
-    lines = [line.strip("│").rstrip() for line in box.splitlines()[1:-1]]
-    wrong = " ".join(line.strip() for line in takewhile(lambda line: "──" not in line, lines) if line[:7].strip())
+    _, *lines = (line.strip("│").rstrip() for line in box.splitlines())
+    is_rule = re.compile(r"\W*[─-]{4,}\W*").fullmatch
+    wrong = takewhile(lambda line: not is_rule(line), lines[1 if is_rule(lines[0]) else 0 :])
+    said = " ".join(line.strip() for line in wrong if line[:7].strip())
     meant = re.search(r"Perhaps you meant:\W+?(--[\w-]+)", "\n".join(lines))
-    return wrong.rstrip(".") + (f" (did you mean {meant[1]}?)" if meant else "")
+    return said.rstrip(".") + (f" (did you mean {meant[1]}?)" if meant else "")
 
 
 def print_completion(commands: Mapping[str, type[Command]], words: Sequence[str]) -> NoReturn:

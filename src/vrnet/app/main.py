@@ -4,8 +4,8 @@ A new command is a dataclass of options with a method `run`, in a file of this f
 is loaded only when its command is asked for. The list of all commands reads their docstrings without loading them.
 
 An error is one line on the error stream. The exit status is 0: done; 2: the user, or the machine, must change
-something; 3: all files are written, but the registration failed, as its verdict says, or subjects of a cohort are not done; 130:
-Ctrl-C; 141: whoever read the output has gone; 1: a bug, with a traceback in a file.
+something; 3: all files are written, but the registration failed, as its verdict says, or subjects of a cohort are not
+done; 130: Ctrl-C; 141: whoever read the output has gone; 1: a bug, with a traceback in a file.
 """
 
 import ast
@@ -160,7 +160,7 @@ def describe(error: BaseException, command: str = "") -> tuple[str, int]:
         place = f"{error.filename}: " if error.filename is not None else ""
         said = error.strerror or str(error) or type(error).__name__
         return f"{place}{said}: check the place, its room and your permission", 2
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ImportError):
         return f"{error}: `vrnet doctor` says what to install", 2
     message = (str(error).strip() or "no message").splitlines()[0]
     return f"{type(error).__name__}: {message}: please report this{save_traceback(error)}", 1
