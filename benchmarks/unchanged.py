@@ -1,150 +1,312 @@
-"""Do two versions of vrnet measure the same? Collect numbers with each, then compare them.
+"""Do two versions of vrnet compute the same, at the same speed?
 
-python benchmarks/unchanged.py collect OUT.json --data DIR [--command "python -m vrnet"]
-python benchmarks/unchanged.py compare BEFORE.json AFTER.json
+    PYTHONPATH=OLD/src python benchmarks/unchanged.py record old.json
+    PYTHONPATH=NEW/src python benchmarks/unchanged.py record new.json
+    python benchmarks/unchanged.py compare old.json new.json
+    python benchmarks/unchanged.py speed OLD/src NEW/src
 
-Collected: TV-L1 and the shipped model on the 20 ACDC test subjects, the eight solvers on five phantoms in 2D and two in
-3D, a 50-step training run, and metrics.json of three real pairs. DIR is a folder with acdc/, ukbb_sample/
-and hippocampus/. To measure another version, set PYTHONPATH to its src folder.
+`record` writes numbers and verdicts of what is in PARTS, made with public names and commands only; it takes some four
+minutes of one core. `compare` fails where a number differs by more than 1e-6, or is missing. `speed` runs commands with
+one version and the other in turn, and compares seconds and peak memory. Real images are those of $VRNET_DATA.
 """
 
 import argparse
 import csv
 import json
-import shlex
+import os
 import subprocess
 import sys
-from inspect import signature
 from math import isclose
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
+from time import perf_counter
 
+import nibabel as nib
+import numpy as np
 import torch
 
-import vrnet
-
 TOLERANCE = 1e-6
-RAW = {"folds": "keep"} if "folds" in signature(vrnet.register).parameters else {}
-"""Fields as methods find them: 0.1.0 did not repair them."""
-SOLVERS = [f"{r}-{d}" for r in ("TV", "Diffusion", "Bending", "Gaussian") for d in ("L1", "L2")]
-PHANTOMS = {2: ((160, 160), 1.8, range(5)), 3: ((96, 96, 64), 1.6, range(2))}
+DATA = Path(os.environ.get("VRNET_DATA", "../shared/data")).resolve()
+SOLVERS = [f"{r}-{d}" for r in ("TV", "Diffusion", "Bending", "Gaussian") for d in ("L1", "L2", "LNCC", "MIND", "NMI")]
+PHANTOMS = {2: ((80, 72), 2.4), 3: ((40, 40, 24), 3.6)}
+"""Shape, and spacing in mm, of made-up hearts in 2D and 3D."""
 PAIRS = {
-    "acdc patient031": [f"acdc/patient031/patient031_frame{part}.nii.gz" for part in ("01", "02", "01_gt", "02_gt")],
-    "ukbb": [f"ukbb_sample/0001/{part}_{phase}.nii.gz" for part in ("sa", "label_sa") for phase in ("ED", "ES")],
+    "acdc": [f"acdc/patient031/patient031_frame{part}.nii.gz" for part in ("01", "02", "01_gt", "02_gt")],
     "hippocampus": [
         f"hippocampus/{part}/hippocampus_{name}.nii.gz" for part in ("images", "labels") for name in ("001", "003")
     ],
+    "mnms": [f"other_scanners/mnms_sax_{phase}.nii.gz" for phase in ("ed", "es")],
 }
-Numbers = dict[str, float]
+"""Fixed and moving images, and their labels if there are any."""
+TRAININGS = {2: ("C-L2-2x1-w4", (64, 64)), 3: ("R-L1-2x1-w2", (32, 32, 16))}
+"""Networks, and the shape of the made-up hearts that train them."""
+PASSING = ("seconds", "provenance", "commit", "version", "files", "memory", "threads")
+"""Parts of keys of JSON files that tell of the run, not of the images."""
+Numbers = dict[str, float | str]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("collect", "compare"))
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--command", default=f"{sys.executable} -m vrnet")
+    parser.add_argument("action", choices=("record", "compare", "speed"))
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--repeat", type=int, default=5, help="runs of each command for `speed`")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="the parts to record")
     given = parser.parse_args()
+    if given.action == "record":
+        sys.exit(record(given.paths[0], given.only))
     if given.action == "compare":
-        sys.exit(compare(*(json.loads(path.read_text()) for path in given.files)))
-    numbers = solvers() | commands(shlex.split(given.command), given.data)
-    given.files[0].write_text(json.dumps(numbers, indent=1))
+        sys.exit(compare(*(json.loads(path.read_text()) for path in given.paths)))
+    with TemporaryDirectory() as folder:
+        speed(*(path.resolve() for path in given.paths), Path(folder), given.repeat)
 
 
-def solvers() -> Numbers:
-    """Moments of the field that each solver finds on each phantom."""
-    try:
-        from vrnet.phantom import phantom
-    except ImportError:  # as it was in 0.1.0
-        from vrnet.data.phantom import phantom
-    found = {}
-    for d, (shape, spacing, seeds) in PHANTOMS.items():
-        for seed in seeds:
-            patient = phantom(seed, shape, spacing)
-            for name in SOLVERS:
-                u = vrnet.register(patient.fixed[0, 0], patient.moving[0, 0], name, spacing=(spacing,) * d, **RAW).field
-                error = (u - patient.field[0]).norm(dim=0).mean()
-                key = f"solvers/{name}/{d}D/seed {seed}"
-                moments = {"mean |u|": u.abs().mean(), "max |u|": u.abs().max(), "std": u.std(), "error": error}
-                found |= {f"{key}/{moment}": value.item() for moment, value in moments.items()}
-                print(key, f"{error.item():.4f}", flush=True)
+def record(path: Path, parts: list[str]) -> None:
+    """Write the numbers of these parts; those of others that the file has stay."""
+    torch.set_num_threads(1)
+    found: Numbers = json.loads(path.read_text()) if path.exists() else {}
+    for part in parts:
+        start = perf_counter()
+        with TemporaryDirectory() as folder:
+            made = PARTS[part](Path(folder))
+        found = {key: value for key, value in found.items() if not key.startswith(f"{part}: ")}
+        found |= {f"{part}: {key}": value for key, value in made.items()}
+        path.write_text(json.dumps(found, indent=1))
+        print(f"{part}: {len(made)} numbers, {perf_counter() - start:.0f} s", flush=True)
+
+
+def solvers(folder: Path) -> Numbers:
+    """Every solver on a made-up heart in 2D; in 3D each data term and each regulariser."""
+    import vrnet
+
+    few = [
+        f"{r}-{d}"
+        for r, d in zip(
+            ("TV", "Diffusion", "Bending", "Gaussian", "TV"), ("L1", "L2", "LNCC", "MIND", "NMI"), strict=True
+        )
+    ]
+    found: Numbers = {}
+    for d, methods in ((2, SOLVERS), (3, few)):
+        shape, spacing = PHANTOMS[d]
+        heart = vrnet.phantom.phantom(1, shape, spacing)
+        for method in methods:
+            result = vrnet.register(heart.fixed[0, 0], heart.moving[0, 0], method, spacing=(spacing,) * d)
+            found |= moments(result.field, f"{method} {d}D") | {f"{method} {d}D energy": float(result.energies[-1])}
     return found
 
 
-def commands(command: list[str], data: Path) -> Numbers:
-    """What the commands write, run as a user runs them."""
+def models(folder: Path) -> Numbers:
+    """Every model in the box, on the middle slice of a real heart or on two hippocampi."""
+    import vrnet
+
+    heart = [data[..., data.shape[2] // 2] for data in map(read, PAIRS["acdc"][:2])]
+    hippocampi = [data[:33, :44, :32] for data in map(read, PAIRS["hippocampus"][:2])]
     found: Numbers = {}
-    with TemporaryDirectory() as folder:
-        out = Path(folder)
+    for method in ("short-axis", "short-axis-cine", "default"):
+        found |= moments(vrnet.register(*heart, method, spacing=(1.5, 1.5)).field, f"{method} 2D")
+    for method in ("hippocampus", "hippocampus-template"):
+        found |= moments(vrnet.register(*hippocampi, method, spacing=(1.0, 1.0, 1.0)).field, f"{method} 3D")
+    return found
 
-        def run(*words: object) -> None:
-            print(*words, flush=True)
-            subprocess.run([*command, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
-        acdc = "--data", "acdc", "--root", data / "acdc", "--cache", out / "cache"
-        for method in ("TV-L1", "short-axis"):
-            run("evaluate", method, *acdc, "--out", out / method, "--device", "cpu")
-            found |= table(out / method / "metrics.csv", f"acdc/{method}")
-        run(
-            "train",
-            "C-L2-2x1-w4",
-            *acdc,
-            "--out",
-            out / "run",
-            "--steps",
-            50,
-            "--validate-every",
-            25,
-            "--device",
-            "cpu",
+def training(folder: Path) -> Numbers:
+    """50 training steps in 2D and in 3D: every validation, and the norms of the weights."""
+    from safetensors.torch import load_file
+
+    import vrnet
+
+    found: Numbers = {}
+    for d, (method, shape) in TRAININGS.items():
+        lines = ["fixed,moving,split"]
+        for seed in range(6):
+            heart = vrnet.phantom.phantom(seed, shape, 3.0)
+            for name in ("fixed", "moving"):
+                image = nib.Nifti1Image(getattr(heart, name)[0, 0].numpy(), np.diag([3.0, 3.0, 3.0, 1.0]))
+                nib.save(image, folder / f"{name}_{d}_{seed}.nii.gz")
+            lines.append(f"fixed_{d}_{seed}.nii.gz,moving_{d}_{seed}.nii.gz,{'train' if seed < 4 else 'val'}")
+        (folder / "pairs.csv").write_text("\n".join(lines))
+        data = "--data", "manifest", "--root", folder / "pairs.csv", "--cache", folder / f"cache{d}"
+        steps = "--steps", 50, "--batch", 2, "--validate-every", 25, "--device", "cpu"
+        vrnet_command("train", method, *data, "--out", folder / method, *steps)
+        found |= cells(folder / method / "metrics.csv", f"{d}D")
+        for key, weights in load_file(folder / method / "weights.safetensors").items():
+            found[f"{d}D |{key}|"] = float(weights.double().norm())
+    return found
+
+
+def pairs(folder: Path) -> Numbers:
+    """Real pairs registered by the command, and what `invert`, `apply` and `points` make of the last one."""
+    found: Numbers = {}
+    for name in PAIRS:
+        out = folder / name
+        vrnet_command("register", *pair_words(name), "--out", out)
+        found |= leaves(json.loads((out / "metrics.json").read_text()), name)
+        found |= moments(read(out / "transform.nii.gz"), f"{name} transform") | moments(
+            read(out / "warped.nii.gz"), f"{name} warped"
         )
-        found |= table(out / "run" / "metrics.csv", "training")
-        for name, files in PAIRS.items():
-            fixed, moving, fixed_labels, moving_labels = (data / file for file in files)
-            labels = "--fixed-labels", fixed_labels, "--moving-labels", moving_labels
-            keep = ("--folds", "keep") if RAW else ()
-            run("register", fixed, moving, "--out", out / name, *labels, "--device", "cpu", *keep)
-            found |= numbers_in(json.loads((out / name / "metrics.json").read_text()), f"register/{name}")
-    return {key: value for key, value in found.items() if "seconds" not in key}
+    fixed, moving = (DATA / file for file in PAIRS["hippocampus"][:2])
+    transform, inverse, back = (
+        folder / name for name in ("hippocampus/transform.nii.gz", "inverse.nii.gz", "back.nii.gz")
+    )
+    vrnet_command("invert", transform, "--out", inverse)
+    vrnet_command("apply", inverse, fixed, "--reference", moving, "--out", back)
+    (folder / "points.csv").write_text("x,y,z\n-10.5,20.25,15\n-20,30,20\n")
+    vrnet_command("points", transform, folder / "points.csv", "--out", folder / "moved.csv")
+    return (
+        found
+        | moments(read(inverse), "inverse")
+        | moments(read(back), "applied")
+        | cells(folder / "moved.csv", "points")
+    )
 
 
-def table(path: Path, key: str) -> Numbers:
-    """The cells of a CSV file."""
+def cine(folder: Path) -> Numbers:
+    """A made-up cine with labels, and six frames of a real one without, tracked by the command."""
+    image, labels = made_up_cine(folder)
+    real = nib.load(DATA / "cine/cine.nii.gz")
+    nib.save(real.slicer[:, :, 5:8, ::5], folder / "real.nii.gz")
+    found: Numbers = {}
+    for name, words in {"phantom": (image, "--labels", labels), "real": (folder / "real.nii.gz",)}.items():
+        out = folder / name
+        vrnet_command("track", *words, "--out", out, "--device", "cpu")
+        found |= leaves(json.loads((out / "summary.json").read_text()), name)
+        for path in sorted(out.glob("*.csv")):
+            found |= cells(path, f"{name} {path.stem}")
+        found |= moments(read(sorted((out / "transforms").glob("*.nii.gz"))[3]), f"{name} frame 3")
+    return found
+
+
+PARTS = {"solvers": solvers, "models": models, "training": training, "pairs": pairs, "cine": cine}
+
+
+def made_up_cine(folder: Path) -> tuple[Path, Path]:
+    """Files of eight frames of a made-up beating heart, and of the labels of its first."""
+    import vrnet
+
+    beat = vrnet.phantom.cycle(3, (96, 96, 4), (1.8, 1.8, 10.0), frames=8)
+    affine = np.diag([1.8, 1.8, 10.0, 1.0])
+    nib.save(nib.Nifti1Image(beat.frames.permute(1, 2, 3, 0).numpy(), affine), folder / "cine.nii.gz")
+    nib.save(nib.Nifti1Image(beat.labels.numpy(), affine), folder / "labels.nii.gz")
+    return folder / "cine.nii.gz", folder / "labels.nii.gz"
+
+
+def pair_words(name: str) -> list[object]:
+    """The words of `vrnet register` for a real pair."""
+    fixed, moving, *labels = (DATA / file for file in PAIRS[name])
+    options = ("--fixed-labels", "--moving-labels")
+    return [fixed, moving, *(word for pair in zip(options, labels, strict=False) for word in pair), "--device", "cpu"]
+
+
+def vrnet_command(*words: object) -> None:
+    """Run a command of the version that PYTHONPATH names; a verdict of failure (status 3) is a result."""
+    done = subprocess.run([sys.executable, "-m", "vrnet", *map(str, words)], capture_output=True, text=True)
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"vrnet {' '.join(map(str, words))}: {done.stderr}")
+
+
+def read(path: Path | str) -> np.ndarray:
+    return np.asarray(nib.load(DATA / path).dataobj, dtype=float).squeeze()
+
+
+def moments(values: object, key: str) -> Numbers:
+    """What an array comes to: moments, and a weighted sum that no exchange of voxels leaves as it is."""
+    x = np.asarray(values, dtype=float)
+    weights = np.cos(np.arange(x.size)).reshape(x.shape)
+    some = dict(
+        zip(("voxel a", "voxel b", "voxel c"), x.flat[[x.size // 7, x.size // 2, x.size // 3 * 2]], strict=True)
+    )
+    parts = {"mean": x.mean(), "std": x.std(), "max": abs(x).max(), "checksum": (weights * x).mean(), **some}
+    return {f"{key} {name}": float(value) for name, value in parts.items()}
+
+
+def leaves(value: object, key: str) -> Numbers:
+    """The numbers and words in nested JSON, but for those of the run itself."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        inner = (
+            leaves(item, f"{key}/{name}") for name, item in items if not any(word in str(name) for word in PASSING)
+        )
+        return {k: v for part in inner for k, v in part.items()}
+    return {key: str(value) if value is None or isinstance(value, str | bool) else float(value)}
+
+
+def cells(path: Path, key: str) -> Numbers:
+    """The cells of a CSV file, by row and column."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    return {
-        f"{key}/{row.get('subject') or row.get('step')}/{column}": float(cell)
-        for row in rows
-        for column, cell in row.items()
-        if column not in ("subject", "step") and cell
+    found: Numbers = {}
+    for i, row in enumerate(rows):
+        for column, cell in row.items():
+            if cell and not any(word in column for word in PASSING):
+                try:
+                    found[f"{key} {i} {column}"] = float(cell)
+                except ValueError:
+                    found[f"{key} {i} {column}"] = cell
+    return found
+
+
+def compare(before: Numbers, after: Numbers) -> bool:
+    """Print the largest difference of each part; True if anything differs or is missing."""
+    print(
+        "| part | values | new | missing | different | largest difference |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
+    wrong: list[str] = []
+    for part in dict.fromkeys(key.split(": ")[0] for key in before | after):
+        old, new = ({key for key in found if key.startswith(f"{part}: ")} for found in (before, after))
+        pairs = {key: (before[key], after[key]) for key in old & new}
+        different = [key for key, (a, b) in pairs.items() if not is_same(a, b)]
+        largest = max((abs(a - b) for a, b in pairs.values() if not isinstance(a, str) and a == a), default=0.0)
+        counts = len(pairs), len(new - old), len(old - new), len(different)
+        print("|", part, *(f"| {count}" for count in counts), f"| {largest:.1e} |")
+        wrong += sorted(different) + sorted(old - new)
+    for key in wrong[:40]:
+        print(f"  {key}: {before[key]} became {after.get(key, '(nothing)')}")
+    print(f"{len(wrong)} of {len(before)} values differ or are missing.")
+    return bool(wrong)
+
+
+def is_same(a: float | str, b: float | str) -> bool:
+    if isinstance(a, str) or isinstance(b, str):
+        return a == b
+    return isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE) or (a != a and b != b)
+
+
+def speed(before: Path, after: Path, folder: Path, repeat: int) -> None:
+    """Seconds (wall, CPU) and MiB of each command: medians of both versions, which take turns, and their ratios."""
+    image, labels = made_up_cine(folder)
+    commands = {
+        "--version": ["--version"],
+        "a pair": ["register", *pair_words("hippocampus")],
+        "a stack": ["register", *pair_words("acdc")],
+        "a cine": ["track", image, "--labels", labels, "--device", "cpu"],
     }
+    print("| command | measure | before | after | ratio |\n| --- | --- | ---: | ---: | ---: |")
+    for name, words in commands.items():
+        found: dict[Path, list[tuple[float, ...]]] = {before: [], after: []}
+        for i in range(repeat):
+            for source in (before, after) if i % 2 else (after, before):
+                out = [] if name == "--version" else ["--out", folder / f"{name} {i} {source.parts[-2]}"]
+                found[source].append(measure([*words, *out], source))
+        for measured, old, new in zip(
+            ("wall s", "CPU s", "MiB"), *(zip(*runs, strict=True) for runs in found.values()), strict=True
+        ):
+            a, b = median(old), median(new)
+            print(f"| {name} | {measured} | {a:.2f} | {b:.2f} | {b / a:.3f} |", flush=True)
 
 
-def numbers_in(value: object, key: str) -> Numbers:
-    """The numbers in nested JSON."""
-    if isinstance(value, dict):
-        return {k: v for name, item in value.items() for k, v in numbers_in(item, f"{key}/{name}").items()}
-    return {key: float(value)} if isinstance(value, (int, float)) and not isinstance(value, bool) else {}
-
-
-def compare(before: Numbers, after: Numbers) -> int:
-    """Print the largest difference of each group; 1 if any number differs or is missing."""
-    groups: dict[str, list[str]] = {}
-    for key in before | after:
-        groups.setdefault("/".join(key.split("/")[:2]), []).append(key)
-    print("| what | numbers | missing | largest difference |\n| --- | ---: | ---: | ---: |")
-    failed = 0
-    for group, keys in groups.items():
-        missing = [key for key in keys if key not in before or key not in after]
-        both = [(before[key], after[key]) for key in keys if key in before and key in after]
-        largest = max((abs(a - b) for a, b in both), default=0.0)
-        wrong = sum(not isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE) for a, b in both)
-        failed += wrong + len(missing)
-        print(f"| {group} | {len(both)} | {len(missing)} | {largest:.1e} |")
-    print(f"\n{failed} of {len(before | after)} numbers differ by more than {TOLERANCE:g} or are missing.")
-    return int(failed > 0)
+def measure(words: list[object], source: Path) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds and peak MiB of a command, run with the package in this folder."""
+    start = perf_counter()
+    command = [sys.executable, "-m", "vrnet", *map(str, words)]
+    child = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(source)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    error = child.stderr.read() if child.stderr else b""
+    _, status, used = os.wait4(child.pid, 0)
+    if os.waitstatus_to_exitcode(status) not in (0, 3):
+        raise SystemExit(f"{' '.join(command)}: {error.decode()}")
+    return perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main()
