@@ -1,4 +1,4 @@
-"""Outside tools give fields in voxels, fixed to moving, as ours are."""
+"""External tools give fields in voxels, fixed to moving, as ours are."""
 
 from dataclasses import replace
 
@@ -7,16 +7,20 @@ import pytest
 import torch
 
 import vrnet
-from tests.methods.test_variational import moved_texture
+from tests.methods.test_solvers import moved_texture
 from vrnet.methods.external import Demons
 from vrnet.methods.names import parse
 from vrnet.methods.parameters import PerDimension
 from vrnet.variational.linearize import Masks
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["FFD(iterations=15)", "Demons", "SyN"])
-def test_an_outside_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch):
+def slow(name):
+    """A tool that takes seconds to load."""
+    return pytest.param(name, marks=pytest.mark.release)
+
+
+@pytest.mark.parametrize("name", [slow("FFD(iterations=15)"), "Demons", slow("SyN")])
+def test_an_external_tool_recovers_a_known_motion(d, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     I0, I1, u = moved_texture(d)
     found = parse(name).build(d)(I0, I1, (4.0, 3.0, 3.5)[:d])[0].numpy()
@@ -45,14 +49,8 @@ def test_a_parameter_may_have_a_value_for_each_dimension(d):
     assert not torch.allclose(found, other)
 
 
-def test_no_motion_is_zero():
-    I = moved_texture(2)[0]
-    assert not parse("identity").build(2)(I, I, None).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["FFD(iterations=30)", "Demons", "SyN"])
-def test_outside_tools_keep_to_masks(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", [slow("FFD(iterations=30)"), "Demons", slow("SyN")])
+def test_external_tools_keep_to_masks(name, tmp_path, monkeypatch):
     """What lies outside has no influence, and what lies inside has more than without masks."""
     monkeypatch.chdir(tmp_path)
     I0, I1, _ = moved_texture(2)

@@ -16,10 +16,11 @@ from vrnet.data.labels import fill_holes
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 
-# d(x, B) = min |x − y| over y ∈ B: how far the surface of one mask lies from that of another, in mm.
-#
-# Masks are boolean arrays of shape (*s), spacing is the size of a voxel in mm along each axis, and a surface is a set of
-# voxel centres.
+Box = tuple[slice, ...]
+T = TypeVar("T")
+
+# d(x, B) = min |x − y| over y ∈ B: how far the surface of one mask lies from that of another, in mm. A mask is a
+# boolean array (*s), spacing the size of a voxel in mm along each axis, and a surface a set of voxel centres.
 
 
 class SurfaceDistances(NamedTuple):
@@ -78,15 +79,6 @@ def surface_distances(a: Bool[ndarray, "*s"], b: Bool[ndarray, "*s"], spacing: t
     """Distances between the surfaces of two masks, in mm."""
     A, B = (voxel_positions(surface(mask, range(mask.ndim)), spacing) for mask in (a, b))
     return nearest_distances(A, B)
-
-
-def outer_contours(slices: Bool[ndarray, "n h w"]) -> Bool[ndarray, "n h w"]:
-    """The surface of each 2D mask whose holes are filled."""
-    return surface(fill_holes(slices), (1, 2))
-
-
-Box = tuple[slice, ...]
-T = TypeVar("T")
 
 
 def mean_absolute_error(a: Real[ndarray, "*s"], b: Real[ndarray, "*s"]) -> float:
@@ -148,7 +140,7 @@ def contour_hausdorff(
         return contour_hausdorff(a[None], b[None], (1.0, *spacing), 0)
     across = slice_axis(a.shape, spacing) if across is None else across
     within = tuple(h for i, h in enumerate(spacing) if i != across)
-    contours = [outer_contours(np.moveaxis(mask, across, 0)) for mask in (a, b)]
+    contours = [surface(fill_holes(np.moveaxis(mask, across, 0)), (1, 2)) for mask in (a, b)]
     pairs = [(x, y) for x, y in zip(*contours, strict=True) if x.any() and y.any()]
     found = [nearest_distances(voxel_positions(x, within), voxel_positions(y, within)).hausdorff for x, y in pairs]
     return float(np.mean(found)) if found else np.nan

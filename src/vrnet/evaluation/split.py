@@ -110,19 +110,17 @@ def end_point_error(sample: Sample, u: Float[Tensor, "b d *s"]) -> dict[str, flo
 
 def summarise(rows: list[Row]) -> dict[str, dict[str, float]]:
     """{column: {"mean", "std"}} over the subjects that have a value there."""
-    scores = [{key: value for key, value in row.items() if key != "subject"} for row in rows]
-    values = {key: without_nan(row.get(key, np.nan) for row in scores) or [np.nan] for key in columns_of(scores)}
-    return {key: {"mean": float(np.mean(column)), "std": float(np.std(column))} for key, column in values.items()}
+    found = {}
+    for key in [column for column in columns_of(rows) if column != "subject"]:
+        values = [value for row in rows if not np.isnan(value := row.get(key, np.nan))] or [np.nan]
+        found[key] = {"mean": float(np.mean(values)), "std": float(np.std(values))}
+    return found
 
 
 def nan_mean(values: Iterable[float]) -> float:
     """The mean of the values that are not NaN; NaN if there are none."""
-    found = without_nan(values)
+    found = [value for value in values if not np.isnan(value)]
     return float(np.mean(found)) if found else np.nan
-
-
-def without_nan(values: Iterable[float]) -> list[float]:
-    return [value for value in values if not np.isnan(value)]
 
 
 METRICS, SUMMARY = "metrics.csv", "summary.json"
@@ -167,11 +165,7 @@ def evaluate_split(
         "before": summarise(before),
         "provenance": provenance(place),
     }
-    return write_files(rows, summary | ({"failed": failed} if failed else {}), folder)
-
-
-def write_files(rows: list[Row], summary: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Write metrics.csv and summary.json, both at once, and return the latter."""
+    summary |= {"failed": failed} if failed else {}
     with replace_set(folder, (METRICS, SUMMARY)) as staged:
         write_rows(rows, staged / METRICS)
         write_json(summary, staged / SUMMARY)
@@ -190,7 +184,7 @@ class MeasureSubject:
     folds: Folds
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
-        sample = self.read(sample_name(subject))
+        sample = self.read(subject.carried[0])
         method, find = build_once(self.method, self.device, tuple(sample.fixed.shape[1:]), sample.spacing)
         with threads_for(method.is_network, sample.fixed[0].numel()):
             after = measure_subject(sample, find, self.structures, torch.device(self.device), self.folds)
@@ -221,16 +215,11 @@ def subjects_of(pairs: PreparedSplit) -> list[Subject]:
         Subject(
             name if is_folder_name(name) else f"{number:06d}_{safe_name(name)}",
             {},
-            carried=(name,),
+            carried=(name,),  # what it is called in its data set
             values={"sample": pairs.identity(name)},
         )
         for number, name in enumerate(pairs.names, start=1)
     ]
-
-
-def sample_name(subject: Subject) -> str:
-    """What a subject is called in its data set."""
-    return subject.carried[0]
 
 
 def tell(plan: Plan, say: Callable[[str], None]) -> None:
@@ -257,7 +246,7 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     survey = Survey(task.folder, task.recipe)
     found = [(one, survey.state(one)) for one in subjects]
     done = [state.record["row"] for _, state in found if state.kind == "done"]
-    failed = {sample_name(one): state.why for one, state in found if state.kind == "failed"}
+    failed = {one.carried[0]: state.why for one, state in found if state.kind == "failed"}
     if left := len(subjects) - len(done) - len(failed):
         raise BadInput(
             f"another run is at {counted(left, 'subject')} of {task.folder.path}: start again when it has ended"
@@ -265,10 +254,8 @@ def read_results(task: Task, subjects: list[Subject]) -> tuple[list[Row], list[R
     if not done:
         name, reason = next(iter(failed.items()))
         raise BadInput(f"no subject of {len(failed):,} could be measured, such as {name}: {reason}")
-    after, before = ([restore(row[part]) for row in done] for part in ("after", "before"))
+    after, before = (  # what is None in the file was NaN
+        [{name: np.nan if value is None else value for name, value in row[part].items()} for row in done]
+        for part in ("after", "before")
+    )
     return after, before, failed
-
-
-def restore(row: Mapping[str, Any]) -> Row:
-    """A row as it was before it was written, when what is None now was NaN."""
-    return {name: np.nan if value is None else value for name, value in row.items()}

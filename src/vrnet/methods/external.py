@@ -1,15 +1,15 @@
 """External tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
 
-Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
+PerDimension gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
 Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -27,8 +27,7 @@ from vrnet.variational.cascade import Initializer, Spacing
 from vrnet.variational.linearize import Masks
 
 MaskArrays = Sequence[ndarray]
-"""1 inside and 0 outside, of fixed and of moving."""
-Tool = Callable[[ndarray, ndarray, tuple[float, ...], MaskArrays | None], ndarray]
+"""1 inside and 0 outside, of fixed and of moving; none where all counts."""
 Iterations = tuple[int, ...]
 
 
@@ -36,41 +35,43 @@ Iterations = tuple[int, ...]
 class ExternalTool(Method, Protocol):
     """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
 
-    needs: ClassVar[str]
-    about: ClassVar[str]
-    with_masks: ClassVar[str]
+    devices = ("cpu",)
+    package: str
 
-    def find(
-        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
-    ) -> ndarray: ...
-
-    @property
-    def summary(self) -> str:
-        return self.about
-
-    @property
-    def masks(self) -> str:
-        return self.with_masks
-
-    @property
-    def package(self) -> str | None:
-        return self.needs
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return ("cpu",)
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray: ...
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
-        return each_pair(self.needs, self.find)
+        """PerDimension pair in turn, millimetres to voxels; BadInput where the tool is absent."""
+        if not is_installed(self.package):
+            raise BadInput(f"this method needs {self.package}, which is not installed: {how_to_install('baselines')}")
+
+        def register(
+            I0: Float[Tensor, "b 1 *s"],
+            I1: Float[Tensor, "b 1 *s"],
+            spacing: Spacing = None,
+            masks: Masks | None = None,
+        ) -> Float[Tensor, "b d *s"]:
+            h = spacing or (1.0,) * (I0.dim() - 2)
+            images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
+            found = []
+            for fixed, moving, *inside in zip(*(image[:, 0].cpu().numpy() for image in images), strict=True):
+                if inside and not np.logical_and(*inside).any():  # tools refuse a slice with nothing to compare
+                    found.append(np.zeros((fixed.ndim, *fixed.shape)))
+                else:
+                    found.append(self.find(fixed, moving, h, inside))
+            mm = np.stack(found).astype(np.float32)
+            return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
+
+        return register
 
 
 @dataclass(frozen=True)
 class Demons(ExternalTool):
     """Diffeomorphic demons, after histogram matching."""
 
-    needs: ClassVar = "SimpleITK"
-    about: ClassVar = "outside tool: diffeomorphic demons (SimpleITK)"
-    with_masks: ClassVar = "not of the tool: each image, outside its mask, is given as the other"
+    package = "SimpleITK"
+    summary = "outside tool: diffeomorphic demons (SimpleITK)"
+    masks = "not of the tool: each image, outside its mask, is given as the other"
     sigma: float | PerDimension[float] = PerDimension(2.0, 1.0)  # noqa: RUF009
     """Standard deviation of the smoothing of the field, in voxels."""
     step: float = 2.0
@@ -85,13 +86,12 @@ class Demons(ExternalTool):
     def __str__(self) -> str:
         return "Demons" + changes(self, Demons())
 
-    def find(
-        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
-    ) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import SimpleITK as sitk
 
-        if masks:  # which the tool does not take
-            fixed, moving = fill_outside(fixed, moving, masks)
+        if masks:  # which the tool does not take: each image, outside its own, is given as the other
+            w0, w1, I0, I1 = (torch.from_numpy(array)[None, None] for array in (*masks, fixed, moving))
+            fixed, moving = (image[0, 0].numpy() for image in Masks(w0, w1).fill(I0, I1))
         images = [to_sitk(image, Grid.plain(image.shape, spacing)) for image in (fixed, moving)]
         images[1] = sitk.HistogramMatching(images[1], images[0], 256, 15, True)
         field: Any = None
@@ -111,9 +111,9 @@ class Demons(ExternalTool):
 class SyN(ExternalTool):
     """Symmetric normalisation: mean squares in 2D, cross-correlation in 3D."""
 
-    needs: ClassVar = "antspyx"
-    about: ClassVar = "outside tool: symmetric normalisation (ANTs)"
-    with_masks: ClassVar = "those of ANTs"
+    package = "antspyx"
+    summary = "outside tool: symmetric normalisation (ANTs)"
+    masks = "those of ANTs"
     flow_sigma: float | PerDimension[float] = PerDimension(5.0, 3.0)  # noqa: RUF009
     """Smoothing of the update field, in voxels."""
     total_sigma: float = 0.0
@@ -130,14 +130,12 @@ class SyN(ExternalTool):
     def __str__(self) -> str:
         return "SyN" + changes(self, SyN())
 
-    def find(
-        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
-    ) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import ants
 
         images = [ants.from_numpy(image.astype(np.float32), spacing=spacing) for image in (fixed, moving)]
         metric = {"syn_metric": "meansquares"} if fixed.ndim == 2 else {"syn_metric": "CC", "syn_sampling": self.radius}
-        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks or ()]
+        inside = [ants.from_numpy(mask.astype(np.float32), spacing=spacing) for mask in masks]
         where = dict(zip(("mask", "moving_mask"), inside, strict=False))
         with TemporaryDirectory() as folder:
             found = ants.registration(
@@ -158,9 +156,9 @@ class SyN(ExternalTool):
 class FFD(ExternalTool):
     """Free-form deformation: cubic B-splines, mean squared differences and bending energy, by elastix."""
 
-    needs: ClassVar = "itk-elastix"
-    about: ClassVar = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
-    with_masks: ClassVar = "those of elastix"
+    package = "itk-elastix"
+    summary = "outside tool: free-form deformation by B-splines, with bending energy (elastix)"
+    masks = "those of elastix"
     spacing: float = 8.0
     """Distance between control points at the finest level, in mm."""
     bending: float = 0.1
@@ -182,9 +180,7 @@ class FFD(ExternalTool):
     def __str__(self) -> str:
         return "FFD" + changes(self, FFD())
 
-    def find(
-        self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays | None = None
-    ) -> ndarray:
+    def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray:
         import itk
 
         def to_itk(array: ndarray, kind: type) -> Any:
@@ -193,10 +189,13 @@ class FFD(ExternalTool):
             return image
 
         images = [to_itk(image, np.float32) for image in (fixed, moving)]
-        inside = [to_itk(mask, np.uint8) for mask in masks or ()]
+        inside = [to_itk(mask, np.uint8) for mask in masks]
         where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
         parameters = itk.ParameterObject.New()
-        parameters.AddParameterMap(self._parameters(parameters, bool(where)))
+        names = parameters.GetDefaultParameterMap("bspline", self.levels, self.spacing)
+        for name, value in self.elastix_parameters(bool(where)).items():
+            names[name] = value
+        parameters.AddParameterMap(names)
         try:
             _, found = itk.elastix_registration_method(
                 *images, parameter_object=parameters, log_to_console=False, **where
@@ -209,9 +208,9 @@ class FFD(ExternalTool):
             field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
         return itk.array_from_image(field).T
 
-    def _parameters(self, defaults: Any, has_masks: bool) -> Any:
-        names = defaults.GetDefaultParameterMap("bspline", self.levels, self.spacing)
-        chosen = {
+    def elastix_parameters(self, has_masks: bool) -> dict[str, list[str]]:
+        """Those that differ from the tool's defaults, under its names."""
+        return {
             "Registration": ["MultiMetricMultiResolutionRegistration"],
             "Metric": ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"],
             "Metric0Weight": ["1"],
@@ -227,9 +226,6 @@ class FFD(ExternalTool):
             "RandomSeed": ["1"],
             "RequiredRatioOfValidSamples": ["0.001" if has_masks else "0.25"],  # samples outside a mask are not valid
         }
-        for name, value in chosen.items():
-            names[name] = value
-        return names
 
 
 def check_schedule(sigma: float | PerDimension[float], iterations: Iterations | PerDimension[Iterations]) -> None:
@@ -248,43 +244,6 @@ def is_installed(package: str) -> bool:
         return bool(version(package))
     except PackageNotFoundError:
         return False
-
-
-def each_pair(package: str, run: Tool) -> Initializer:
-    """The tool as an initialiser: each pair in turn, millimetres to voxels; BadInput where it is absent."""
-    if not is_installed(package):
-        raise BadInput(f"this method needs {package}, which is not installed: {how_to_install('baselines')}")
-
-    def find(
-        I0: Float[Tensor, "b 1 *s"],
-        I1: Float[Tensor, "b 1 *s"],
-        spacing: Spacing = None,
-        masks: Masks | None = None,
-    ) -> Float[Tensor, "b d *s"]:
-        h = spacing or (1.0,) * (I0.dim() - 2)
-        images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
-        pairs = zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
-        found = [
-            run(fixed, moving, h, inside or None)
-            if not inside or np.logical_and(*inside).any()
-            else no_motion_of(fixed)
-            for fixed, moving, *inside in pairs
-        ]
-        mm = np.stack(found).astype(np.float32)
-        return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
-
-    return find
-
-
-def no_motion_of(image: ndarray) -> ndarray:
-    """Of a slice that has nothing to compare: tools refuse it."""
-    return np.zeros((image.ndim, *image.shape))
-
-
-def fill_outside(fixed: ndarray, moving: ndarray, masks: MaskArrays) -> list[ndarray]:
-    """The images with each, outside its mask, as the other is."""
-    w0, w1, I0, I1 = (torch.from_numpy(array)[None, None] for array in (*masks, fixed, moving))
-    return [image[0, 0].numpy() for image in Masks(w0, w1).fill(I0, I1)]
 
 
 def shrink(image: Any, factor: int) -> Any:
