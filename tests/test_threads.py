@@ -7,7 +7,6 @@ import os
 import signal
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cached_property
 from threading import Event, Thread
 from time import process_time, thread_time
@@ -19,11 +18,10 @@ import torch
 
 from tests.app.conftest import PARTS
 from vrnet.devices import set_threads, share, thread_library, use_threads
-from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
-from vrnet.images.io import read_image, write_image
-from vrnet.images.sandbox import one_thread, silence_warnings, thread_count, warning_display
+from vrnet.images.io import write_image
+from vrnet.images.resample import one_thread
 from vrnet.phantom import phantom
 from vrnet.registration.arrays import register
 from vrnet.registration.images import register_images
@@ -238,61 +236,17 @@ def test_a_thread_sets_its_own_number_alone():
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"), [(warning_display, False), (thread_count, 1)], ids=["warnings", "threads"]
-)
-def test_a_setting_of_itk_is_as_it_was_however_threads_overlap(setting, value, itk_of_a_host):
+def test_the_threads_of_itk_are_as_they_were_however_threads_overlap(itk_of_a_host):
     """One thread leaves while another is within: whoever restored what it had found would leave it changed."""
-    before = setting.get()
-    assert before != value
-    first, second = setting.changed_to(value), setting.changed_to(value)
+    count = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads
+    before, first, second = count(), one_thread(), one_thread()
+    assert before != 1
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
-    assert setting.get() == value
+    assert count() == 1
     second.__exit__(None, None, None)
-    assert setting.get() == before
-
-
-def test_a_fork_has_the_settings_of_itk_that_were_changed_by_another_thread(itk_of_a_host):
-    """That thread is not there to restore them; the one that forked is, and does."""
-    begun, end = Event(), Event()
-
-    def work():
-        with one_thread():
-            begun.set()
-            end.wait(WAIT_S)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(work)
-        begun.wait(WAIT_S)
-        assert in_fork(thread_count.get) == 3
-        end.set()
-    with one_thread():
-        assert in_fork(thread_count.get) == 1
-    assert thread_count.get() == 3
-
-
-def test_warnings_of_itk_are_shown_where_none_is_expected():
-    with silence_warnings(False):
-        assert sitk.ProcessObject.GetGlobalWarningDisplay()
-    with silence_warnings(True):
-        assert not sitk.ProcessObject.GetGlobalWarningDisplay()
-
-
-def test_an_odd_header_brings_no_word_of_itk_to_the_terminal(tmp_path, capfd):
-    """Rows of 3 mm and a spacing of 1 mm: ITK warns of them."""
-    import nibabel
-
-    image = nibabel.Nifti1Image(np.random.default_rng(0).random((8, 8, 8), np.float32), np.diag([3.0, 3, 3, 1]))
-    image.header.set_zooms((1.0, 1.0, 1.0))
-    nibabel.save(image, tmp_path / "odd.nii")
-    data = bytearray((tmp_path / "odd.nii").read_bytes())
-    data[76:92] = np.array([1, 1, 1, 1], "<f4").tobytes()
-    (tmp_path / "odd.nii").write_bytes(data)
-    with suppress(BadInput):  # such a header is refused after ITK has read it
-        read_image(tmp_path / "odd.nii")
-    assert capfd.readouterr() == ("", "")
+    assert count() == before
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -4,6 +4,7 @@ import ctypes
 import multiprocessing as mp
 import os
 import platform
+import resource
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,7 @@ from copy import deepcopy
 from functools import cache
 from itertools import chain
 from math import ceil
+from pathlib import Path
 from threading import Lock, current_thread, main_thread
 from typing import TypeVar
 
@@ -337,3 +339,53 @@ def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) ->
 
     share(fill, slabs(like))
     return out
+
+
+# Memory of the machine, asked before something large is read.
+
+COPIES_WHILE_READING = 2
+"""How many times the content of a file is held at once, at most: as its bytes, and as what is made of them."""
+
+
+def check_memory(path: Path, needed_bytes: int) -> None:
+    """BadInput if what a file holds needs more memory than is there."""
+    need, free = COPIES_WHILE_READING * needed_bytes, available_memory()
+    if need > free:
+        raise BadInput(f"{path} needs {need / 1e9:.3g} GB of memory to be read, and {free / 1e9:.3g} GB are free: "
+                       "use a smaller one, or a machine with more memory")  # fmt: skip
+
+
+def available_memory() -> float:
+    """Bytes that may still be allocated: what the machine has, the container allows and the process is allowed."""
+    return max(0.0, min(machine_memory(), container_memory(), process_memory()))
+
+
+def machine_memory() -> float:
+    """Bytes that the machine has left; where it does not say, all it has."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def container_memory() -> float:
+    """Bytes that the container allows beyond what it uses."""
+    try:
+        limit, used = (
+            Path("/sys/fs/cgroup", name).read_text(encoding="ascii") for name in ("memory.max", "memory.current")
+        )
+        return float(limit) - float(used)
+    except (OSError, ValueError):  # no container, or "max"
+        return float("inf")
+
+
+def process_memory() -> float:
+    """Bytes that `ulimit -v` allows beyond what the process uses."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return float("inf")
+    try:
+        return limit - int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except OSError:
+        return float(limit)

@@ -166,6 +166,11 @@ MAX_COLUMNS = 1_000
 """Of a CSV file whose rows have names for their cells: each row, however short, holds them all."""
 
 
+def unreadable(path: Path, reason: str) -> BadInput:
+    """The refusal of a file, in one line."""
+    return BadInput(f"cannot read {path}: {reason}")
+
+
 def exists(path: Path) -> bool:
     """Whether something is there that may be seen."""
     try:

@@ -251,7 +251,7 @@ def test_a_name_that_a_pack_could_not_give_back_is_refused_when_it_is_written(pa
 def test_too_little_memory_is_not_called_damage(parts, tmp_path, monkeypatch):
     save_pack(parts, path := tmp_path / "pack.npz")
     split = load_pack(path)["train", "training"]
-    monkeypatch.setattr("vrnet.images.checks.available_memory", lambda: 10.0)
+    monkeypatch.setattr("vrnet.devices.available_memory", lambda: 10.0)
     for use in (lambda: load_pack(path), lambda: split.samples[0]):
         with pytest.raises(BadInput, match="GB are free"):
             use()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import SimpleITK as sitk
 
-from vrnet.images.nifti import files_of_image
+from vrnet.images.formats import files_of_image
 
 
 @pytest.mark.parametrize("name", ["x.nii.gz", "x.mha", "x.nrrd", "x.mhd", "x.nhdr", "x.hdr", "x.img"])

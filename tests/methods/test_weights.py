@@ -184,7 +184,7 @@ def test_another_card_on_the_same_weights_is_refused(saved):
 
 
 def test_a_file_larger_than_memory_is_refused_before_it_is_read(saved, monkeypatch):
-    monkeypatch.setattr("vrnet.images.checks.available_memory", lambda: 1000.0)
+    monkeypatch.setattr("vrnet.devices.available_memory", lambda: 1000.0)
     with pytest.raises(BadInput, match="GB are free"):
         load_weights(saved[0])
 

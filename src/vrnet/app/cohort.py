@@ -56,7 +56,7 @@ from vrnet.files import (
     write_json,
     write_table,
 )
-from vrnet.images.sandbox import one_thread
+from vrnet.images.resample import one_thread
 from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
 from vrnet.registration.options import RegistrationOptions

@@ -28,7 +28,7 @@ from vrnet.files import (
     write_bytes,
     write_json,
 )
-from vrnet.images.nifti import files_of_image
+from vrnet.images.formats import files_of_image
 
 # What an input was when a result was made of it: its path, size and time, quick to compare, and the SHA-256 of its
 # content.

@@ -23,8 +23,8 @@ from torch import Tensor
 from vrnet.errors import BadInput, shape_text
 from vrnet.files import exists
 from vrnet.images.grid import Grid, check_same_grid
-from vrnet.images.image import Image, as_labels, grid_of, rescale_images_jointly, rescale_jointly
-from vrnet.images.io import read_image, read_sitk
+from vrnet.images.image import Image, as_labels, rescale_images_jointly, rescale_jointly
+from vrnet.images.io import grid_in_space, read_image, read_voxels
 from vrnet.images.resample import place_image, place_labels, resample_image
 from vrnet.vocabulary import HEART
 
@@ -262,13 +262,11 @@ def check_overlap(first: Image, other: Image) -> None:
 
 def read_frames(path: Path) -> list[Image]:
     """The frames of a 4D file, each as a volume; the first is not constant."""
-    import SimpleITK as sitk
-
-    series = read_sitk(path)
-    if series.GetDimension() != 4 or series.GetSize()[3] < 2:
+    series = read_voxels(path)
+    if series.is_vector or series.array.ndim != 4 or series.array.shape[3] < 2:
         raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")
-    frames = [series[..., t] for t in range(series.GetSize()[3])]
-    stored = [Image(sitk.GetArrayFromImage(frame).T, grid_of(frame), str(path)) for frame in frames]
+    grid = grid_in_space(series.grid, path)
+    stored = [Image(np.asfortranarray(series.array[..., t]), grid, str(path)) for t in range(series.array.shape[3])]
     images = [image.reordered(slices_last(image.grid)) for image in stored]
     if images[0].array.min() == images[0].array.max():
         raise BadInput(f"{path} is constant in its first frame: there is nothing to register")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from vrnet.errors import BadInput
+from vrnet.files import unreadable
 
 MATCH_TOLERANCE_VOXELS = 0.01
 SPACING_TOLERANCE = 1e-3
@@ -25,6 +27,12 @@ TILT = TIE * np.array([[0.0, -3.0, 2.0], [3.0, 0.0, -1.0], [-2.0, 1.0, 0.0]])
 """An infinitesimal turn of the world's axes, about no axis of symmetry: of two orders as good, it makes one better."""
 STACK_SPACING_RATIO = 2.5
 """From here on, slices this many times as far apart as the voxels within them are a stack, not a volume."""
+
+SHEARED = "its header's axes are sheared or coincide"
+BAD_SPACING = "its header has a spacing that is not positive"
+MIN_SPACING_MM, MAX_SPACING_MM = 1e-6, 1e6
+MAX_ORIGIN_MM = 1e9
+ORTHONORMAL_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -170,6 +178,21 @@ class Grid:
         return self.across if is_thick else None
 
 
+def check_grid(grid: Grid, path: Path) -> None:
+    """BadInput unless the voxels of a grid lie at different, finite places along orthogonal axes."""
+    spacing = np.array(grid.spacing[:3])
+    if not (spacing > 0).all():
+        raise unreadable(path, BAD_SPACING)
+    if spacing.min() < MIN_SPACING_MM or spacing.max() > MAX_SPACING_MM:
+        raise unreadable(path, f"its spacing is {spacing.min():.3g} to {spacing.max():.3g} mm; check its header")
+    if not (np.abs(grid.origin) <= MAX_ORIGIN_MM).all() or not np.isfinite(grid.spacing).all():
+        raise unreadable(path, "its header puts it at no finite place; check its origin")
+    if not np.abs(grid.direction).max() < 2:  # also where it is NaN; a product of such numbers could overflow
+        raise unreadable(path, SHEARED)
+    if not np.allclose(grid.axes.T @ grid.axes, np.eye(len(grid.shape)), atol=ORTHONORMAL_TOLERANCE):
+        raise unreadable(path, SHEARED)
+
+
 # Whether labels and masks lie on the grid of their image: where they do not, both grids are told, and what to do.
 
 NEAREST = "resample it to that grid, to the nearest voxel"
@@ -244,7 +267,7 @@ class Affine:
         return self
 
     @classmethod
-    def from_sitk(cls, transform: "sitk.Transform") -> "Affine":
+    def from_sitk(cls, transform: sitk.Transform) -> "Affine":
         """A linear transform of SimpleITK of any kind, about the origin; it is rigid if it keeps all distances."""
         d = transform.GetDimension()
         zero, *ends = (np.array(transform.TransformPoint(point.tolist())) for point in np.eye(d + 1, d, -1))
@@ -286,7 +309,7 @@ class Affine:
         return Grid(grid.shape, tuple(lengths.tolist()), tuple(origin), tuple((steps / lengths).ravel().tolist()))
 
     @cached_property
-    def itk(self) -> "sitk.Transform":
+    def itk(self) -> sitk.Transform:
         """The map as an object of SimpleITK."""
         import SimpleITK as sitk
 
@@ -296,7 +319,7 @@ class Affine:
         made.SetTranslation(self.translation.tolist())
         return made
 
-    def to_sitk(self) -> "sitk.Transform":
+    def to_sitk(self) -> sitk.Transform:
         """The map as an object of SimpleITK: `itk`, named as that of images is."""
         return self.itk
 

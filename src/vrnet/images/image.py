@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.errors import BadInput, type_name
-from vrnet.images.checks import ORTHONORMAL_TOLERANCE, check_grid
-from vrnet.images.grid import Grid
-from vrnet.images.nifti import NOT_FINITE
+from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid, check_grid
 from vrnet.views import viewer
 
 if TYPE_CHECKING:
@@ -29,14 +27,15 @@ if TYPE_CHECKING:
 
 # Images of SimpleITK and of nibabel, and the same voxels at the same places as arrays on a grid.
 #
-# SimpleITK has LPS millimetres, as a grid has, and arrays whose axes are reversed. nibabel has arrays whose axes are the
-# grid's, and an affine map of indices to RAS: x = diag(-1, -1, 1) · affine · (i, j, k, 1).
+# SimpleITK has LPS millimetres, as a grid has, and arrays whose axes are reversed. nibabel has arrays whose axes are
+# the grid's, and an affine map of indices to RAS: x = diag(-1, -1, 1) · affine · (i, j, k, 1).
 
 ITK_TYPES = {"?": np.uint8, "e": np.float32, "g": np.float64}
 """What stands for the number types of NumPy that ITK does not have: bool, half and extended precision."""
 RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 UNITS_MM = {"meter": 1000.0, "micron": 0.001}
 """The units of length of a NIfTI header that are not the millimetre."""
+NOT_FINITE = "contains NaN or infinite values: replace them first (numpy.nan_to_num)"
 UNITS_MS = {"sec": 1000.0, "msec": 1.0, "usec": 0.001}
 
 
@@ -63,22 +62,20 @@ class NibabelImage(Protocol):
     def header(self) -> Any: ...
 
 
-def grid_of(image: "sitk.Image") -> Grid:
+def grid_of(image: sitk.Image) -> Grid:
     """Where the voxels of a SimpleITK image are."""
     return Grid(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
 
 
-def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> "sitk.Image":
+def to_sitk(array: Shaped[ndarray, "..."], grid: Grid, is_vector: bool = False) -> sitk.Image:
     """A SimpleITK image of an array whose axes are the grid's; of a vector image the components come first.
 
     Numbers of a type that ITK does not have become the nearest type that it has."""
-    import SimpleITK as sitk
-
     dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
     return move_to(sitk.GetImageFromArray(array.astype(dtype, copy=False).T, isVector=is_vector), grid)
 
 
-def move_to(image: "sitk.Image", grid: Grid) -> "sitk.Image":
+def move_to(image: sitk.Image, grid: Grid) -> sitk.Image:
     """The image, itself, with its voxels on this grid."""
     image.SetSpacing(grid.spacing)
     image.SetOrigin(grid.origin)
@@ -88,8 +85,6 @@ def move_to(image: "sitk.Image", grid: Grid) -> "sitk.Image":
 
 def to_nibabel(array: Shaped[ndarray, "*s"], grid: Grid) -> "nibabel.Nifti1Image":
     """A NIfTI image of nibabel; numbers of a type that NIfTI does not have become the nearest type that it has."""
-    import nibabel
-
     dtype: Any = ITK_TYPES.get(array.dtype.char, array.dtype.newbyteorder("="))
     make: Any = nibabel.Nifti1Image  # which has no types
     image = make(array.astype(dtype, copy=False), affine_of(grid), dtype=np.dtype(dtype))
@@ -161,8 +156,6 @@ class Image:
     @classmethod
     def from_sitk(cls, image: SimpleITKImage, name: str = "the image") -> "Image":
         """The image of a SimpleITK image: its voxels where they were, of the type that they were."""
-        import SimpleITK as sitk
-
         if (components := image.GetNumberOfComponentsPerPixel()) > 1:
             raise BadInput(f"{name} holds {components} values per voxel (colours, or a transform): give a grey image")
         if len(image.GetSize()) == 4 and image.GetSize()[3] == 1:
@@ -172,7 +165,7 @@ class Image:
         check_grid(grid, Path(name))
         return cls(checked_numbers(sitk.GetArrayFromImage(image).T, name), grid, name)
 
-    def to_sitk(self) -> "sitk.Image":
+    def to_sitk(self) -> sitk.Image:
         """The image as SimpleITK has it. Its arrays have their axes reversed; booleans become 8 bits."""
         return to_sitk(self.array, self.grid)
 

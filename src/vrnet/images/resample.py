@@ -1,27 +1,24 @@
 """Images and label maps on other grids, by SimpleITK."""
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 
 import numpy as np
+import SimpleITK as sitk
 from jaxtyping import Bool
 from numpy import ndarray
 
 from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, to_sitk
 
-if TYPE_CHECKING:
-    import SimpleITK as sitk
-
 SMOOTH_ABOVE_SPACING_RATIO = 1.2
 """An image is smoothed along axes whose new spacing is more than this many times the old one."""
 
 
-def resample(
-    source: "sitk.Image", grid: Grid, transform: "sitk.Transform", method: int, outside: float | None
-) -> ndarray:
+def resample(source: sitk.Image, grid: Grid, transform: sitk.Transform, method: int, outside: float | None) -> ndarray:
     """source(transform(x)) at the voxels x of a grid; outside the source, this value, or its border if None."""
-    import SimpleITK as sitk
-
     place = grid.origin, grid.spacing, grid.direction
     repeats_border, kind = outside is None, source.GetPixelID()
     return sitk.GetArrayFromImage(
@@ -33,8 +30,6 @@ def resample_image(image: Image, grid: Grid, affine: Affine | None = None) -> Im
     """The image on another grid, by its header, or through an affine map, as float32: image(affine(x)).
 
     It is smoothed first along axes that are coarser there. Outside the image its border is repeated."""
-    import SimpleITK as sitk
-
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     there = affine.image_of(grid) if affine else grid
@@ -47,8 +42,6 @@ def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image
     """The image on another grid, by its header, or through an affine map, as float32: what that transform gives.
 
     Outside the image it has the image's least value."""
-    import SimpleITK as sitk
-
     if affine is None and image.grid.matches(grid):
         return Image(image.array.astype(np.float32), grid, image.name)
     source, outside = to_sitk(image.array.astype(np.float32), image.grid), float(image.array.min())
@@ -58,8 +51,6 @@ def place_image(image: Image, grid: Grid, affine: Affine | None = None) -> Image
 
 def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarray, "*s"]:
     """Which voxels of a grid lie, or are taken by an affine map, within an image whose own grid is given first."""
-    import SimpleITK as sitk
-
     if affine is None and own.matches(grid):
         return np.ones(grid.shape, bool)
     everywhere = to_sitk(np.ones(own.shape, np.uint8), own)
@@ -69,8 +60,6 @@ def coverage(own: Grid, grid: Grid, affine: Affine | None = None) -> Bool[ndarra
 
 def match_histogram(image: Image, other: Image) -> Image:
     """The image with the histogram of the other: intensities above the mean are matched at 15 quantiles."""
-    import SimpleITK as sitk
-
     pair = (to_sitk(part.array.astype(np.float32), part.grid) for part in (image, other))
     return image.with_array(sitk.GetArrayFromImage(sitk.HistogramMatching(*pair, 256, 15, True)).T)
 
@@ -82,32 +71,57 @@ def place_labels(labels: Image, grid: Grid, affine: Affine | None = None) -> Ima
     return resample_labels(labels, grid, affine.itk if affine else identity_transform(grid))
 
 
-def identity_transform(grid: Grid) -> "sitk.Transform":
+def identity_transform(grid: Grid) -> sitk.Transform:
     """The transform that moves nothing, in the dimension of a grid."""
-    import SimpleITK as sitk
-
     return sitk.Transform(len(grid.shape), sitk.sitkIdentity)
 
 
-def resample_labels(labels: Image, grid: Grid, transform: "sitk.Transform", smooth: bool = False) -> Image:
+def resample_labels(labels: Image, grid: Grid, transform: sitk.Transform, smooth: bool = False) -> Image:
     """The label of the nearest voxel; or, smooth, the label of greatest weight by linear interpolation.
 
     Outside the map it is 0. Every value and type is kept: what ITK resamples are positions in a list of labels."""
-    import SimpleITK as sitk
-
     values, positions = np.unique(np.append(labels.array, labels.array.dtype.type(0)), return_inverse=True)
     source = to_sitk(positions[:-1].reshape(labels.array.shape).astype(np.int32), labels.grid)
     method = sitk.sitkLabelLinear if smooth else sitk.sitkNearestNeighbor
     return Image(values[resample(source, grid, transform, method, float(positions[-1]))], grid, labels.name)
 
 
-def low_pass(image: "sitk.Image", own: Grid, other: Grid) -> "sitk.Image":
+def low_pass(image: sitk.Image, own: Grid, other: Grid) -> sitk.Image:
     """The image smoothed along each axis that the other grid, along the axis closest to it, samples less finely."""
-    import SimpleITK as sitk
-
     closest = np.abs(own.axes.T @ other.axes).argmax(1)
     for axis, (n, h) in enumerate(zip(own.shape, own.spacing, strict=True)):
         factor = other.spacing[closest[axis]] / h
         if factor > SMOOTH_ABOVE_SPACING_RATIO and n > 3:  # ITK's recursive filter needs four voxels
             image = sitk.RecursiveGaussian(image, 0.5 * h * (factor**2 - 1) ** 0.5, direction=axis)
     return image
+
+
+class ThreadCount:
+    """ITK's number of threads, which holds for the whole process: 1 while any thread of Python wants it."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = Lock(), 0, 0
+        os.register_at_fork(after_in_child=self.renew_lock)
+
+    def renew_lock(self) -> None:
+        """After a fork: who held the lock is not there to release it."""
+        self.lock = Lock()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self.lock:
+            if self.users == 0:
+                self.before = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads()
+                sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if self.users == 0:
+                    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(self.before)
+
+
+one_thread = ThreadCount().one
+"""While inside, what ITK makes has one thread."""

@@ -21,16 +21,17 @@ import torch
 from jaxtyping import Float
 from numpy import ndarray
 
+from vrnet.devices import check_memory
 from vrnet.errors import BadInput, InputWarning, counted, percent
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.inverse import describe_residual, invert_at
-from vrnet.files import atomic_write, check_file, check_written, exists
-from vrnet.images.checks import check_grid, check_memory, check_regular, unreadable
-from vrnet.images.grid import Affine, Grid, fit_affine
+from vrnet.files import atomic_write, check_file, check_written, exists, unreadable
+from vrnet.images.formats import check_regular
+from vrnet.images.grid import Affine, Grid, check_grid, fit_affine
 from vrnet.images.image import Image, as_labels, grid_of, to_sitk
-from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_sitk, write_sitk
+from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
+from vrnet.images.isolated import read_isolated
 from vrnet.images.resample import resample, resample_labels
-from vrnet.images.sandbox import ask_sandbox
 from vrnet.views import viewer
 from vrnet.vocabulary import Interpolation
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 # ITK transform files: text (.tfm, .txt), Matlab 4 (.mat), MNI (.xfm) and HDF5 (.h5), written, and read without trust.
 #
-# The numbers of a file are parsed and checked here; ITK is given only what passed, so that no reader of it sees the file.
+# The numbers of a file are parsed and checked here, since a damaged file makes ITK's own readers overwrite memory.
 
 NOT_A_TRANSFORM = "it is not an ITK transform, or damaged"
 TEXT_MAGIC, XFM_MAGIC, HDF5_MAGIC = b"#Insight Transform File", b"MNI Transform File", b"\x89HDF\r\n\x1a\n"
@@ -95,7 +96,7 @@ def is_matlab(head: bytes) -> bool:
     )
 
 
-def read_itk(path: Path) -> "sitk.Transform":
+def read_itk(path: Path) -> sitk.Transform:
     """The transform in an ITK transform file, as an object of SimpleITK; or BadInput."""
     if not is_itk_transform(path):
         raise unreadable(path, NOT_A_TRANSFORM)
@@ -186,15 +187,10 @@ def parse_xfm(data: bytes, path: Path) -> list[Part]:
 
 
 def read_hdf5(path: Path) -> list[Part]:
-    """The transforms of an HDF5 file, read in another process that can open no second file."""
-    found, data = ask_sandbox("transform", path, [path], open_files=1, name=str(path.absolute()))
-    parts, place = [], 0
-    for kind in found["parts"]:
-        parameters = np.frombuffer(data, np.float64, kind["count"], place)
-        place += parameters.nbytes
-        fixed = np.array(kind["fixed"], np.float64)
-        parts.append(Part(kind["name"], kind["dimension"], parameters, fixed, kind["order"]))
-    return parts
+    """The transforms of an HDF5 file."""
+    found = read_isolated("transform", path, [path])
+    parts = range(len(found.files) // 3)
+    return [named_part(str(found[f"name{k}"]), found[f"parameters{k}"], found[f"fixed{k}"], path) for k in parts]
 
 
 def check_part(part: Part, path: Path) -> None:
@@ -228,10 +224,8 @@ def place_of(part: Part, path: Path) -> Grid:
     return grid
 
 
-def build(part: Part, path: Path) -> "sitk.Transform":
+def build(part: Part, path: Path) -> sitk.Transform:
     """One transform as an object of SimpleITK; BadInput if it is linear and has no inverse."""
-    import SimpleITK as sitk
-
     if part.name == "DisplacementFieldTransform":
         grid = place_of(part, path)
         vectors = part.parameters.reshape(*reversed(grid.shape), part.d).T
@@ -249,7 +243,7 @@ def build(part: Part, path: Path) -> "sitk.Transform":
     return transform
 
 
-def check_invertible(transform: "sitk.Transform", path: Path) -> None:
+def check_invertible(transform: sitk.Transform, path: Path) -> None:
     """BadInput if a linear transform takes space to a plane, or to no finite place."""
     d = transform.GetDimension()
     zero, *steps = (np.array(transform.TransformPoint(point.tolist())) for point in [np.zeros(d), *np.eye(d)])
@@ -258,17 +252,13 @@ def check_invertible(transform: "sitk.Transform", path: Path) -> None:
         raise BadInput(f"{path} has a matrix without an inverse: it cannot be applied")
 
 
-def assemble(transforms: "list[sitk.Transform]") -> "sitk.Transform":
+def assemble(transforms: "list[sitk.Transform]") -> sitk.Transform:
     """One transform, or the composite of several, in the order of the file."""
-    import SimpleITK as sitk
-
     return transforms[0] if len(transforms) == 1 else sitk.CompositeTransform(transforms)
 
 
-def write_itk(transform: "sitk.Transform", path: Path) -> None:
+def write_itk(transform: sitk.Transform, path: Path) -> None:
     """Write an ITK transform in the format of the file's ending, whole or not at all."""
-    import SimpleITK as sitk
-
     with atomic_write(path) as temporary:
         try:
             sitk.WriteTransform(transform, str(temporary))
@@ -277,16 +267,14 @@ def write_itk(transform: "sitk.Transform", path: Path) -> None:
             raise BadInput(f"cannot write {path}: is the disk full?") from error
 
 
-def is_transform(path: Path, transform: "sitk.Transform") -> bool:
+def is_transform(path: Path, transform: sitk.Transform) -> bool:
     """Whether a file that ITK wrote holds every number of the transform."""
-    import SimpleITK as sitk
-
     found = sitk.ReadTransform(str(path))
     numbers = [(np.array(each.GetFixedParameters()), np.array(each.GetParameters())) for each in (found, transform)]
     return all(np.array_equal(a, b) for a, b in zip(*numbers, strict=True))
 
 
-def map_points(transform: "sitk.Transform", x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
+def map_points(transform: sitk.Transform, x: Float[ndarray, "n d"]) -> Float[ndarray, "n d"]:
     """Where points of fixed are in moving, in LPS millimetres, by a SimpleITK transform."""
     if transform.GetDimension() != x.shape[1]:
         raise BadInput(
@@ -301,10 +289,8 @@ LEAST_MET = 0.1
 """A warning is given where less of the smaller of two grids is met."""
 
 
-def warn_if_apart(name: str, image: Grid, reference: Grid, transform: "sitk.Transform") -> None:
+def warn_if_apart(name: str, image: Grid, reference: Grid, transform: sitk.Transform) -> None:
     """An InputWarning where a transform takes hardly any of the reference into an image."""
-    import SimpleITK as sitk
-
     if part_met(map_points(transform, reference.points(reference.lattice())), reference, image) >= LEAST_MET:
         return
     everywhere = to_sitk(np.ones(image.shape, np.uint8), image)
@@ -333,10 +319,8 @@ def warn_of_order(names: Sequence[str], maps: "Sequence[sitk.Transform]", refere
         points = map_points(transform, points)
 
 
-def field_grid(transform: "sitk.Transform") -> Grid | None:
+def field_grid(transform: sitk.Transform) -> Grid | None:
     """The grid of a displacement field; None for a transform of another kind."""
-    import SimpleITK as sitk
-
     is_field = transform.GetTransformEnum() == sitk.sitkDisplacementField
     return grid_of(sitk.DisplacementFieldTransform(transform).GetDisplacementField()) if is_field else None
 
@@ -398,13 +382,11 @@ class Transform:
         return np.einsum("ij,j...->i...", np.linalg.inv(self.grid.to_world), self.displacement).astype(np.float32)
 
     @cached_property
-    def itk(self) -> "sitk.Transform":
+    def itk(self) -> sitk.Transform:
         """The transform as an object of SimpleITK."""
-        import SimpleITK as sitk
-
         return sitk.DisplacementFieldTransform(to_sitk(self.displacement.astype(np.float64), self.grid, is_vector=True))
 
-    def to_sitk(self) -> "sitk.Transform":
+    def to_sitk(self) -> sitk.Transform:
         """The transform as an object of SimpleITK: `itk`, named as that of images is."""
         return self.itk
 
@@ -425,8 +407,6 @@ class Transform:
         """image(x + displacement(x)) on the reference grid (this one, if not given), as float32.
 
         Outside the image it has the image's least value."""
-        import SimpleITK as sitk
-
         image = given_image("the image", image)
         self.check_dimension(image.array.ndim, image.name)
         grid, method = reference or self.grid, {"linear": sitk.sitkLinear, "bspline": sitk.sitkBSpline3}[interpolation]
@@ -456,8 +436,6 @@ class Transform:
 
     def compose(self, first: "Transform") -> "Transform":
         """x ↦ self(first(x)), on the grid of `first`."""
-        import SimpleITK as sitk
-
         self.check_dimension(len(first.grid.shape), "the first")
         return sample_transform(sitk.CompositeTransform([self.itk, first.itk]), first.grid)
 
@@ -559,14 +537,14 @@ def repeat_slice(transform: Transform) -> Transform:
 
 def load_field(path: Path) -> Transform:
     """The transform in a vector image, which has one component per axis."""
-    image = read_sitk(path)
-    components, d = image.GetNumberOfComponentsPerPixel(), image.GetDimension()
+    image = read_voxels(path)
+    components, d = len(image.array) if image.is_vector else 1, len(image.grid.shape)
     if components != d:
         raise BadInput(
             f"{path} is not a transform: it has {counted(components, 'value')} per voxel in {d} dimensions; give a "
             "displacement field (NIfTI intent 1007, MHA, NRRD) or an ITK transform"
         )
-    return from_vector_image(image)
+    return Transform(image.array.astype(np.float64), image.grid)
 
 
 def holds_itk_transform(path: Path) -> bool:
@@ -581,8 +559,6 @@ def read_if_itk(path: Path) -> "sitk.Transform | None":
 
 def load_itk(path: Path, reference: Grid | None) -> Transform:
     """An ITK transform file: a displacement field as it is, any other sampled on the reference grid."""
-    import SimpleITK as sitk
-
     transform = read_itk(path)
     if field_grid(transform) is not None:
         return from_vector_image(sitk.DisplacementFieldTransform(transform).GetDisplacementField())
@@ -593,18 +569,14 @@ def load_itk(path: Path, reference: Grid | None) -> Transform:
     return sample_transform(transform, reference)
 
 
-def sample_transform(transform: "sitk.Transform", grid: Grid) -> Transform:
+def sample_transform(transform: sitk.Transform, grid: Grid) -> Transform:
     """A SimpleITK transform of any kind, as displacements on a grid."""
-    import SimpleITK as sitk
-
     place = grid.shape, grid.origin, grid.spacing, grid.direction
     return from_vector_image(sitk.TransformToDisplacementField(transform, sitk.sitkVectorFloat64, *place))
 
 
-def from_vector_image(image: "sitk.Image") -> Transform:
+def from_vector_image(image: sitk.Image) -> Transform:
     """The transform whose displacements are a vector image; SimpleITK's arrays have axes reversed, components last."""
-    import SimpleITK as sitk
-
     return Transform(sitk.GetArrayFromImage(image).T.astype(np.float64), grid_of(image))
 
 
@@ -630,7 +602,7 @@ def compose(first: Transform | Affine, *others: Transform | Affine, grid: Grid |
     return sample_transform(in_order(maps), target)
 
 
-def read_point_map(*paths: Path) -> "sitk.Transform":
+def read_point_map(*paths: Path) -> sitk.Transform:
     """The transform of a file, to map points, which needs no grid; of several files, x ↦ last(… second(first(x)))."""
     return in_order(read_maps(paths))
 
@@ -645,10 +617,8 @@ def read_maps(paths: Sequence[Path]) -> "list[sitk.Transform]":
     return maps
 
 
-def in_order(maps: "list[sitk.Transform]") -> "sitk.Transform":
+def in_order(maps: "list[sitk.Transform]") -> sitk.Transform:
     """x ↦ last(… second(first(x))); ITK applies the last one first."""
-    import SimpleITK as sitk
-
     return maps[0] if len(maps) == 1 else sitk.CompositeTransform(maps[::-1])
 
 
@@ -705,15 +675,13 @@ def turned(affine: Affine, grid: Grid) -> Grid:
     return Grid(there.shape, there.spacing, there.origin, tuple(axes.ravel().tolist()))
 
 
-def sampled_before(transform: "sitk.Transform", moving: Grid) -> Transform:
+def sampled_before(transform: sitk.Transform, moving: Grid) -> Transform:
     """A SimpleITK transform that has no grid, at the voxels from which its linear parts lead to a grid of moving."""
     return sample_transform(transform, turned(linear_part(transform).inverse(), moving))
 
 
-def linear_part(transform: "sitk.Transform") -> Affine:
+def linear_part(transform: sitk.Transform) -> Affine:
     """What is left of a transform, which may be made of several, without its fields and splines."""
-    import SimpleITK as sitk
-
     if transform.GetTransformEnum() == sitk.sitkComposite:
         chain = sitk.CompositeTransform(transform)
         parts = [linear_part(chain.GetNthTransform(k)) for k in range(chain.GetNumberOfTransforms())]
@@ -739,7 +707,7 @@ def round_trip(there: Transform, back: Transform) -> RoundTrip:
     return RoundTrip(threshold, error, float(1 - inside.mean()))
 
 
-def linear_error(there: "sitk.Transform", back: "sitk.Transform") -> float:
+def linear_error(there: sitk.Transform, back: sitk.Transform) -> float:
     """The greatest |back(there(x)) − x|, in millimetres, at random points within half a metre of the origin."""
     d = there.GetDimension()
     x = np.random.default_rng(SEED).uniform(-500.0, 500.0, (100, d))

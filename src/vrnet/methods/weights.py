@@ -13,11 +13,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from vrnet.devices import ModelOnDevices, channels_last
+from vrnet.devices import ModelOnDevices, channels_last, check_memory
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import check_file, exists, is_folder
-from vrnet.images.checks import MAX_SPACING_MM, MIN_SPACING_MM, check_memory
+from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_rcnet, parse_single
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Learned, Method, Scaling
 from vrnet.methods.parameters import split_name, with_parameters

@@ -22,7 +22,7 @@ from numpy import ndarray
 from vrnet.errors import BadInput, Progress, shape_text
 from vrnet.images.grid import Affine, AffineKind, Grid
 from vrnet.images.image import Image, grid_of, rescale_images_jointly, to_sitk
-from vrnet.images.sandbox import one_thread
+from vrnet.images.resample import one_thread
 from vrnet.registration.masks import ImageMasks
 
 # Two images and their masks from coarse to fine, in the coordinates in which an affine map is sought.

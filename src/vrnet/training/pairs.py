@@ -11,9 +11,8 @@ from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
-from vrnet.devices import free_memory
+from vrnet.devices import available_memory, free_memory
 from vrnet.errors import BadInput
-from vrnet.images.checks import available_memory
 
 MAX_PART_OF_GPU_MEMORY = 0.25
 COPIES_OF_BATCH = 3

@@ -13,11 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import threads_for
+from vrnet.devices import available_memory, threads_for
 from vrnet.errors import BadInput, Progress, counted
 from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
-from vrnet.images.checks import available_memory
 from vrnet.methods.template import DETAIL, Template, make_solver
 from vrnet.methods.weights import Card
 from vrnet.provenance import provenance

@@ -1,0 +1,581 @@
+"""The formats of image files: NIfTI by nibabel, NRRD by pynrrd, pictures by Pillow, and MetaImage.
+
+Libraries read headers. The voxels of all formats but pictures go through `read_numbers`, which compares what a header
+claims with the size of its file before memory is asked for. No file is read but the one given and, where its header
+names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
+of MetaImage or NRRD makes it overwrite memory.)"""
+
+import logging
+import os
+import re
+import stat
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from io import BytesIO
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Shaped
+from numpy import ndarray
+
+from vrnet.devices import check_memory
+from vrnet.errors import BadInput, InputWarning, warn_of_input
+from vrnet.files import unreadable
+from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, check_grid
+
+DAMAGED = "it is damaged or incomplete"
+UNKNOWN_KIND = "it is not an image, or of a kind that is not known"
+NOT_NIFTI = "it is not a NIfTI image, or damaged or incomplete"
+TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
+MAX_DEFLATE_RATIO = 1032
+"""A byte of deflated data holds at most this many bytes."""
+ANY_PICTURE_BYTES = 1 << 24
+"""A compressed picture of this size is read however small its file is: it may be all of one colour."""
+MAX_SURPLUS_BYTES = 1 << 16
+"""So many bytes may follow the last voxel in compressed data."""
+CHUNK_BYTES = 1 << 18
+GZIP_MAGIC = b"\x1f\x8b"
+RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+for library in ("PIL", "pydicom", "nrrd"):  # what they log of odd files would come out on the terminal
+    logging.getLogger(library).addHandler(logging.NullHandler())
+
+
+class Voxels(NamedTuple):
+    """The content of an image file: an array whose axes are the grid's, after that of the components of a vector."""
+
+    array: Shaped[ndarray, "..."]
+    """Empty where only the place was asked for."""
+    grid: Grid
+    is_vector: bool = False
+    frame_ms: float | None = None
+    """From one frame to the next, of a file with a fourth axis whose header says so."""
+    is_sequence: bool = False
+    """Whether the components are frames, as 3D Slicer saves sequences."""
+
+
+@contextmanager
+def refuse_errors(path: Path) -> Iterator[None]:
+    """Whatever a library raises while a file is read, as BadInput."""
+    try:
+        yield
+    except (BadInput, InputWarning):  # the latter where the user wants warnings to be errors
+        raise
+    except MemoryError as error:
+        raise BadInput(f"{path} needs more memory than is free: use a smaller image, or more memory") from error
+    except OSError as error:
+        why = f"{error.strerror}; check its name and your permission" if error.strerror else DAMAGED
+        raise unreadable(path, why) from error
+    except Exception as error:
+        raise unreadable(path, DAMAGED) from error
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """What a library warns of odd files is not shown: they are read, or refused in one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def check_regular(path: Path) -> None:
+    """BadInput for a pipe, a socket or a device, which could block for ever or never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise BadInput(f"{path} is not an ordinary file (a pipe, a device or a folder): give a file")
+
+
+def first_bytes(path: Path, count: int = 4096) -> bytes:
+    """The first bytes of an ordinary file, inflated if they are in gzip's form; or BadInput."""
+    with refuse_errors(path):
+        check_regular(path)
+        with path.open("rb") as file:
+            head = file.read(count)
+            if not head.startswith(GZIP_MAGIC):
+                return head
+            file.seek(0)
+            return next(inflated_parts(file), b"")[:count]
+
+
+# Voxels, the same way for all formats: what is claimed is compared with the size of the file first.
+
+
+def check_claim(path: Path, claimed_bytes: int, stored_bytes: int, is_compressed: bool) -> None:
+    """BadInput if so many bytes cannot be in a file, or would not fit in memory."""
+    if claimed_bytes > stored_bytes * (MAX_DEFLATE_RATIO if is_compressed else 1):
+        raise unreadable(path, DAMAGED)
+    check_memory(path, claimed_bytes)
+
+
+def read_numbers(
+    file: BinaryIO, path: Path, dtype: "np.dtype[Any]", count: int, is_compressed: bool, skip: int = 0
+) -> Shaped[ndarray, "n"]:
+    """So many numbers after some bytes that are skipped, in the byte order of this machine; BadInput if the rest of
+    the file, deflated or not, does not hold them."""
+    size, here = count * dtype.itemsize, file.tell()
+    check_claim(path, skip + size, os.fstat(file.fileno()).st_size - here, is_compressed)
+    if is_compressed:
+        numbers = np.frombuffer(inflate(file, skip, skip + size, path), dtype)
+    else:
+        file.seek(here + skip)
+        numbers = np.fromfile(file, dtype, count)
+    if len(numbers) < count:
+        raise unreadable(path, DAMAGED)
+    return numbers.astype(dtype.newbyteorder("="), copy=False)
+
+
+def inflate(file: BinaryIO, start: int, stop: int, path: Path) -> bytearray:
+    """These bytes of what the rest of a file holds, inflated to its end, so that its checksum is seen."""
+    kept, place = bytearray(), 0
+    for part in inflated_parts(file):
+        if place < stop:
+            kept += part[max(0, start - place) : stop - place]
+        place += len(part)
+        if place > stop + MAX_SURPLUS_BYTES:
+            raise unreadable(path, "it holds more voxels than its header says; it is damaged")
+    return kept
+
+
+def inflated_parts(file: BinaryIO) -> Iterator[bytes]:
+    """What the rest of a file holds, in small parts; zlib.error unless every stream is whole and its checksum right.
+
+    Gzip allows several streams one after another, and zeros after the last."""
+    stream, waiting = zlib.decompressobj(wbits=47), file.read(CHUNK_BYTES)  # 47: zlib's form or gzip's
+    while waiting:
+        yield stream.decompress(waiting, CHUNK_BYTES)
+        waiting = stream.unconsumed_tail or stream.unused_data or file.read(CHUNK_BYTES)
+        if stream.eof and waiting:
+            waiting = waiting.lstrip(b"\0") or file.read(CHUNK_BYTES).lstrip(b"\0")
+            stream = zlib.decompressobj(wbits=31) if waiting else stream
+    if not stream.eof:
+        raise zlib.error("the stream ends too early")
+
+
+def beside(header: Path, name: str) -> Path:
+    """The file of voxels that a header names: in its own folder or below, and nowhere else."""
+    folder = header.parent.resolve()
+    try:
+        found = (folder / name).resolve()
+        is_below = not Path(name).is_absolute() and ".." not in Path(name).parts and found.is_relative_to(folder)
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have; links in a circle
+        is_below = False
+    if not is_below:
+        raise unreadable(header, "its header names a file of voxels outside its own folder; put that file beside it")
+    if not found.is_file():
+        raise unreadable(header, "the file of voxels that its header names is not beside it; copy both")
+    return found
+
+
+# NIfTI. A header may have two forms, sform and qform, which put the image in the world: x = form · (i, j, k, 1). They
+# need not agree. nibabel takes the sform if there is one; ITK has another rule, and takes the sizes of voxels from the
+# field pixdim. Here an image is where nibabel puts it; if others put it elsewhere, the user is told.
+
+NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
+NIFTI_MAGIC = (b"n+1", b"ni1", b"n+2", b"ni2")
+UNITS_MM = {"meter": 1e3, "micron": 1e-3}
+"""The units of length that are not the millimetre."""
+UNITS_MS = {"sec": 1e3, "msec": 1.0, "usec": 1e-3}
+VECTORS = DISPLACEMENT, _ = 1006, 1007
+"""The intents of vectors: the first are in RAS, as the world of NIfTI is, the others in LPS."""
+NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
+"""In edges of a voxel, the shortest. Beyond the latter, a transform found here would move other tissue in a tool that
+takes the other form; below the former, it is off by less than an image can show."""
+SAME_SIZE = 1e-5
+"""Relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded."""
+NO_FORM = (
+    "the header of {} does not say where it lies (sform and qform are 0): its first voxel is put at the origin, as ITK "
+    "does it (nibabel puts its middle there)"
+)
+PIXDIM = "voxel size (pixdim)"
+REPAIRS = {
+    "qform": "in nibabel, image.set_qform(image.affine) keeps the sform, image.set_sform(image.get_qform()) the qform",
+    PIXDIM: "in nibabel, image.set_qform(image.affine) takes the voxel size from the sform",
+}
+"""How to make the sform and this agree, before the image is saved."""
+
+
+def is_nifti(head: bytes) -> bool:
+    """Whether the first bytes of a file, inflated, are those of a NIfTI header."""
+    return any(int.from_bytes(head[:4], order) in NIFTI_HEADERS for order in ("little", "big"))
+
+
+def nifti_header(head: bytes, path: Path) -> Any:
+    """The header of nibabel in the first bytes of a file; BadInput if it is none, or absurd."""
+    import nibabel
+
+    if not is_nifti(head):
+        raise unreadable(path, NOT_NIFTI if ".nii" in path.name.lower() else UNKNOWN_KIND)
+    order = "little" if int.from_bytes(head[:4], "little") in NIFTI_HEADERS else "big"
+    size = int.from_bytes(head[:4], order)
+    if len(head) < size:
+        raise unreadable(path, NOT_NIFTI)
+    header = getattr(nibabel, NIFTI_HEADERS[size])(head[:size], "<" if order == "little" else ">", check=False)
+    d, magic = int(header["dim"][0]), header["magic"].item()[:3]
+    if not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1 or magic not in NIFTI_MAGIC:
+        raise unreadable(path, NOT_NIFTI)
+    spacing = header["pixdim"][1 : d + 1]
+    if not (spacing[:3] > 0).all() or not np.isfinite(spacing).all():
+        raise unreadable(path, BAD_SPACING)
+    if not (0 if is_pair(header) else size + 4) <= float(header["vox_offset"]) <= MAX_ORIGIN_MM:
+        raise unreadable(path, NOT_NIFTI)
+    header["pixdim"][0] = -1 if header["pixdim"][0] < 0 else 1  # the sign of the third axis; some write 0
+    return header
+
+
+def is_pair(header: Any) -> bool:
+    """Whether the voxels are in another file than the header."""
+    return header["magic"].item()[:2] == b"ni"
+
+
+def partner(path: Path) -> Path:
+    """The other file of a pair .hdr and .img; either may be zipped."""
+    bare = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    other = ".hdr" if bare.suffix.lower() == ".img" else ".img"
+    endings = [ending for end in (other, other.upper()) for ending in (end, end + ".gz", end + ".GZ")]
+    found = next((place for ending in endings if (place := bare.with_suffix(ending)).exists()), None)
+    if found is None:
+        raise unreadable(path, f"there is no {bare.with_suffix(other).name} beside it, which belongs to it")
+    check_regular(found)
+    return found
+
+
+def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
+    """A NIfTI file, or a pair by either name, scaled as its header says."""
+    head, header_file = first_bytes(path), path
+    if not is_nifti(head) and path.name.lower().endswith((".img", ".img.gz")):
+        header_file = partner(path)
+        head = first_bytes(header_file)
+    header = nifti_header(head, path)
+    shape = tuple(map(int, header["dim"][1 : int(header["dim"][0]) + 1]))
+    is_field = len(shape) == 5 and shape[3] == 1 and shape[4] > 1 and int(header["intent_code"]) in VECTORS
+    in_space = shape if not is_field else shape[:2] if shape[2:] == (1, 1, 2) else shape[:3]
+    grid = nifti_grid(header, in_space, path)
+    if not with_voxels:
+        return Voxels(np.empty(0), grid, is_field)
+    dtype = header.get_data_dtype()
+    colours = len(dtype.fields or ())
+    if dtype.kind not in "iufcV" or (dtype.kind == "f" and dtype.itemsize > 8):
+        raise unreadable(path, NOT_NIFTI)
+    with (partner(header_file) if is_pair(header) else path).open("rb") as file:
+        is_zipped = file.read(2) == GZIP_MAGIC
+        file.seek(0)
+        number_type, count = np.dtype("u1") if colours else dtype, prod(shape) * max(colours, 1)
+        numbers = read_numbers(file, path, number_type, count, is_zipped, int(header["vox_offset"]))
+    if colours:
+        return Voxels(numbers.reshape(colours, *shape, order="F"), grid, True)
+    array = scaled(numbers, header).reshape(shape, order="F")
+    if is_field:
+        vectors = np.moveaxis(array[:, :, :, 0], -1, 0)
+        if header["intent_code"] == DISPLACEMENT:
+            vectors[:2] *= -1
+        return Voxels(vectors.reshape(-1, *in_space), grid, True)
+    unit = UNITS_MS.get(header.get_xyzt_units()[1]) if len(shape) > 3 else None
+    return Voxels(array, grid, frame_ms=unit and float(header["pixdim"][4]) * unit)
+
+
+def scaled(numbers: Shaped[ndarray, "n"], header: Any) -> Shaped[ndarray, "n"]:
+    """slope · number + intercept, where the header has them: float64 of such, float32 of others, as in ITK."""
+    slope, intercept = header.get_slope_inter()
+    if slope is None or (slope, intercept) == (1, 0) or numbers.dtype.kind == "c":
+        return numbers
+    found = numbers if numbers.dtype.kind == "f" else np.empty(numbers.shape, np.float32)
+    for start in range(0, len(numbers), CHUNK_BYTES):  # so that no copy of all is held in double precision
+        part = slice(start, start + CHUNK_BYTES)
+        found[part] = numbers[part] * np.float64(slope) + np.float64(intercept)
+    return found
+
+
+def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
+    """Where the voxels are, by the form that nibabel takes; axes beyond the third, such as time, are no place."""
+    d, k = len(shape), min(3, len(shape))
+    unit = UNITS_MM.get(header.get_xyzt_units()[0], 1.0)
+    sizes, forms = np.ones(3), {}
+    sizes[:k] = unit * header["pixdim"][1 : k + 1].astype(np.float64)
+    to_lps = RAS_TO_LPS @ np.diag([unit, unit, unit, 1.0])
+    with np.errstate(all="ignore"):
+        if header["sform_code"] > 0:
+            forms["sform"] = to_lps @ header.get_sform()
+        if header["qform_code"] > 0:
+            forms["qform"] = to_lps @ header.get_qform()
+        elif forms:
+            axes = forms["sform"][:3, :3] / np.linalg.norm(forms["sform"][:3, :3], axis=0)
+            forms[PIXDIM] = np.vstack([np.column_stack([axes * sizes, forms["sform"][:3, 3]]), [0, 0, 0, 1]])
+        form = next(iter(forms.values()), np.diag([*sizes, 1.0]))
+        lengths = np.linalg.norm(form[:3, :k], axis=0)
+        axes, origin = np.eye(d), np.zeros(d)
+        axes[:k, :k], origin[:k] = form[:k, :k] / lengths, form[:k, 3]
+    spacing = np.where(np.isclose(lengths, sizes[:k], rtol=SAME_SIZE, atol=0), sizes[:k], lengths).tolist()
+    rest = [float(h) or 1.0 for h in header["pixdim"][4 : d + 1]]
+    grid = Grid(shape, (*spacing, *rest), tuple(origin.tolist()), tuple(axes.ravel().tolist()))
+    check_grid(grid, path)
+    if forms:
+        check_agreement(forms, shape, float(sizes[:k].min()), path)
+    else:
+        warn_of_input(NO_FORM.format(path))
+    return grid
+
+
+def check_agreement(forms: dict[str, Float[ndarray, "4 4"]], shape: tuple[int, ...], edge: float, path: Path) -> None:
+    """Tell the user how far apart two forms put a corner of the image; BadInput if that is more than a voxel."""
+    used, other = (*forms, *forms)[:2]
+    corners = np.array([(*index, 1.0) for index in product(*((0.0, n - 1.0) for n in (*shape, 1, 1)[:3]))])
+    gap = float(np.linalg.norm((forms[used] - forms[other]) @ corners.T, axis=0).max())
+    if not np.isfinite(gap):
+        raise unreadable(path, SHEARED)
+    if gap <= NOTE_ABOVE_VOXELS * edge:
+        return
+    said = f"the {used} and the {other} of its header put it up to {gap:.2g} mm apart"
+    if gap > REFUSE_ABOVE_VOXELS * edge:
+        raise unreadable(path, f"{said}, and tools differ in which they take; {REPAIRS[other]}")
+    warn_of_input(f"{path}: {said}; the {used} is taken, as by nibabel ({REPAIRS[other]})")
+
+
+# NRRD (.nrrd, .nhdr): lines `field: value` up to an empty one, then the voxels, or the name of their file.
+
+TO_LPS = {
+    "left-posterior-superior": (1, 1, 1), "LPS": (1, 1, 1),
+    "right-anterior-superior": (-1, -1, 1), "RAS": (-1, -1, 1),
+    "left-anterior-superior": (1, -1, 1), "LAS": (1, -1, 1),
+}  # fmt: skip
+"""The signs that take a direction of a named space to LPS, which ITK uses."""
+ENCODINGS = {"raw": False, "gzip": True, "gz": True}
+UNSUPPORTED = ("axis mins", "axismins", "axis maxs", "axismaxs", "line skip", "lineskip", "subdim")
+MAX_HEADER_BYTES = 1 << 20
+SEVERAL_FILES = "its voxels are in several files; save it as one file"
+
+
+def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
+    """An NRRD file."""
+    import nrrd
+
+    with path.open("rb") as file:
+        head = BytesIO(file.read(MAX_HEADER_BYTES))
+        fields = nrrd.read_header(head)
+        file.seek(head.tell())
+        is_vector, grid = nrrd_grid(fields, path)
+        is_sequence = is_vector and (fields.get("kinds") or [""])[0] in ("list", "time")
+        if not with_voxels:
+            return Voxels(np.empty(0), grid, is_vector, is_sequence=is_sequence)
+        is_compressed = ENCODINGS.get(fields.get("encoding", ""))
+        if is_compressed is None:
+            raise unreadable(path, "its voxels are encoded in a way that is not known; save it as raw or gzip")
+        dtype = nrrd_type(fields, path)
+        skip = int(fields.get("byte skip", fields.get("byteskip", 0)))
+        if skip < 0 or (skip and is_compressed):
+            raise unreadable(path, "its header has a `byte skip` that is not supported; save it by SimpleITK")
+        shape, name = tuple(map(int, fields["sizes"])), fields.get("data file", fields.get("datafile"))
+        if name is not None and (name.startswith("LIST") or "%" in name):
+            raise unreadable(path, SEVERAL_FILES)
+        with nullcontext(file) if name is None else beside(path, name).open("rb") as data:
+            numbers = read_numbers(data, path, dtype, prod(shape), is_compressed, skip)
+    return Voxels(numbers.reshape(shape, order="F"), grid, is_vector, is_sequence=is_sequence)
+
+
+def nrrd_type(fields: dict[str, Any], path: Path) -> "np.dtype[Any]":
+    """The type of a voxel's values, as they are stored."""
+    import nrrd
+
+    try:
+        dtype = nrrd.reader._determine_datatype(fields)
+    except (KeyError, nrrd.NRRDError) as error:
+        why = "its header says no number type that is known, or no order of bytes (`endian: little`)"
+        raise unreadable(path, f"{why}; save it as integers or floats") from error
+    if dtype.kind not in "iuf":
+        raise unreadable(path, "its voxels are of a number type that is not known; save it as integers or floats")
+    return dtype
+
+
+def nrrd_grid(fields: dict[str, Any], path: Path) -> tuple[bool, Grid]:
+    """Whether the first axis counts the values of a voxel, and where the voxels are."""
+    if found := next((key for key in UNSUPPORTED if key in fields), None):
+        raise unreadable(path, f"its header has the field {found}, which is not supported; save it by SimpleITK")
+    sizes, kinds, dimension = [int(n) for n in fields["sizes"]], fields.get("kinds") or [], int(fields["dimension"])
+    if len(sizes) != dimension or min(sizes, default=0) < 1:
+        raise unreadable(path, "its header should have a positive whole number for each axis")
+    is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
+    rows = None if "space directions" not in fields else np.asarray(fields["space directions"], np.float64)
+    if rows is not None:
+        is_space = [not np.isnan(row).all() for row in rows]
+    if {len(is_space), len(kinds) or dimension} != {dimension} or not all(is_space[1:]):
+        raise unreadable(path, "the values of a voxel should be its first axis, and the others axes of space")
+    is_vector, shape = not is_space[0], tuple(sizes[not is_space[0] :])
+    d = len(shape)
+    if not 2 <= d <= MAX_DIMENSIONS:
+        raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
+    if rows is None:
+        rows, origin = (
+            np.diag(np.asarray(fields.get("spacings", np.ones(dimension)), np.float64)[is_vector:]),
+            np.zeros(d),
+        )
+    else:
+        rows, origin = rows[is_vector:], np.asarray(fields.get("space origin", np.zeros(d)), np.float64)
+    signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * d))
+    if rows.shape != (d, d) or not origin.shape == signs.shape == (d,):
+        raise unreadable(path, f"it has {d} axes in a space of another dimension; give an image of 2 or 3 dimensions")
+    with np.errstate(all="ignore"):
+        spacing = np.linalg.norm(rows, axis=1)
+        axes = (rows * (1 / spacing)[:, None] * signs).T
+    grid = Grid(shape, tuple(spacing.tolist()), tuple((origin * signs).tolist()), tuple(axes.ravel().tolist()))
+    check_grid(grid, path)
+    return is_vector, grid
+
+
+# MetaImage (.mha, .mhd): lines `key = value`, the last of which says where the voxels are.
+
+METAIMAGE_TYPES = {
+    "MET_CHAR": "i1", "MET_UCHAR": "u1", "MET_SHORT": "i2", "MET_USHORT": "u2", "MET_INT": "i4", "MET_UINT": "u4",
+    "MET_LONG": "i4", "MET_ULONG": "u4", "MET_LONG_LONG": "i8", "MET_ULONG_LONG": "u8",
+    "MET_FLOAT": "f4", "MET_DOUBLE": "f8",
+}  # fmt: skip
+YES, LOCAL = ("true", "t", "1"), "local"
+LAST_KEY = "ElementDataFile"
+MAX_LINE_BYTES, MAX_DIMENSIONS, MAX_CHANNELS = 4096, 5, 64
+
+
+def is_metaimage(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a MetaImage."""
+    return re.match(rb"\s*[A-Za-z]\w*[ \t]*=", head) is not None and b"NDims" in head
+
+
+def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
+    """A MetaImage."""
+    with path.open("rb") as file:
+        fields = metaimage_fields(file, path)
+        grid = metaimage_grid(fields, path)
+        channels = int(fields.get("ElementNumberOfChannels", "1"))
+        if not with_voxels:
+            return Voxels(np.empty(0), grid, channels > 1)
+        if not 1 <= channels <= MAX_CHANNELS:
+            raise unreadable(path, f"it has {channels} values per voxel; give a grey image")
+        dtype, name = metaimage_type(fields, path), fields[LAST_KEY]
+        is_compressed = fields.get("CompressedData", "").lower() in YES
+        count, skip = channels * prod(grid.shape), int(fields.get("HeaderSize", "0"))
+        if name.startswith("LIST") or "%" in name:
+            raise unreadable(path, SEVERAL_FILES)
+        is_local = name.lower() == LOCAL
+        with nullcontext(file) if is_local else beside(path, name).open("rb") as data:
+            if skip < 0:  # the voxels are at the end of their file
+                skip = os.fstat(data.fileno()).st_size - count * dtype.itemsize
+            numbers = read_numbers(data, path, dtype, count, is_compressed, 0 if is_local else max(0, skip))
+    shape = (channels, *grid.shape) if channels > 1 else grid.shape
+    return Voxels(numbers.reshape(shape, order="F"), grid, channels > 1)
+
+
+def metaimage_fields(file: BinaryIO, path: Path) -> dict[str, str]:
+    """The fields of a header; the file is left at the byte after it."""
+    fields: dict[str, str] = {}
+    while LAST_KEY not in fields:
+        line = file.readline(MAX_LINE_BYTES)
+        key, separator, value = (part.strip() for part in line.decode("latin-1").partition("="))
+        if not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or (line.strip() and not separator):
+            raise unreadable(path, "its header is damaged: a line is too long, or is not `key = value`")
+        if key in fields:
+            raise unreadable(path, f"its header says {key[:40]!a} twice; it is damaged")
+        if key:
+            fields[key] = value
+    return fields
+
+
+def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
+    """Where the voxels are. Row i of the matrix in the file is the direction of axis i."""
+
+    def numbers(default: str, *keys: str) -> list[float]:
+        return [float(word) for word in next((fields[key] for key in keys if key in fields), default).split()]
+
+    d, shape = int(fields["NDims"]), tuple(int(word) for word in fields["DimSize"].split())
+    if not 2 <= d <= MAX_DIMENSIONS:
+        raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
+    spacing = numbers("1 " * d, "ElementSpacing", "ElementSize")
+    origin = numbers("0 " * d, "Offset", "Position", "Origin")
+    rows = numbers(" ".join(map(str, np.eye(d).ravel())), "TransformMatrix", "Orientation", "Rotation")
+    if [len(shape), len(spacing), len(origin), len(rows)] != [d, d, d, d * d] or min(shape) < 1:
+        raise unreadable(
+            path, f"its header does not have {d} positive sizes, {d} spacings, or a place for its {d} axes"
+        )
+    if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
+        raise unreadable(path, "its lengths are not in millimetres; convert it")
+    grid = Grid(shape, tuple(spacing), tuple(origin), tuple(np.reshape(rows, (d, d)).T.ravel().tolist()))
+    check_grid(grid, path)
+    return grid
+
+
+def metaimage_type(fields: dict[str, str], path: Path) -> "np.dtype[Any]":
+    """The type of a voxel's values, as they are stored."""
+    code = METAIMAGE_TYPES.get(fields.get("ElementType", ""))
+    if code is None or fields.get("BinaryData", "true").lower() not in YES:
+        raise unreadable(path, "its voxels are stored in a way that is not known; save it again as binary numbers")
+    scaling = [fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")]
+    if scaling[0] not in ("", "1") or scaling[1] not in ("", "0"):
+        raise unreadable(path, "its values are to be scaled, which readers do differently; save the scaled values")
+    is_big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "")).lower() in YES
+    return np.dtype(code).newbyteorder(">" if is_big else "<")
+
+
+# Pictures: PNG, JPEG, BMP, and TIFF, whose pages are slices.
+
+PICTURES = {
+    b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"BM": "BMP",
+    b"II*\0": "TIFF", b"MM\0*": "TIFF", b"II+\0": "TIFF", b"MM\0+": "TIFF",
+}  # fmt: skip
+"""The first bytes of a picture, and its format."""
+GREY_MODES = ("L", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def check_picture(path: Path, claimed_bytes: int, stored_bytes: int) -> None:
+    """BadInput if a compressed picture claims to be far larger than its file can hold, or than memory is."""
+    if claimed_bytes > ANY_PICTURE_BYTES + MAX_DEFLATE_RATIO * stored_bytes:
+        raise unreadable(path, TOO_LARGE)
+    check_memory(path, claimed_bytes)
+
+
+def read_picture(path: Path, kind: str) -> Voxels:
+    """A picture with pixels of 1 mm: the dots per inch in its header are those of a screen or a printer."""
+    from PIL import Image as Picture
+    from PIL import ImageSequence
+
+    try:
+        with quiet(), Picture.open(path, formats=(kind,)) as opened:
+            pages = opened.n_frames if kind == "TIFF" else 1  # type: ignore[attr-defined]
+            check_picture(path, pages * prod(opened.size) * 4, path.stat().st_size)
+            frames = [np.asarray(as_grey(page)) for page in ImageSequence.Iterator(opened)][:pages]
+    except Picture.DecompressionBombError as error:
+        raise unreadable(path, TOO_LARGE) from error
+    array = np.stack(frames) if pages > 1 else frames[0]
+    is_vector = array.ndim == (4 if pages > 1 else 3)
+    array = array.T.astype(array.dtype.newbyteorder("="), copy=False)
+    shape = array.shape[is_vector:]
+    return Voxels(array, Grid.plain(shape, (1.0,) * len(shape)), is_vector)
+
+
+def as_grey(page: Any) -> Any:
+    """A page of a picture in grey, or in red, green and blue."""
+    return page if page.mode in GREY_MODES else page.convert("L" if page.mode == "1" else "RGB")
+
+
+# The files that an image consists of: one, or a header and the file of voxels that it names (.mhd, .nhdr, .hdr).
+
+METAIMAGES, NRRDS, PAIRS = (".mhd", ".mha"), (".nhdr", ".nrrd"), (".hdr", ".img", ".hdr.gz", ".img.gz")
+
+
+def files_of_image(path: str) -> list[str]:
+    """The file of an image and, where its voxels or its header are in another, that one too; both by their paths.
+
+    What cannot be read, or names a file that is not there, is one file: whoever reads the image will say so."""
+    place, name = Path(path), path.lower()
+    try:
+        if name.endswith(PAIRS):
+            return [path, str(partner(place))]
+        if name.endswith((*METAIMAGES, *NRRDS)):
+            with place.open("rb") as file:
+                if name.endswith(METAIMAGES):
+                    voxels = metaimage_fields(file, place)[LAST_KEY]
+                    return [path] if voxels.lower() == LOCAL else [path, str(beside(place, voxels))]
+                header = re.split(rb"\r?\n\r?\n", file.read(MAX_HEADER_BYTES))[0]
+                named = re.search(rb"^data ?file:([^\n]*)", header, re.MULTILINE)
+                return [path] if named is None else [path, str(beside(place, named[1].decode().strip()))]
+    except (BadInput, OSError, ValueError):
+        pass
+    return [path]
