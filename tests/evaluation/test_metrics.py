@@ -1,14 +1,16 @@
+import itertools
+import warnings
+
 import numpy as np
 import pytest
 import SimpleITK as sitk
 import torch
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import ndimage
 
 from tests.conftest import SHAPES
 from tests.evaluation.shapes import SPACING, blobs, brute_force_distances, brute_force_surface, disc, itk_image
 from vrnet.evaluation.metrics import (
-    bounding_boxes,
     by_label,
     contour_hausdorff,
     dice,
@@ -17,7 +19,8 @@ from vrnet.evaluation.metrics import (
     jacobian_gradient,
     mean_absolute_error,
     normalised_cross_correlation,
-    point_errors,
+    surface,
+    surface_distances,
 )
 
 
@@ -60,22 +63,14 @@ def test_cross_correlation_in_single_precision_survives_a_bright_background(d, s
     assert_allclose(normalised_cross_correlation(*bright), true, rtol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_constant_image_has_no_cross_correlation(d, smooth_image, dtype):
-    image, constant = smooth_image(SHAPES[d])[0, 0].numpy().astype(dtype), np.full(SHAPES[d], 0.1, dtype)
+def test_a_constant_image_has_no_cross_correlation(d, smooth_image):
+    image, constant = smooth_image(SHAPES[d], dtype=torch.float32)[0, 0].numpy(), np.full(SHAPES[d], 0.1, np.float32)
     for pair in ((image, constant), (constant, image), (constant, constant)):
         assert np.isnan(normalised_cross_correlation(*pair))
 
 
-def test_point_errors_are_distances(d, random):
-    a, b = random(2, 7, d)
-    assert_allclose(point_errors(a.numpy(), b.numpy()), torch.nn.functional.pairwise_distance(a, b, eps=0))
-    assert_allclose(point_errors(np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[3.0, 4.0], [1.0, 3.0]])), [5, 2])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_dice_agrees_with_simpleitk(d, seed):
-    a, b = blobs(SHAPES[d], seed), blobs(SHAPES[d], seed + 10)
+def test_dice_agrees_with_simpleitk(d):
+    a, b = blobs(SHAPES[d], 0), blobs(SHAPES[d], 10)
     overlap = sitk.LabelOverlapMeasuresImageFilter()
     overlap.Execute(itk_image(a), itk_image(b))
     assert_allclose(dice(a, b), overlap.GetDiceCoefficient())
@@ -89,8 +84,7 @@ def test_dice_of_an_absent_structure(d):
     assert np.isnan(dice(nothing, nothing))
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("spacing", [(1.0, 1.0), (0.7, 2.5)])
+@pytest.mark.parametrize(("seed", "spacing"), [(0, (1.0, 1.0)), (1, (0.7, 2.5)), (2, (0.7, 2.5))])
 def test_hausdorff_agrees_with_a_brute_force_search_and_with_simpleitk(seed, spacing):
     a, b = (ndimage.binary_fill_holes(blobs((24, 20), s)) for s in (seed, seed + 10))
     found = contour_hausdorff(a, b, spacing)
@@ -126,26 +120,13 @@ def test_a_volume_has_the_mean_of_its_slices_across_the_widest_spacing():
     assert_allclose(contour_hausdorff(a, b, (1.5, 8.0, 1.2)), 1.5 * np.mean([0, 1, 2, 3]))
 
 
-def test_where_spacings_are_equal_the_last_axis_counts_the_slices():
-    a, b = np.zeros((24, 24, 2), bool), np.zeros((24, 24, 2), bool)
-    for k, shift in enumerate((1, 4)):
-        a[..., k], b[..., k] = disc((24, 24), 5, (8, 12)), disc((24, 24), 5, (8 + shift, 12))
-    assert_allclose(contour_hausdorff(a, b, (1.0, 1.0, 1.0)), 2.5)
-
-
 def test_hausdorff_of_an_absent_structure_is_not_a_number(d):
     nothing, something = np.zeros(SHAPES[d], bool), disc(SHAPES[d], 3)
     for pair in ((nothing, nothing), (nothing, something), (something, nothing)):
         assert np.isnan(contour_hausdorff(*pair, (1.0,) * d))
 
 
-def test_slices_that_share_no_mask_give_no_distance():
-    a, b = np.zeros((2, 12, 12, 3), bool)
-    a[..., 0], b[..., 2] = True, True
-    assert np.isnan(contour_hausdorff(a, b, (1.0, 1.0, 5.0)))
-
-
-@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("axis", [0, 2])
 def test_a_slice_stored_as_a_volume_has_the_contour_of_the_slice(axis):
     """This holds even if the voxels are longer in the plane than across it."""
     a, b = blobs(SHAPES[2], 0), blobs(SHAPES[2], 10)
@@ -165,14 +146,7 @@ def test_contours_agree_with_the_mean_of_a_brute_force_search_over_slices():
     assert_allclose(contour_hausdorff(a, b, (0.7, 2.5, 1.3)), np.mean(true))
 
 
-def test_labels_are_measured_one_by_one():
-    a, b = np.array([[1, 1, 2, 2, 0]]), np.array([[1, 0, 2, 2, 0]])
-    values = by_label(dice, a, b, [1, 2, 7])
-    assert list(values) == ["1", "2", "7"]
-    assert_allclose(list(values.values()), [2 / 3, 1, np.nan])
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_box_about_each_label_changes_no_measure(d, seed):
     """Seeds of a few voxels, some at the border and some a voxel thick, and one label in one image only."""
     rng = np.random.default_rng(seed)
@@ -183,7 +157,7 @@ def test_a_box_about_each_label_changes_no_measure(d, seed):
         assert_allclose(list(by_label(measure, a, b, range(1, 10)).values()), list(whole.values()))
 
 
-@pytest.mark.parametrize("x", [0, 4, 9])
+@pytest.mark.parametrize("x", [0, 4])
 def test_a_structure_one_voxel_thick_keeps_the_slices_of_its_image(x):
     """A wall across axis 0, at a border or not, while the slices count along axis 2: in slice k it is k voxels longer
     than the other. (Seen across axis 0, there would be one slice.)"""
@@ -196,8 +170,6 @@ def test_a_structure_one_voxel_thick_keeps_the_slices_of_its_image(x):
 
 EXTREMES = {
     "int8": [-128, 127],
-    "uint16": [256, 65535],
-    "int32": [-(2**31), 2**31 - 1],
     "int64": [-(2**63), 2**62, 2**62 + 1, 2**63 - 1],
     "uint64": [2**63, 2**64 - 2, 2**64 - 1],
 }
@@ -211,25 +183,6 @@ def test_labels_may_be_any_integers(dtype):
     found = by_label(dice, a, b, values)
     assert list(found) == [str(value) for value in values]
     assert_allclose(list(found.values()), 2 / 3)
-
-
-def test_labels_of_two_types_are_compared_as_integers():
-    """2⁶³ and 2⁶³ + 1 are one floating-point number, but two labels."""
-    a, b = np.array([[2**63, 2**63 + 1, 1]], np.uint64), np.array([[-1, 1, 1]], np.int64)
-    found = by_label(dice, a, b, [-1, 1, 2**63, 2**63 + 1])
-    assert_allclose(list(found.values()), [0, 2 / 3, 0, 0])
-
-
-def test_boxes_agree_with_a_search(d):
-    labels = np.random.default_rng(0).integers(-2, 30, SHAPES[d]) * 10**12
-    for label, box in bounding_boxes(labels).items():
-        where = np.argwhere(labels == label)
-        assert [(side.start, side.stop) for side in box] == list(zip(where.min(0), where.max(0) + 1, strict=True))
-
-
-def test_no_motion_does_not_fold(d):
-    u = torch.zeros(1, d, *SHAPES[d])
-    assert folding_percent(u) == folding_strict_percent(u) == jacobian_gradient(u) == 0
 
 
 def test_a_map_that_turns_space_round_in_a_box_folds_there(d):
@@ -279,7 +232,7 @@ def test_folds_and_the_gradient_of_the_determinant_agree_with_numpy(d, smooth_im
     assert_allclose(jacobian_gradient(u), np.abs(np.gradient(det)).mean())
 
 
-@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("axis", [0, 2])
 def test_a_field_of_one_slice_is_as_regular_as_that_of_the_slice(axis, smooth_image):
     """Across the slice nothing is known to change, whatever the displacement there."""
     u = 40 * torch.cat([smooth_image(SHAPES[2], 3, seed) for seed in range(2)], dim=1)
@@ -288,3 +241,90 @@ def test_a_field_of_one_slice_is_as_regular_as_that_of_the_slice(axis, smooth_im
     for measure in (folding_percent, folding_strict_percent, jacobian_gradient):
         assert measure(u) > 0
         assert_allclose(measure(volume), measure(u))
+
+
+MEASURES = ("hausdorff", "hausdorff95", "mean")
+
+
+def measures(a, b, spacing):
+    found = surface_distances(a, b, spacing)
+    return np.array([getattr(found, name) for name in MEASURES])
+
+
+@pytest.fixture
+def pair(d):
+    return blobs(SHAPES[d], 0), blobs(SHAPES[d], 10)
+
+
+def test_a_surface_is_the_voxels_with_a_face_neighbour_outside(d, pair):
+    for mask in pair:
+        found = surface(mask, range(d))
+        assert_array_equal(np.argwhere(found), brute_force_surface(mask))
+        assert_array_equal(found, mask & ~ndimage.binary_erosion(mask))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_distances_agree_with_a_brute_force_search(d, seed):
+    a, b = blobs(SHAPES[d], seed), blobs(SHAPES[d], seed + 10)
+    to_b, to_a = brute_force_distances(*(brute_force_surface(mask) * SPACING[d] for mask in (a, b)))
+    found = surface_distances(a, b, SPACING[d])
+    assert_allclose(found.to_b, to_b)
+    assert_allclose(found.to_a, to_a)
+    assert_allclose(found.hausdorff, max(*to_b, *to_a))
+    assert_allclose(found.hausdorff95, max(np.percentile(to_b, 95), np.percentile(to_a, 95)))
+    assert_allclose(found.mean, (to_b.sum() + to_a.sum()) / (len(to_b) + len(to_a)))
+
+
+def test_distances_agree_with_simpleitk(d):
+    """Its filter compares the masks it is given, so it is given surfaces; its average is that of the directed means."""
+    a, b = blobs(SHAPES[d], 0), blobs(SHAPES[d], 10)
+    itk = sitk.HausdorffDistanceImageFilter()
+    itk.Execute(*(itk_image(surface(mask, range(d)), SPACING[d]) for mask in (a, b)))
+    found = surface_distances(a, b, SPACING[d])
+    assert_allclose(found.hausdorff, itk.GetHausdorffDistance(), rtol=1e-6)
+    assert_allclose((found.to_b.mean() + found.to_a.mean()) / 2, itk.GetAverageHausdorffDistance(), rtol=1e-6)
+
+
+def test_a_line_and_its_first_voxel_by_hand():
+    """From the line to the voxel 0, ½, …, 10 mm, and back 0: the 20th of 21 is 9.5, and 105 mm are shared by 22.
+
+    (The percentile of all 22 together would be 9.475, and the mean of the directed means 2.5.)"""
+    line, first = np.zeros((2, 3, 30), bool)
+    line[1, 4:25], first[1, 4] = True, True
+    for pair in ((line, first), (first, line)):
+        assert_allclose(measures(*pair, (7.0, 0.5)), [10, 9.5, 105 / 22])
+
+
+def test_distances_scale_with_the_spacing(d, pair):
+    assert_allclose(measures(*pair, tuple(3 * h for h in SPACING[d])), 3 * measures(*pair, SPACING[d]))
+
+
+def test_distances_do_not_change_when_axes_are_permuted_with_their_spacing(d, pair):
+    for axes in itertools.permutations(range(d)):
+        moved = [np.transpose(mask, axes) for mask in pair]
+        assert_allclose(measures(*moved, tuple(SPACING[d][i] for i in axes)), measures(*pair, SPACING[d]))
+
+
+def test_a_box_moved_by_k_lies_k_times_the_spacing_away(d):
+    a = np.zeros((20,) * d, bool)
+    a[(slice(4, 12),) * d] = True
+    for axis, k in itertools.product(range(d), (1, 3)):
+        found = surface_distances(a, np.roll(a, k, axis), SPACING[d])
+        assert_allclose(found.hausdorff, k * SPACING[d][axis])
+        assert 0 < found.mean < found.hausdorff95 <= found.hausdorff
+
+
+def test_a_ball_inside_a_ball_lies_as_far_as_the_radii_differ():
+    """The distance is in millimetres, to within a voxel's diagonal, whatever the shape of the voxels."""
+    spacing, shape = (1.0, 0.5, 2.0), (70, 140, 35)
+    x = (np.indices(shape) - np.array(shape).reshape(3, 1, 1, 1) // 2) * np.reshape(spacing, (3, 1, 1, 1))
+    radius = np.linalg.norm(x, axis=0)
+    assert_allclose(measures(radius <= 30, radius <= 20, spacing), 10, atol=np.linalg.norm(spacing))
+
+
+def test_an_absent_structure_has_no_distance(d):
+    nothing, something = np.zeros(SHAPES[d], bool), disc(SHAPES[d], 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for pair in ((nothing, nothing), (nothing, something), (something, nothing)):
+            assert np.isnan(measures(*pair, SPACING[d])).all()

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from tests.models import saved
-from vrnet import BadInput
+from vrnet import BadInput, parse
 from vrnet.data.phantoms import Phantoms
 from vrnet.data.prepared import StoredSamples, load_pack, prepare_split, save_pack
 from vrnet.devices import describe_device, use_threads
 from vrnet.errors import InputWarning
 from vrnet.evaluation import split as module
+from vrnet.evaluation.metrics import contour_hausdorff, dice
 from vrnet.evaluation.split import evaluate_split, measure_subject, measure_unregistered, summarise
 from vrnet.files import json_ready, write_rows
 from vrnet.methods.names import MethodSpec, choose_method
@@ -88,9 +89,7 @@ def test_a_cohort_is_a_table_and_a_summary(split, tmp_path):
 
 def test_a_summary_says_what_there_was_before(split, tmp_path):
     """The overlaps of no registration, whatever the method does, and nothing that only a field has."""
-    after, before = (
-        evaluate_split(silent, MethodSpec(name), split, tmp_path / name) for name in ("TV-L1", "identity")
-    )
+    after, before = (evaluate_split(silent, MethodSpec(name), split, tmp_path / name) for name in ("TV-L1", "identity"))
     overlaps = {name: value for name, value in before["metrics"].items() if name.startswith(("dice", "hd"))}
     assert after["before"] == before["before"] == overlaps
     assert after["metrics"]["dice_mean"]["mean"] > after["before"]["dice_mean"]["mean"] + 0.1
@@ -99,9 +98,7 @@ def test_a_summary_says_what_there_was_before(split, tmp_path):
 def test_a_cohort_names_what_the_default_came_to(split, tmp_path):
     whole, told = replace(split, samples=(volume(),)), []
     for pairs, name, weights in ((split, "short-axis", "short_axis.safetensors"), (whole, "Gaussian-LNCC", None)):
-        summary = evaluate_split(
-            lambda name: told.append(name) or silent(name), MethodSpec("default"), pairs, tmp_path
-        )
+        summary = evaluate_split(lambda name: told.append(name) or silent(name), MethodSpec("default"), pairs, tmp_path)
         assert (summary["method"], summary["weights"], told[-1]) == (name, weights, f"{name} on 1 subject")
         assert json.loads((tmp_path / "summary.json").read_text()) == summary
 
@@ -110,10 +107,6 @@ def test_a_split_of_voxels_far_from_those_of_training_is_told_of(split, tmp_path
     far = replace(split, samples=(replace(split.samples[0], spacing=(9.0, 9.0)),))
     with pytest.warns(InputWarning, match=r"short-axis was trained on voxels of 1.8 x 1.8 mm; these are of 9 x 9 mm"):
         evaluate_split(silent, MethodSpec("short-axis"), far, tmp_path)
-
-
-def test_folds_are_repaired_where_asked(split, tmp_path):
-    assert evaluate_split(silent, MethodSpec("identity"), split, tmp_path, folds="repair")["folds"] == "repair"
 
 
 def volume():
@@ -201,19 +194,6 @@ def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_
     assert list((tmp_path / "failures").iterdir()) == []
 
 
-def test_an_earlier_result_of_other_images_does_not_stand_for_a_subject_that_fails(hearts, tmp_path, monkeypatch):
-    """Its image was replaced, and cannot be measured: it is in no number of the summary."""
-    evaluate_split(silent, QUICK, hearts, tmp_path)
-    other = replace(hearts.samples[2], fixed=hearts.samples[2].fixed * 0.9)
-
-    def fail(*given):
-        raise BadInput("its file is damaged")
-
-    monkeypatch.setattr(module, "measure_subject", fail)
-    summary = evaluate_split(silent, QUICK, replace(hearts, samples=(*hearts.samples[:2], other)), tmp_path)
-    assert (summary["subjects"], summary["failed"]) == (2, {other.name: "its file is damaged"})
-
-
 def test_where_no_subject_can_be_measured_there_is_no_table(hearts, tmp_path, monkeypatch):
     def fail(*given):
         raise MemoryError
@@ -243,3 +223,66 @@ def test_two_processes_measure_a_pack_by_a_learned_method_as_one_does(tmp_path):
     moved, said = load_pack(tmp_path / "moved.npz")["test", "evaluation"], []
     evaluate_split(silent, method, moved, tmp_path / "one", say=said.append)
     assert said == ["4 subjects measured already, 0 to do."]
+
+
+COLUMNS = (
+    "dice_LV dice_Myo dice_RV dice_mean hd_LV hd_Myo hd_RV hd_mean folding_percent folding_strict_percent "
+    "jacobian_gradient seconds"
+)
+
+
+def test_a_subject_s_score_is_the_mean_of_its_slices(split):
+    (sample,) = split.samples
+    row = measure_subject(sample, parse("identity").build(2), split.structures)
+    pairs = list(zip(sample.fixed_labels[:, 0].numpy(), sample.moving_labels[:, 0].numpy(), strict=True))
+    assert row["dice_Myo"] == pytest.approx(np.mean([dice(a == 2, b == 2) for a, b in pairs]))
+    distances = [contour_hausdorff(a == 3, b == 3, (1.8, 1.8)) for a, b in pairs]
+    assert row["hd_LV"] == pytest.approx(np.mean(distances))
+    assert row["dice_mean"] == pytest.approx(np.mean([row[f"dice_{name}"] for name in split.structures]))
+    assert " ".join(key for key in row if key != "subject") == COLUMNS
+
+
+def test_folds_are_kept_unless_they_are_to_be_repaired(split):
+    """The table says how much a method folds."""
+
+    def find(I0, I1, spacing):
+        return 3 * torch.randn(1, 2, 160, 160, generator=torch.Generator().manual_seed(0))
+
+    sample = split.samples[0]
+    kept, repaired = (measure_subject(sample, find, split.structures, folds=folds) for folds in ("keep", "repair"))
+    assert kept["folding_strict_percent"] > 50
+    assert repaired["folding_strict_percent"] == 0
+    assert measure_subject(sample, find, split.structures).keys() == repaired.keys()
+
+
+def test_the_summary_is_mean_and_deviation_over_those_that_have_a_value():
+    found = [{"subject": "a", "x": 1.0, "y": np.nan}, {"subject": "b", "x": 3.0, "y": np.nan}]
+    summary = summarise(found)
+    assert summary["x"] == {"mean": 2.0, "std": 1.0}
+    assert np.isnan(summary["y"]["mean"])
+
+
+def test_where_the_motion_is_known_its_error_is_measured_inside_the_labels_in_mm():
+    """A field that is 3 voxels off along the first axis, where they are 1.8 mm apart, and right outside the heart."""
+    sample = Phantoms(shape=(64, 64), spacing=1.8).prepare("phantom-0001", "evaluation")
+    off = sample.field.clone()
+    off[:, 0] += 3 * (sample.fixed_labels[:, 0] > 0)
+    found = measure_subject(sample, lambda I0, I1, h: off, {"LV": 3})
+    assert found["end_point_error_mm"] == pytest.approx(5.4)
+    share = (sample.fixed_labels > 0).float().mean().item()
+    found = measure_subject(replace(sample, fixed_labels=None), lambda I0, I1, h: off, {"LV": 3})
+    assert found["end_point_error_mm"] == pytest.approx(5.4 * share, rel=1e-4)
+
+
+def test_without_labels_only_regularity_and_time_are_measured(split, tmp_path):
+    (labelled,) = split.samples
+    unlabelled = replace(labelled, fixed_labels=None, moving_labels=None)
+    find = lambda I0, I1, h: torch.zeros(1, 2, 160, 160)  # noqa: E731
+    rows = [measure_subject(sample, find, split.structures) for sample in (unlabelled, labelled)]
+    regular = {"folding_percent", "folding_strict_percent", "jacobian_gradient"}
+    assert rows[0].keys() == {"subject", *regular, "seconds"}
+    assert summarise(rows)["dice_LV"]["mean"] == rows[1]["dice_LV"]
+    write_rows(rows, tmp_path / "metrics.csv")
+    with (tmp_path / "metrics.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert (first["dice_LV"], second["dice_LV"]) == ("", str(rows[1]["dice_LV"]))

@@ -1,6 +1,6 @@
 """External tools behind `(I0, I1, spacing) -> u`: FFD by elastix, diffeomorphic demons by SimpleITK, SyN by ANTs.
 
-PerDimension gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
+Each gets the pair in [0, 1] on a plain grid with its spacing in mm, and gives displacements in mm, fixed to moving.
 Parameters were tuned on validation subjects by benchmarks/tune.py: in 2D on ACDC, in 3D on hippocampi and phantoms.
 """
 
@@ -41,7 +41,7 @@ class ExternalTool(Method, Protocol):
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray: ...
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
-        """PerDimension pair in turn, millimetres to voxels; BadInput where the tool is absent."""
+        """Each pair in turn, millimetres to voxels; BadInput where the tool is absent."""
         if not is_installed(self.package):
             raise BadInput(f"this method needs {self.package}, which is not installed: {how_to_install('baselines')}")
 
