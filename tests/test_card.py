@@ -40,13 +40,6 @@ def test_the_card_tells_of_folding_and_seconds():
     assert f"{METRICS['seconds']['mean']:.2f} s with two threads" in CARD
 
 
-def test_the_front_page_has_the_figures_of_the_card_and_of_whole_stacks():
-    *row, stacks = cells((ROOT / "README.md").read_text(encoding="utf-8"), "short-axis (the default)")
-    seconds = f"{METRICS['seconds']['mean']:.2f}"
-    assert row == [*cells(CARD, "mean"), f"{METRICS['folding_percent']['mean']:.2f}", seconds]
-    assert stacks == whole_stacks("short-axis", "dice_mean", " ")
-
-
 def whole_stacks(method, column, space="", digits=3):
     """Mean and standard deviation over the rows of results/stacks."""
     with (ROOT / "results" / "stacks" / method / "metrics.csv").open(newline="") as file:
@@ -111,33 +104,3 @@ def test_the_card_of_the_template_has_the_figures_that_were_measured():
         assert cells(card, name) == expected
         assert f"{dice['mean']:.3f}" == f"{repaired['metrics'][f'dice_{name}']['mean']:.3f}"
     assert "**.782(.074)** and 3.83(1.18) mm" in (ROOT / "results" / "README.md").read_text(encoding="utf-8")
-
-
-OTHERS = {"ANTs": "SyN", "SimpleITK": "Demons", "elastix": "FFD", "VoxelMorph": "VoxelMorph-w32"}
-"""Tools, and the rows of results/tables/acdc.csv that are theirs."""
-
-
-def measured(method):
-    """(Dice, Hausdorff distance, strict folds, seconds) of a row, as pages print them."""
-    with (ROOT / "results" / "tables" / "acdc.csv").open(newline="", encoding="utf-8") as file:
-        (row,) = [row for row in csv.DictReader(file) if row["method"] == method]
-    columns = {"Dice Avg": ".3f", "HD Avg": ".2f", "strict %": ".2f", "s CPU": ".2f"}
-    dice, *others = (format(float(row[name]), form) for name, form in columns.items())
-    return [dice.removeprefix("0"), *others]
-
-
-@pytest.mark.parametrize("tool", OTHERS)
-def test_other_tools_have_the_figures_that_were_measured(tool):
-    front, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/comparison.md"))
-    dice, distance = re.search(rf"^\| \[{tool}.*\| \[(\.\d+)\]\([^)]*\) \| (\S+) \|$", front, flags=re.M).groups()
-    assert [dice, distance] == measured(OTHERS[tool])[:2]
-    figures = re.search(rf"^\| {tool} \| [^|]+((?: \| [.\d]+){{4}}) \|$", page, flags=re.M)[1]
-    assert figures.split(" | ")[1:] == measured(OTHERS[tool])
-
-
-def test_the_first_screen_has_at_most_forty_lines_and_no_sentence_more_than_three():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.split("\n## ")[0].splitlines()) <= 40
-    paragraphs = re.split(r"\n\s*\n|^```.*?^```$|^\|.*$|^- ", text, flags=re.M | re.S)
-    sentences = [sentence for paragraph in paragraphs for sentence in re.split(r"(?<=[.:])\s", paragraph.strip())]
-    assert max(sentence.count("\n") for sentence in sentences) < 3
