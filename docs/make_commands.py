@@ -12,19 +12,16 @@ from unittest.mock import patch
 WIDTH = 88
 PAGE = Path(__file__).with_name("commands.md")
 HEAD = """# Commands
-What `vrnet COMMAND --help` prints, for every command. `docs/make_commands.py` writes this page: to change it, edit the
-docstrings in `src/vrnet/app/commands`. The [tutorial](tutorial.md) shows the commands at work.
+What `vrnet COMMAND --help` prints, for every command. An option that an earlier command has, too, is only named.
+`docs/make_commands.py` writes this page from the docstrings in `src/vrnet/app`. The [tutorial](tutorial.md) shows
+the commands at work.
 
-Bad input ends with one line that says what is wrong and what to do about it, exit status 2, and nothing half-written.
-A registration whose [verdict](verdict.md) is `failed` ends with status 3, and all its files are written; with `good`
-and `look` the status is 0. Of a cohort or a data set, status 3 says that subjects are not done.
-Ctrl-C ends with status 130. Progress goes to the error stream, results to the output, so that they can be piped.
-
-`vrnet` alone says where to begin, and `vrnet doctor` whether everything is installed as it should be.
+Wrong input ends with one line that says what to do, and status 2. Status 3: all files are written, but the
+[verdict](verdict.md) is `failed`, or subjects of a cohort or data set are not done. Ctrl-C ends with status 130. Progress
+goes to the error stream, results to the output.
 
 ## Completion by the shell
-bash and zsh complete commands, options and their choices, once they are told how; both need `python3` for it. Run the
-lines of your shell once, and open a new terminal:
+Run the lines of your shell once, and again after an update of vrnet; then open a new terminal:
 
 ```text
 mkdir -p ~/.local/share/bash-completion/completions
@@ -33,8 +30,7 @@ vrnet --tyro-print-completion bash > ~/.local/share/bash-completion/completions/
 mkdir -p ~/.zfunc
 vrnet --tyro-print-completion zsh > ~/.zfunc/_vrnet
 ```
-For zsh, `~/.zshrc` must hold `fpath+=~/.zfunc` and, after it, `autoload -Uz compinit && compinit`. After an update of
-vrnet, run them again.
+For zsh, `~/.zshrc` must hold `fpath+=~/.zfunc` and, after it, `autoload -Uz compinit && compinit`.
 """
 
 
@@ -51,24 +47,23 @@ def help_text(words):
     return "\n".join(fill(line, WIDTH) if len(line) > WIDTH else line.rstrip() for line in lines)
 
 
-def subcommands(text):
-    """The names that a help lists as commands of their own."""
-    _, _, listed = text.partition("\n subcommands\n")
-    return re.findall(r"^\s+• (\S+)", listed, flags=re.M)
-
-
-def sections(words):
-    """The section of a command, followed by those of its own commands."""
-    text = help_text(words)
-    own = [f"## vrnet {' '.join(words)}\n```text\n{text}\n```\n"]
-    return own + [part for name in subcommands(text) for part in sections((*words, name))]
+def without_known(text, known):
+    """The help without options whose help was shown before; they are named in a last line."""
+    head, *options = re.split(r"^(?=  (?:-h, )?--)", text, flags=re.M)
+    new = [option for option in options if " ".join(option.split()) not in known]
+    names = [re.match(r"\s*(?:-h, )?(--\S+)", option)[1] for option in options if option not in new]
+    known.update(" ".join(option.split()) for option in new)
+    shown = (head + "".join(new)).rstrip()
+    return shown + fill(f"\n\nAs above: {', '.join(names)}.", WIDTH, replace_whitespace=False) if names else shown
 
 
 def page():
     """The text of docs/commands.md."""
     from vrnet.app.main import COMMANDS
 
-    return "\n".join([HEAD, *(part for name in COMMANDS for part in sections((name,)))])
+    known = set()
+    texts = ((name, without_known(help_text((name,)), known)) for name in COMMANDS)
+    return "\n".join([HEAD, *(f"## vrnet {name}\n```text\n{text}\n```\n" for name, text in texts)])
 
 
 if __name__ == "__main__":

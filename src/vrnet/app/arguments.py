@@ -183,7 +183,7 @@ class MethodOptions:
     weights: OptionalFile = None
     """Weights that `vrnet train` wrote; they name their method."""
     average: bool = False
-    """Average over flips and turns: slow, may gain a little."""
+    """Average over flips and quarter turns: slow, may gain a little."""
     parameters: Group[ParameterOptions]
 
     @property
@@ -209,13 +209,10 @@ class MaskOptions:
     """Which parts of the images are compared."""
 
     fixed_mask: OptionalFile = None
-    """Mask on the grid of FIXED, not zero inside: only there the images are compared, and what lies outside has no
-    influence on the result, but for an affine start, which is also sought in the whole images. The similarity in
-    metrics.json is then measured inside the masks. What lies about a small structure helps to find it: leave a margin,
-    or cut the images to it and give no mask."""
+    """Mask on the grid of FIXED, nonzero inside: only there the images are compared. Leave a margin around a
+    structure, or crop the images and give no mask. An affine start also uses the whole images."""
     moving_mask: OptionalFile = None
-    """Mask on the grid of MOVING, likewise. Where an image shows something that the other does not, such as an artefact
-    or the edge of its field of view, leave that out of its mask."""
+    """Mask on the grid of MOVING. Exclude what only this image shows, such as an artefact."""
 
     @property
     def files(self) -> tuple[Path | None, Path | None]:
@@ -229,10 +226,9 @@ class EvaluationOptions:
 
     masks: Group[MaskOptions]
     ignore_masks: bool = False
-    """Compare all of the images, also where metrics.json beside the transform names masks."""
+    """Compare the whole images, even if metrics.json beside the transform names masks."""
     ignore_recorded: bool = False
-    """Use nothing that metrics.json beside the transform says of how it was found: judge it as a whole, also after an
-    affine start, in the intensities that the images have, and inside no masks but those given."""
+    """Ignore what metrics.json beside the transform records: masks, affine start and matched intensities."""
 
     def mask_files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
         """The masks that are given; without any, those that the transform was found with."""
@@ -272,7 +268,7 @@ class SourceOptions:
     cache: OptionalFolder = None
     """Where prepared subjects are kept; ~/.cache/vrnet if not given."""
     skip_broken: bool = False
-    """Go on without the subjects that cannot be used; otherwise all of them are named, and nothing is done."""
+    """Continue without subjects that cannot be used; otherwise all of them are named, and nothing is done."""
 
     def source(self, data: str) -> "Source":
         """The data set of a name, or of a file that `vrnet prepare` wrote."""

@@ -14,22 +14,19 @@ class RegistrationOptions:
     Each field is an argument of `register_images`, and an option of the commands, which show its docstring as help."""
 
     affine: AffineStart = "none"
-    """Align the images first, by mutual information: by a rotation and a shift (rigid), or with scaling and shear
-    (affine). For images that lie differently, also where headers put them far apart. With masks, the whole images are
-    aligned, unless inside the masks another start makes them plainly more alike."""
+    """Align misaligned images first, by mutual information: rotation and shift (rigid), or also scaling and shear
+    (affine). The headers need not be right."""
     slices: Slices = "auto"
-    """Of a stack, register each slice within itself, or all together as a volume. auto: each, where slices are at least
-    two and a half times as far apart as the voxels within them, or where a 2D model is named."""
+    """Register a stack slice by slice (each) or as a volume (together). auto: each, if the slice distance is at least
+    2.5 times the pixel size, or if a 2D model is named."""
     brightness: Brightness = "match"
-    """Where all of MOVING is plainly brighter or darker than FIXED, by a factor or an offset, undo that for methods
-    that compare brightness, such as TV-L1 and short-axis; or keep it. Differences are then those of matched
-    intensities; warped.nii.gz keeps its own."""
+    """Correct a global intensity difference (factor and offset) for methods that compare intensities, such as TV-L1
+    and short-axis (match), or not (keep). warped.nii.gz keeps its own intensities."""
     match_intensities: bool = False
-    """Give MOVING the histogram of FIXED while registering: for the same methods, where more than a factor and an
-    offset differ. Differences are those of matched intensities, too. Not for the beating heart."""
+    """Match the histogram of MOVING to FIXED while registering, for larger intensity differences. Not for the beating
+    heart."""
     folds: Folds = "repair"
-    """Where the field folds, which no tissue does, change it until it does not, and as little as that takes; or keep it
-    as the method found it."""
+    """Repair folds of the field with the smallest change that removes them, or keep the field as it is."""
     device: DeviceChoice = "auto"
     """Where to compute; auto takes CUDA where there is one."""
 
