@@ -27,11 +27,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from vrnet.app.cohort import write_tables
+from vrnet.app.cohort_tables import write_tables
 from vrnet.app.layouts import scan_acdc
-from vrnet.cohort.executors import open_executor
-from vrnet.cohort.results import CohortFolder
-from vrnet.cohort.run import Task, make_plan, run_tasks
+from vrnet.cohort.results import CohortFolder, make_plan
+from vrnet.cohort.run import Task, open_executor, run_tasks
 from vrnet.cohort.table import find_missing, read_table
 from vrnet.files import write_rows
 from vrnet.provenance import __version__

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from vrnet.app.cohort import RegisterSubject
+from vrnet.app.subject import RegisterSubject
 from vrnet.cohort.table import read_table
 from vrnet.methods.names import choose_method
 from vrnet.registration.options import RegistrationOptions

@@ -20,13 +20,17 @@ class Count:
     seconds: float = 0.0
     failing: frozenset[str] = frozenset()
     deadly: frozenset[str] = frozenset()
+    spared: str = ""
+    """A file: once it is there, which the first process makes that ends, no other process ends."""
     content: bytes = field(default=b"", repr=False)
 
     def __call__(self, subject, folder):
         time.sleep(self.seconds)
         if subject.name in self.failing:
             raise ValueError(f"{subject.name} cannot be counted")
-        if subject.name in self.deadly:
+        if subject.name in self.deadly and not (self.spared and Path(self.spared).exists()):
+            if self.spared:
+                Path(self.spared).touch()
             os._exit(1)
         text = "".join(Path(path).read_text() for path in subject.files.values())
         (folder / "count.txt").write_text(f"{subject.name} {len(text)}\n" * 50)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from vrnet.app import cohort as cohort_works
+from vrnet.app import subject as cohort_works
 from vrnet.cardiac.strain import MEASURES
-from vrnet.cohort.run import FIRST, LAST
+from vrnet.cohort.summary import FIRST, LAST
 from vrnet.report.cohort import heading
 
 

@@ -9,7 +9,7 @@ import tyro
 
 from vrnet.app.arguments import OF_A_SPLIT, DeviceOptions, Folder, Group, Jobs, SourceOptions, refuse_options
 from vrnet.app.console import STOPPED, paper_table, print_line, screen, stage_progress
-from vrnet.cohort.executors import check_jobs
+from vrnet.cohort.run import check_jobs
 from vrnet.data.prepared import PACK_SUFFIX, Source, prepare_split
 from vrnet.errors import BadInput, Stage, did_you_mean
 from vrnet.files import write_rows

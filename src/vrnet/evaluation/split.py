@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vrnet.cohort.executors import check_jobs, open_executor
-from vrnet.cohort.results import CohortFolder, Recipe
-from vrnet.cohort.run import Plan, Survey, Task, make_plan, open_folder, run_tasks
+from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, make_plan, open_folder
+from vrnet.cohort.run import Task, check_jobs, open_executor, run_tasks
 from vrnet.cohort.table import Subject, is_folder_name
 from vrnet.data.prepared import PreparedSplit, safe_name
 from vrnet.data.protocols import Sample
@@ -234,7 +233,7 @@ def run_plan(task: Task, plan: Plan, jobs: int, tick: Callable[[float], None]) -
     """Measure the subjects that are to do."""
     subjects, done = plan.to_do(retry=True), len(plan.done)
     try:
-        with open_folder(task.folder, task.recipe), open_executor(len(subjects), jobs) as executor:
+        with open_folder(task.folder, plan), open_executor(len(subjects), jobs) as executor:
             run_tasks(task, subjects, executor, lambda tally: tick(1 - tally.left / max(done + len(subjects), 1)))
     finally:
         build_once.cache_clear()

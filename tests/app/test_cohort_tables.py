@@ -1,18 +1,68 @@
-"""What a cohort says adds up, and names what to look at."""
+"""What is written of all subjects together, and when; what a cohort says adds up, and names what to look at."""
 
-from vrnet.app import cohort as cohort_words
-from vrnet.app.cohort import (
+from dataclasses import replace
+
+import pytest
+
+from tests.cohort.works import Count, make_task, write_list
+from vrnet.app import cohort_tables
+from vrnet.app.cohort_tables import (
     ending_lines,
     failure_lines,
+    has_rows_of,
+    has_tables_of,
+    is_complete,
     jobs_line,
     missing_lines,
     plan_lines,
+    remove_tables,
     shard_lines,
     unable_lines,
     unlabelled_lines,
+    write_tables,
 )
-from vrnet.cohort.run import Plan, Tally
-from vrnet.cohort.table import Missing, Subject
+from vrnet.cohort.results import Plan
+from vrnet.cohort.run import Here, Tally, run_tasks
+from vrnet.cohort.table import Missing, Subject, read_table
+
+SHOWN = {"report": False, "bids": False, "label_names": {}}
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    """A task, and a list whose four subjects it has done."""
+    task, table = make_task(tmp_path / "out", Count(), **SHOWN), read_table(write_list(tmp_path, 4))
+    run_tasks(task, table.subjects, Here())
+    return task, table
+
+
+def test_tables_tell_of_one_recipe_and_of_one_list(cohort):
+    task, table = cohort
+    shorter, other = replace(table, subjects=table.subjects[:3]), {**task.recipe, "method": "other"}
+    assert not has_tables_of(task.folder, task.recipe)
+    write_tables(task.folder, table, task.recipe)
+    assert (has_tables_of(task.folder, task.recipe), has_tables_of(task.folder, other)) == (True, False)
+    assert (has_rows_of(task.folder, table), has_rows_of(task.folder, shorter)) == (True, False)
+    remove_tables(task.folder, task.recipe)
+    assert not has_tables_of(task.folder, task.recipe)
+    assert not has_rows_of(task.folder, table)
+
+
+def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_first(tmp_path):
+    """What is asked for may be `default`, which comes to one method for stacks and to another for volumes."""
+    table = read_table(write_list(tmp_path, 3))
+    names = {"s00000": "Gaussian-LNCC", "s00001": "short-axis", "s00002": "short-axis"}
+    task = make_task(tmp_path / "out", lambda subject, folder: {"method": names[subject.name]}, **SHOWN)
+    run_tasks(task, table.subjects, Here())
+    write_tables(task.folder, table, task.recipe)
+    assert "short-axis (D-L2-3x1-half-w32), Gaussian-LNCC" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_whether_a_list_is_complete_is_told_by_names_where_that_suffices(cohort, tmp_path, monkeypatch):
+    task, table = cohort
+    assert is_complete(task.folder, table, task.recipe)
+    monkeypatch.setattr("vrnet.cohort.results.Survey.state", None)
+    assert not is_complete(task.folder, read_table(write_list(tmp_path, 5)), task.recipe)
 
 
 def some(count):
@@ -84,7 +134,7 @@ def test_the_most_frequent_reasons_come_first_and_many_subjects_are_counted():
 
 
 def test_more_jobs_are_advised_only_where_there_are_cores_and_subjects(monkeypatch):
-    monkeypatch.setattr(cohort_words.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(cohort_tables.os, "sched_getaffinity", lambda process: {0, 1, 2, 3}, raising=False)
     assert "--jobs 3 would use more of the 4 cores" in next(jobs_line(3))
     assert list(jobs_line(1)) == []
 

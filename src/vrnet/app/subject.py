@@ -1,0 +1,177 @@
+"""What `vrnet cohort` does to one subject: a pair is registered, a cine is tracked; and the row of its results."""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vrnet.app.cine import (
+    notes_on_tracking,
+    prepare_tracking,
+    shown_pair,
+    summary,
+    write_track_report,
+    write_tracking,
+)
+from vrnet.app.layouts import name_pair, name_tracking
+from vrnet.app.pair import notes_on, read_pair, register_pair
+from vrnet.cohort.results import Recipe
+from vrnet.cohort.summary import FIRST, LAST
+from vrnet.cohort.table import PAIRS, Subject
+from vrnet.devices import use_threads
+from vrnet.errors import InputWarning, Progress
+from vrnet.files import RECORD, Row, json_ready
+from vrnet.images.resample import one_thread
+from vrnet.methods.names import MethodSpec
+from vrnet.provenance import __version__, commit
+from vrnet.registration.options import RegistrationOptions
+from vrnet.report.figures import THUMBNAIL, write_thumbnail
+
+MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
+OVERLAPS = {"dice": "dice", "hausdorff_mm": "hausdorff_mm", "surface_mm": "mean_surface_distance_mm"}
+"""Columns, each before and after, of what metrics.json has by structure."""
+FIELD = ("folding_percent", "folding_strict_percent", "jacobian_gradient")
+VOLUMES = (
+    "lv_ejection_fraction_percent",
+    "rv_ejection_fraction_percent",
+    "lv_largest_ml",
+    "lv_smallest_ml",
+    "mass_g",
+)
+MEASURED = re.compile(
+    rf"(dice|hausdorff_mm|surface_mm|ncc|mae)_(before|after)|dice_\d+|{'|'.join((*FIELD, *VOLUMES))}|peak_.*_percent"
+    "|closure_(forward|backward)_mm|frames|frames_repaired|method|device"
+)
+"""The names of what is measured of a subject."""
+NamePairs = tuple[tuple[int, str], ...]
+"""(label, name): as pairs, so that what is done can be hashed."""
+
+
+@dataclass(frozen=True)
+class SubjectWork:
+    """What is done to every subject of a list."""
+
+    method: MethodSpec
+    options: RegistrationOptions
+    """Of which tracking knows slices and device."""
+    report: bool = False
+    bids: bool = False
+    """Whether files have the names of BIDS derivatives."""
+    label_names: NamePairs = ()
+    """What labels are called; of cines, where they are not numbered as in ACDC."""
+
+    def asked(self) -> dict[str, Any]:
+        """The options that results depend on. The device is none: a run may go on elsewhere."""
+        return {name: value for name, value in self.options.as_json().items() if name != "device"}
+
+    def recipe(self) -> Recipe:
+        """What results depend on beside their inputs: the method, the options, what is written, and the code."""
+        names = {str(label): name for label, name in self.label_names}
+        return json_ready(
+            {
+                **{"method": str(self.method.load()), "weights": self.method.weights_sha256},
+                **self.asked(),
+                **{"report": self.report, "bids": self.bids, "label_names": names},
+                **{"vrnet": __version__, "commit": commit()},
+            }
+        )
+
+
+@dataclass(frozen=True)
+class RegisterSubject(SubjectWork):
+    """Register the pair of a subject, and write what `vrnet register` writes."""
+
+    def __call__(self, subject: Subject, folder: Path) -> Row:
+        with computing_alone() as notes:
+            pair = read_pair(*(subject.path(column) for column in PAIRS.files))  # type: ignore[arg-type]
+            pair = pair.named(dict(self.label_names))  # not every subject has every structure
+            result, _ = register_pair(no_stage, pair, self.method.load(), folder, self.options, report=self.report)
+            write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
+            if self.bids:
+                name_pair(folder, subject, result.transform, pair.moving.grid)
+        (folder / RECORD).unlink()  # done.json records the files
+        return row_of(result.metrics) | said([*notes, *notes_on(pair, result.metrics, result.affine)])
+
+
+@dataclass(frozen=True)
+class TrackSubject(SubjectWork):
+    """Track the cine of a subject, and write what `vrnet track` writes."""
+
+    def asked(self) -> dict[str, Any]:
+        return {"tracked": True, "slices": self.options.slices}
+
+    def __call__(self, subject: Subject, folder: Path) -> Row:
+        with computing_alone() as notes:
+            request = prepare_tracking(
+                subject.files["cine"],
+                self.method.load(),
+                subject.path("labels"),
+                int(subject.values.get("frame", 0)),
+                self.options.slices,
+                None,
+                self.options.device,
+                dict(self.label_names) if self.label_names and "labels" in subject.files else None,
+            )
+            tracking = request.run(None, no_stage("tracking"))
+            write_tracking(tracking, folder, no_stage("writing"))
+            if self.report:
+                write_track_report(tracking, folder)
+            write_thumbnail(folder / THUMBNAIL, shown_pair(tracking))
+        if self.bids:
+            name_tracking(folder, subject, tracking.frame, len(tracking.cine))
+        return row_of_tracking(summary(tracking)) | said([*notes, *notes_on_tracking(tracking)])
+
+
+@contextmanager
+def computing_alone() -> Iterator[list[str]]:
+    """Compute with one thread, wherever it is: so a result depends neither on how many jobs there are nor on which.
+
+    What the package warns of meanwhile is in the list at the end, each thing once."""
+    notes: list[str] = []
+    with use_threads(1), one_thread(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", InputWarning)
+        yield notes
+    notes += dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, InputWarning))
+
+
+def said(notes: list[str]) -> Row:
+    """The part of a row that holds notes, if there are any: what the terminal says of a single subject."""
+    return {"notes": " ".join(note if note.endswith((".", ")")) else f"{note}." for note in notes)} if notes else {}
+
+
+def no_stage(name: str) -> Progress:
+    """Nobody looks at how far a single subject is."""
+    return lambda done: None
+
+
+def is_taken(column: str) -> bool:
+    """Whether a column of cohort.csv is ours, so that one of the list must have another name."""
+    return column in (*FIRST, *LAST) or MEASURED.fullmatch(column) is not None
+
+
+def row_of(metrics: Mapping[str, Any]) -> Row:
+    """The row of a table that metrics.json comes to."""
+    row: Row = {"verdict": metrics["verdict"]["level"], "reason": " ".join(metrics["verdict"]["reasons"])}
+    for column, (part, name) in MEASURES.items():
+        row |= {f"{column}_{when}": metrics[part][f"{name}_{when}"] for when in ("before", "after")}
+    for column, part in OVERLAPS.items():
+        if part in metrics:
+            row |= {f"{column}_{when}": metrics[part][when]["mean"] for when in ("before", "after")}
+    row |= {f"dice_{label}": value for label, value in metrics.get("dice", {"after": {}})["after"].items()}
+    row.pop("dice_mean", None)
+    return row | {name: metrics[name] for name in (*FIELD, "method", "device")}
+
+
+def row_of_tracking(summary: Mapping[str, Any]) -> Row:
+    """The row of a table that the summary.json of a cine comes to."""
+    row: Row = {"verdict": summary["verdict"]["level"], "reason": " ".join(summary["verdict"]["reasons"])}
+    row |= {name: summary["volumes"][name] for name in VOLUMES if "volumes" in summary}
+    peaks = summary["strain"]["peaks"]["global"] if "strain" in summary else {}
+    row |= {f"peak_{name}_percent": peak["percent"] for name, peak in peaks.items() if peak is not None}
+    row |= {f"closure_{way}_mm": summary["closure_mm"][way] for way in ("forward", "backward")}
+    row |= {"folding_strict_percent": summary["folding_strict_percent"], "frames": summary["frames"]}
+    row["frames_repaired"] = len(summary["frames_with_repaired_folds"])
+    return row | {name: summary[name] for name in ("method", "device")}

@@ -1,0 +1,168 @@
+"""What came out of a cohort: one row per subject of the list, which to look at first, and what all come to."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vrnet.cohort.results import CohortFolder, Recipe, State, Survey
+from vrnet.cohort.table import CohortTable
+from vrnet.files import Row, columns_of
+
+TABLE, SUMMARY = "cohort.csv", "summary.json"
+FIRST, LAST = (
+    ("subject", "status", "verdict", "suspicion", "suspicion_by", "outlier"),
+    ("seconds", "machine", "reason", "notes"),
+)
+"""Columns that every table has, at its beginning and at its end."""
+IMAGES = (".nii.gz", ".tfm")
+"""How the names of files end that a registration is: other ones tell how long it took, or how it is shown."""
+VERSION_DIGITS = 8
+MAX_REASONS = 20
+"""Of failures, the most frequent first, in summary.json."""
+
+
+class Result(NamedTuple):
+    """What the page of a cohort needs to know of a subject beside its row."""
+
+    version: str = ""
+    """Another text for other images that came out, however they are shown; empty where nothing did."""
+    has_page: bool = True
+    """Whether it comes with a page of its own."""
+
+
+class Collection(NamedTuple):
+    """What came of the subjects of a list, in its order."""
+
+    columns: list[str]
+    rows: list[Row]
+    results: list[Result]
+
+
+def collect_rows(folder: CohortFolder, table: CohortTable, recipe: Recipe, page: str = "") -> Collection:
+    """The columns of the table, and a row per subject: its status, what the list says of it, and what was measured.
+
+    `page` is the name of the page that a subject may have; {subject} stands for its name."""
+    survey, rows, results = Survey(folder, recipe), [], []
+    for one in table.subjects:
+        given, state = zip(table.carried, one.carried, strict=True), survey.state(one)
+        rows.append({**dict(given), **status_row(one.name, state)})
+        results.append(result_of(state, page.replace("{subject}", one.name)))
+    middle = [name for name in columns_of(rows) if name not in (*FIRST, *LAST, *table.carried)]
+    add_suspicion(rows, middle)
+    return Collection([*FIRST, *middle, *table.carried, *LAST], rows, results)
+
+
+def result_of(state: State, page: str) -> Result:
+    """What the record of a subject says of its files."""
+    if state.kind != "done":
+        return Result("", has_page=False)
+    files = state.record["files"]
+    digests = [str(file.get("sha256")) for name, file in files.items() if name.endswith(IMAGES)]
+    version = hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:VERSION_DIGITS]
+    return Result(version, page in files)
+
+
+def status_row(name: str, state: State) -> Row:
+    """What the folder says of a subject: its status, and what was measured if it is done."""
+    row: Row = {"subject": name, "status": state.kind}
+    if state.kind == "done":
+        return row | state.record["row"] | {"seconds": state.record["seconds"]}
+    if state.kind == "failed":
+        row |= {name: state.record[name] for name in ("seconds", "machine") if name in state.record}
+    return row | ({"reason": state.why} if state.why else {})
+
+
+# Which subjects to look at first: those that failed, then by verdict, then those unlike the rest of the cohort.
+#
+# Unlike the rest: the largest robust z-score, |x − median| / (1.4826 MAD), of any measure. Of one that has a worse
+# side, only what lies on that side counts: nobody need look at the best result first.
+
+MAD_TO_STD = 1.4826
+"""Of a normal distribution, the standard deviation in units of the median absolute deviation."""
+MEAN_TO_STD = 1.2533
+"""The same in units of the mean absolute deviation, for a measure that most subjects have alike, such as folds."""
+MIN_SUBJECTS, MIN_NAMED = 4, 20
+"""With fewer subjects there are no z-scores; with fewer than the second, they rank, but no measure is named."""
+MAX_Z = 99.0
+OUTLIER_FROM = 3.5
+"""A z-score from which the measure is named (Iglewicz and Hoaglin)."""
+TOLD_FROM = 2.0
+"""A z-score from which the measure is told that ranks a subject, of however few."""
+OF_STATUS, OF_VERDICT = {"failed": 300.0}, {"failed": 200.0, "look": 100.0}
+"""What failures and verdicts count beside a z-score, which is MAX_Z at most."""
+OWN_UNITS = ("mae",)
+"""How the measures begin that are in units of the images, which differ between scanners and sequences."""
+WORSE_BELOW = ("dice", "ncc")
+WORSE_ABOVE = ("hausdorff", "surface", "folding", "jacobian", "closure", "frames_repaired", "end_point_error")
+"""How the measures begin that are worse the lower, and the higher, they are; others are unusual on either side."""
+
+
+def add_suspicion(rows: Sequence[Row], measures: Sequence[str]) -> None:
+    """Give each row of a result or a failure its suspicion, and the measure that is most unlike the rest's: as
+    suspicion_by; where it is far out, among many, as outlier too."""
+    measures = [name for name in measures if not name.startswith(OWN_UNITS)]
+    most, which = np.zeros(len(rows)), np.full(len(rows), -1)
+    for k, name in enumerate(measures):
+        z = robust_z([row.get(name) for row in rows])
+        if name.startswith((*WORSE_BELOW, *WORSE_ABOVE)):
+            z = (-z if name.startswith(WORSE_BELOW) else z).clip(min=0)
+        which[np.abs(z) > most] = k
+        most = np.maximum(most, np.abs(z))
+    for row, score, k in zip(rows, most.tolist(), which.tolist(), strict=True):
+        if row["status"] in ("done", "failed"):
+            verdict = OF_VERDICT.get(str(row.get("verdict")), 0.0)
+            row["suspicion"] = round(score + OF_STATUS.get(row["status"], 0.0) + verdict, 2)
+        if score >= TOLD_FROM:
+            row["suspicion_by"] = measures[k]
+        if score >= OUTLIER_FROM and len(rows) >= MIN_NAMED:
+            row["outlier"] = measures[k]
+
+
+def robust_z(values: Sequence[object]) -> np.ndarray:
+    """(x − median) / (1.4826 MAD) of each value; 0 where there is no number, or too few differ."""
+    x = np.array([v if isinstance(v, (int, float)) else np.nan for v in values], dtype=float)
+    known = x[np.isfinite(x)]
+    if len(known) < MIN_SUBJECTS:
+        return np.zeros(len(x))
+    median = np.median(known)
+    away = np.abs(known - median)
+    spread = MAD_TO_STD * np.median(away) or MEAN_TO_STD * away.mean()
+    if spread <= 0:
+        return np.zeros(len(x))
+    return np.nan_to_num((x - median) / spread).clip(-MAX_Z, MAX_Z)
+
+
+def summarise_rows(rows: Sequence[Row], recipe: Recipe) -> dict[str, Any]:
+    """What summary.json holds: counts, and of each measured column of those done its mean, spread and percentiles."""
+    statuses, verdicts = (Counter(row[name] for row in rows if name in row) for name in ("status", "verdict"))
+    reasons = Counter(row.get("reason", "") for row in rows if row["status"] == "failed")
+    values: dict[str, list[float]] = {}
+    for row in (row for row in rows if row["status"] == "done"):
+        for name, value in row.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "suspicion":
+                values.setdefault(name, []).append(float(value))
+    return {
+        "subjects": len(rows),
+        "done": statuses["done"],
+        "failed": statuses["failed"],
+        "left": len(rows) - statuses["done"] - statuses["failed"],
+        "verdicts": dict(verdicts),
+        "failures": dict(reasons.most_common(MAX_REASONS)),
+        "metrics": {name: describe(found) for name, found in values.items()},
+        "recipe": dict(recipe),
+    }
+
+
+def describe(values: Sequence[float]) -> dict[str, float]:
+    """Mean, standard deviation, and percentiles."""
+    low, median, high = np.percentile(values, (5, 50, 95))
+    return {
+        "mean": float(np.mean(values)),
+        "std": float(np.std(values)),
+        "percentile_5": float(low),
+        "median": float(median),
+        "percentile_95": float(high),
+    }
