@@ -1,5 +1,5 @@
 # make demo | test | test-release | fuzz | docs | dist | clean: each sets up .venv by itself, and again only when what it
-# was made from has changed. make test TESTS="not fuzz": those of test and test-release in one run.
+# was made from has changed.
 # make test-lowest | test-newest: the tests with other versions of what vrnet needs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -10,10 +10,10 @@ SOURCES := pyproject.toml constraints.txt $(wildcard requirements/*.txt) require
 demo: .venv/core
 	$(BIN)/vrnet demo --out demo
 
-test: TESTS = not release and not fuzz
 test: lint
-	$(BIN)/pytest -m "$(TESTS)"
+	$(BIN)/pytest -m "not release and not fuzz"
 
+# What takes long: kills, browsers, notebooks, snippets, damaged files, accuracy, what is published.
 test-release: .venv/test
 	$(BIN)/pytest -m release
 
