@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from vrnet.devices import capture_graph, channels_last, own_stream
 from vrnet.methods.names import parse_trainable
-from vrnet.training.fit import Trainer, launch_fabric
+from vrnet.training.trainer import Trainer, launch_fabric
 from vrnet.training.loss import Loss
 from vrnet.training.pairs import Pairs
 from vrnet.training.settings import Training

@@ -13,7 +13,8 @@ from vrnet.fields.calculus import warp
 from vrnet.methods.names import names, parse, parse_trainable
 from vrnet.paper.specs import TABLES, TableSpec
 from vrnet.phantom import phantom
-from vrnet.training.loss import make_loss
+from vrnet.training.loss import loss_of
+from vrnet.training.settings import Training
 from vrnet.variational.regularizers import Diffusion
 
 PAGE = "docs/architecture.md"
@@ -61,7 +62,7 @@ def test_a_new_data_term_is_a_solver_that_lowers_its_own_energy(added):
 
 def test_a_new_data_term_is_a_training_loss(added, random):
     I0, I1, u = random(1, 1, 20, 18), random(1, 1, 20, 18), random(1, 2, 20, 18)
-    loss = make_loss(parse_trainable("VoxelMorph").loss, 0.0, similarity="Gradients")
+    loss = loss_of(parse_trainable("VoxelMorph"), Training(alpha=0.0, similarity="Gradients"))
     expected = 2 * squared_difference_of_gradients(warp(I1, u.float())[0, 0], I0[0, 0]).mean()
     assert loss(I0, I1, u).item() == pytest.approx(expected, rel=1e-5)
 

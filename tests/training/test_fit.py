@@ -1,19 +1,25 @@
+import csv
 import json
 from dataclasses import replace
+from functools import cache
+from json import loads
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.models import saved
 from tests.training.conftest import EVERYTHING, NAMES, QUICK
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
+from vrnet.methods.bundled import SHORT_AXIS, load_bundled
 from vrnet.methods.names import parse_trainable
-from vrnet.methods.weights import load_method, load_weights, read_card
+from vrnet.methods.weights import load_method, load_weights, read_card, save_weights
 from vrnet.provenance import provenance
-from vrnet.training.fit import TrainingJob, fit, make_card
+from vrnet.training.fit import TrainingLoop, describe_weights, fit
 from vrnet.training.settings import Augmentation, Training
+from vrnet.training.trainer import Trainer
 
 
 def weights_of(folder):
@@ -97,10 +103,10 @@ def test_devices_that_cannot_share_a_batch_are_refused_before_anything_is_writte
 
 
 @pytest.mark.parametrize("pairs_across_subjects", [False, True])
-def test_the_card_says_how_images_were_scaled(pairs_across_subjects, hearts, tmp_path):
+def test_the_card_says_how_images_were_scaled(pairs_across_subjects, hearts):
     train = hearts(2, [0, 1], pairs_across_subjects=pairs_across_subjects)
-    card = make_card(TrainingJob(parse_trainable(NAMES[2]), QUICK, tmp_path), train, provenance(torch.device("cpu")))
-    assert card.normalisation == ("each" if pairs_across_subjects else "jointly")
+    card = describe_weights(parse_trainable(NAMES[2]), QUICK, None, train)
+    assert card["normalisation"] == ("each" if pairs_across_subjects else "jointly")
 
 
 def test_what_made_a_run_is_in_its_configuration_and_on_its_card(hearts, tmp_path):
@@ -192,3 +198,163 @@ def test_labels_teach_what_images_do_not_show(name, tmp_path):
         folder = tmp_path / str(weight)
         dice[weight] = fit(parse_trainable("VoxelMorph-w4"), split, split, how, folder, device="cpu").best["val_dice"]
     assert dice[10.0] > 0.9 > 0.75 > dice[0.0]
+
+
+BETTER = "step,loss,rate,val_loss,val_dice\n3,9.0,0.1,9.0,0.999\n"
+"""metrics.csv of a run that did better."""
+
+
+def same_files(a, b):
+    """Whether two files of tensors are equal to the bit."""
+    one, other = load_file(a), load_file(b)
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.fixture(scope="module")
+def whole(hearts, tmp_path_factory):
+    """whole(d, how) is a run that nobody stopped, made once: (what it came to, its folder)."""
+
+    @cache
+    def run(d, how):
+        folder = tmp_path_factory.mktemp("whole") / "run"
+        torch.manual_seed(0)
+        train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
+        return fit(method, train, val, how, folder, device="cpu"), folder
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("d", "stop", "how"),
+    [(2, 2, QUICK), (2, 3, QUICK), (2, 4, QUICK), (3, 4, QUICK), (2, 2, EVERYTHING), (3, 4, EVERYTHING)],
+)
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(d, stop, how, whole, hearts, tmp_path, eager, stop_at):
+    expected, folder = whole(d, how)
+    train, val, method = hearts(d, [0, 1, 2]), hearts(d, [5]), parse_trainable(NAMES[d])
+    half = fit(method, train, val, how, tmp_path, device="cpu", watch=stop_at(stop))
+    assert (half.step, half.is_finished) == (stop, False)
+    rest = fit(method, train, val, how, tmp_path, device="cpu", resume=True)
+    assert rest == expected
+    assert rest.is_finished
+    for name in ("checkpoint.safetensors", "weights.safetensors"):
+        assert same_files(folder / name, tmp_path / name)
+    assert (folder / "metrics.csv").read_text() == (tmp_path / "metrics.csv").read_text()
+
+
+@pytest.mark.parametrize("text", [None, BETTER])
+def test_a_run_goes_on_the_same_whatever_became_of_its_metrics(text, whole, hearts, tmp_path, eager, stop_at):
+    expected, folder = whole(2, QUICK)
+    train, val, method = hearts(2, [0, 1, 2]), hearts(2, [5]), parse_trainable(NAMES[2])
+    fit(method, train, val, QUICK, tmp_path, device="cpu", watch=stop_at(4))
+    metrics = tmp_path / "metrics.csv"
+    metrics.unlink() if text is None else metrics.write_text(text)
+    assert fit(method, train, val, QUICK, tmp_path, device="cpu", resume=True) == expected
+    assert metrics.read_text() == (folder / "metrics.csv").read_text()
+
+
+def test_a_run_that_diverges_says_so(hearts, tmp_path, monkeypatch):
+    one = hearts(2, [0])
+    monkeypatch.setattr("vrnet.training.fit.Trainer.step", lambda *_: torch.tensor(torch.nan))
+    with pytest.raises(BadInput, match=r"the loss is nan after 3 steps: .* smaller `rate`"):
+        fit(parse_trainable("VoxelMorph-w2"), one, one, QUICK, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+
+
+def test_metrics_lose_no_digit(hearts, tmp_path):
+    one = hearts(2, [0])
+    best = fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu").best
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = {int(row["step"]): {key: float(cell) for key, cell in row.items()} for row in csv.DictReader(file)}
+    assert list(rows) == [3, 6]
+    assert rows[best["step"]] == best
+
+
+def test_who_watches_hears_the_loss_the_scores_and_every_theta(hearts, tmp_path, eager):
+    one, heard = hearts(2, [0]), []
+    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
+    assert [status.step for status in heard] == [1, 2, 3, 4, 5, 6]
+    assert [status.scores.get("step") for status in heard] == [None, None, 3, 3, 3, 6]
+    assert all(status.loss > 0 and len(status.thetas) == 1 and status.steps_per_second > 0 for status in heard)
+
+
+def test_validations_do_not_count_as_slow_steps(hearts, tmp_path, eager, monkeypatch):
+    now, one, heard = [0.0], hearts(2, [0]), []
+    step, validate = Trainer.step, TrainingLoop.scores
+    wait = lambda seconds: now.append(now.pop() + seconds)  # noqa: E731
+    monkeypatch.setattr("vrnet.training.fit.perf_counter", lambda: now[0])
+    monkeypatch.setattr(Trainer, "step", lambda *given: wait(0.5) or step(*given))
+    monkeypatch.setattr(TrainingLoop, "scores", lambda loop: wait(90.0) or validate(loop))
+    fit(parse_trainable(NAMES[2]), one, one, QUICK, tmp_path, device="cpu", watch=heard.append)
+    assert [status.steps_per_second for status in heard] == pytest.approx([2.0] * 6)
+
+
+TUNED = "C-L2-1x1-w2"
+STILL = replace(QUICK, steps=1, rate=1e-30)
+"""A step that changes no weight but zeros, and these by 1e-30."""
+
+
+def states(*paths):
+    return [load_weights(path)[0].state_dict() for path in paths]
+
+
+def alike(a, b):
+    return all(torch.allclose(a[name], b[name], rtol=0, atol=1e-20) for name in a)
+
+
+def test_training_begins_with_the_weights_that_are_named(d, hearts, tmp_path):
+    """And with others where none are."""
+    start, one, method = saved(tmp_path, TUNED, d), hearts(d, [0]), parse_trainable(TUNED)
+    fit(method, one, one, STILL, tmp_path / "tuned", start_from=start, device="cpu")
+    fit(method, one, one, STILL, tmp_path / "fresh", device="cpu")
+    given, tuned, fresh = states(start, *(tmp_path / name / "weights.safetensors" for name in ("tuned", "fresh")))
+    assert alike(tuned, given)
+    assert not alike(fresh, given)
+
+
+def test_a_run_that_goes_on_does_not_begin_again(hearts, stop_at, eager, tmp_path):
+    start, one, method = saved(tmp_path, TUNED), hearts(2, [0]), parse_trainable(TUNED)
+    options = {"start_from": start, "device": "cpu"}
+    fit(method, one, one, QUICK, tmp_path / "whole", **options)
+    assert not fit(method, one, one, QUICK, tmp_path / "parts", watch=stop_at(2), **options).is_finished
+    assert fit(method, one, one, QUICK, tmp_path / "parts", resume=True, **options).is_finished
+    whole, parts = states(*(tmp_path / name / "weights.safetensors" for name in ("whole", "parts")))
+    assert alike(whole, parts)
+    with pytest.raises(BadInput, match="begun with start_from"):
+        fit(method, one, one, QUICK, tmp_path / "parts", resume=True, device="cpu")
+
+
+def test_weights_of_another_method_are_refused_before_anything_is_written(hearts, tmp_path):
+    one, flat, deep = hearts(2, [0]), saved(tmp_path, TUNED, 2), tmp_path / "deep"
+    deep.mkdir()
+    cases = {
+        "D-L2-3x1-half-w32 in 2D, which cannot start C-L2-1x1-w2 in 2D: train D-L2-3x1-half-w32": (TUNED, "short-axis"),
+        "C-L2-1x1-w2 in 2D, which cannot start D-L2-1x1-w2": ("D-L2-1x1-w2", flat),
+        "C-L2-1x1-w2 in 3D, which cannot start": (TUNED, saved(deep, TUNED, 3)),
+        "Template-48x64x48 in 3D, which cannot start .* in 2D: give other weights": (TUNED, "hippocampus-template"),
+        "there is no": (TUNED, tmp_path / "absent.safetensors"),
+    }
+    for words, (name, start) in cases.items():
+        with pytest.raises(BadInput, match=words):
+            fit(parse_trainable(name), one, one, QUICK, tmp_path / "run", start_from=start, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_model_in_the_box_can_be_tuned(hearts, tmp_path):
+    one, name = hearts(2, [0]), load_bundled(SHORT_AXIS).card.method
+    fit(parse_trainable(name), one, one, STILL, tmp_path, start_from="short-axis", device="cpu")
+    (tuned,) = states(tmp_path / "weights.safetensors")
+    assert alike(tuned, load_bundled(SHORT_AXIS).model.state_dict())
+
+
+def test_the_run_and_its_weights_say_what_they_began_with(hearts, tmp_path):
+    """Where labels were trained on before, they still count."""
+    model, card = load_weights(saved(tmp_path, TUNED))
+    start = tmp_path / "with_labels.safetensors"
+    save_weights(model, replace(card, labels_in_training=True), start)
+    one = hearts(2, [0])
+    fit(parse_trainable(TUNED), one, one, STILL, tmp_path / "run", start_from=start, device="cpu")
+    assert loads((tmp_path / "run" / "config.json").read_text())["start_from"] == str(start)
+    tuned = load_method(tmp_path / "run" / "weights.safetensors")
+    assert tuned.card.started_from == f"with_labels.safetensors ({card.trained_on})"
+    assert tuned.card.labels_in_training
+    assert tuned.details["started from"] == tuned.card.started_from

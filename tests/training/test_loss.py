@@ -13,16 +13,26 @@ from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import (
     Loss,
     WeightedSum,
-    batch_dice_loss,
     in_both_directions,
     inverse_consistency,
     label_overlaps,
-    make_loss,
+    loss_of,
+    one_minus_dice,
     parse_sum,
-    soft_dice_loss,
 )
+from vrnet.training.settings import Training
 from vrnet.variational.data_terms import DATA_TERMS, L1, L2, LNCC
 from vrnet.variational.regularizers import REGULARIZERS, Bending, Diffusion, Huber
+
+
+def soft_dice_loss(overlaps):
+    """L: the mean over the pairs."""
+    return one_minus_dice(overlaps).mean()
+
+
+def batch_dice_loss(overlaps):
+    """B: all pairs as one."""
+    return one_minus_dice(overlaps.sum(1))
 
 
 def test_the_loss_is_the_paper_s(d, random):
@@ -35,18 +45,9 @@ def test_the_loss_is_the_paper_s(d, random):
 
 def test_the_siamese_loss_is_squares_and_huber(d, random):
     I0, I1, u = (random(2, n, *SHAPES[d]).float() for n in (1, 1, d))
-    terms = parse_trainable("Siamese").loss
+    siamese = parse_trainable("Siamese")
     expected = (warp(I1, u) - I0).square().mean() + 0.02 * Huber().loss(u)
-    torch.testing.assert_close(make_loss(terms, terms.alpha)(I0, I1, u), expected)
-
-
-def test_a_method_brings_its_terms_and_others_may_be_asked_for():
-    own = parse_trainable("R-L2-2x1").loss
-    assert make_loss(own, 0.1) == Loss(0.1, L1(), Diffusion())
-    assert make_loss(own, 0.1, "L2", "Bending") == Loss(0.1, L2(), Bending())
-    for wrong in ({"similarity": "L3"}, {"smoothness": "L1"}, {"smoothness": "Gaussian"}):
-        with pytest.raises(BadInput, match="choose one of"):
-            make_loss(own, 0.1, **wrong)
+    torch.testing.assert_close(loss_of(siamese, Training(alpha=siamese.loss.alpha))(I0, I1, u), expected)
 
 
 def test_no_motion_between_equal_images_costs_nothing(d, random):
@@ -64,7 +65,7 @@ def test_half_precision_fields_are_measured_in_single(random):
 @pytest.mark.parametrize("smoothness", ["TV", "Diffusion", "Bending", "CentralDiffusion", "Huber", "Folding"])
 def test_every_penalty_has_a_gradient_where_nothing_moves(d, random, smoothness):
     """And smooths: a step against its gradient lowers it."""
-    loss = make_loss(parse_trainable("VoxelMorph").loss, 1.0, smoothness=smoothness).smoothness.loss
+    loss = loss_of(parse_trainable("VoxelMorph"), Training(smoothness=smoothness)).smoothness.loss
     still = torch.zeros(1, d, *SHAPES[d], requires_grad=True)
     loss(still).backward()
     assert still.grad.isfinite().all()

@@ -53,7 +53,7 @@ def test_between_subjects_every_image_goes_with_every_other(hearts):
 def test_labels_go_with_their_images(d, pairs_across_subjects, hearts):
     prepared = hearts(d, [0, 1, 2], pairs_across_subjects=pairs_across_subjects)
     pairs, chosen = Pairs.from_split(prepared, with_labels=True), torch.tensor([2, 0, 1])
-    (I0, I1), (L0, L1) = pairs.batch(chosen), pairs.batch_labels(chosen)
+    I0, I1, L0, L1 = pairs.batch(chosen, with_labels=True)
     samples = prepared.samples
     known = [(s.fixed, s.fixed_labels) for s in samples] + [(s.moving, s.moving_labels) for s in samples]
     for image, labels in ((I0, L0), (I1, L1)):
@@ -71,7 +71,7 @@ def test_one_image_with_two_maps_of_labels_is_two(hearts):
     assert len(Pairs.from_split(split).images) == 1 + 3
     pairs = Pairs.from_split(split, with_labels=True)
     assert len(pairs.images) == len(pairs.labels) == 2 + 3
-    L0, _ = pairs.batch_labels(torch.arange(3))
+    _, _, L0, _ = pairs.batch(torch.arange(3), with_labels=True)
     assert torch.equal(L0, torch.cat([one.fixed_labels, other.fixed_labels, one.fixed_labels]))
 
 

@@ -1,9 +1,15 @@
 import json
 
 import pytest
+import torch
+from safetensors import safe_open
+from torch import nn
+from torch.optim import Adam
 
+from vrnet.devices import channels_last
 from vrnet.errors import BadInput
-from vrnet.training.run import Run, best_row
+from vrnet.tensors import write_tensors
+from vrnet.training.run import Run, RunState, best_row, load_checkpoint, save_checkpoint
 
 CONFIG = {
     "method": "R-L1-1x1",
@@ -109,3 +115,176 @@ def test_the_best_row_has_the_highest_dice_and_of_equals_the_lowest_loss():
     assert best_row(rows)["step"] == 3
     assert best_row([{"step": 1, "val_loss": 2.0}, {"step": 2, "val_loss": 1.0}])["step"] == 2
     assert best_row([]) == {}
+
+
+ROWS = [
+    {"step": 2, "loss": 0.1, "rate": 1e-3, "val_loss": 1e-7},
+    {"step": 4, "loss": 1 / 3, "rate": 5e-4, "val_loss": 0.25, "val_dice": 0.9},
+]
+STATE = RunState(5, torch.tensor(0.7), ROWS)
+STEPS = 6
+"""After which the run ends."""
+
+
+@pytest.fixture
+def checkpoint(tmp_path, convolutions):
+    """The file of a run that was left after 5 steps."""
+    save_checkpoint(tmp_path / "checkpoint.safetensors", *convolutions(), STATE)
+    return tmp_path / "checkpoint.safetensors"
+
+
+def test_what_is_saved_comes_back_to_the_bit(checkpoint, convolutions):
+    model, optimizer = convolutions()
+    save_checkpoint(checkpoint, model, optimizer, STATE)
+    torch.manual_seed(1)
+    other, its_optimizer = convolutions(steps=0)
+    assert load_checkpoint(checkpoint, other, its_optimizer, STEPS) == STATE
+    for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    for number, state in optimizer.state_dict()["state"].items():
+        assert all(torch.equal(state[name], its_optimizer.state_dict()["state"][number][name]) for name in state)
+
+
+def test_a_run_without_a_checkpoint_is_at_its_beginning(tmp_path, convolutions):
+    assert load_checkpoint(tmp_path / "none", *convolutions(), STEPS) == RunState(0, torch.zeros(()), [])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_optimiser_keeps_its_own_settings(checkpoint, convolutions):
+    """Settings such as `foreach` belong to the device, and a run may go on on another."""
+    model, _ = convolutions(steps=0)
+    optimizer = Adam(model.parameters(), lr=torch.tensor(0.5), foreach=False)
+    load_checkpoint(checkpoint, model, optimizer, STEPS)
+    (group,) = optimizer.param_groups
+    assert group["lr"] == 0.5
+    assert group["foreach"] is False
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def scribble(path):
+    path.write_text("step,loss\nthree,0.1")
+
+
+def pickle(path):
+    torch.save({"step": 3}, path)
+
+
+@pytest.mark.parametrize("damage", [shorten, empty, scribble, pickle])
+def test_a_damaged_checkpoint_is_named(checkpoint, damage, convolutions):
+    damage(checkpoint)
+    with pytest.raises(BadInput, match=r"checkpoint\.safetensors is damaged.*another folder") as error:
+        load_checkpoint(checkpoint, *convolutions(), STEPS)
+    assert "\n" not in str(error.value)
+
+
+def rewrite(path, said=None, **changes):
+    """The same checkpoint with other tensors, or saying another thing, and the right checksum."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        values = json.loads(file.metadata()["run"])
+    tensors = {name: tensor for name, tensor in (tensors | changes).items() if tensor is not None}
+    write_tensors(tensors, path, {"run": json.dumps(values | (said or {}))})
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"step": 7}, "is at step 7 of a run that ends after 6: train again in another folder"),
+        ({"step": 10**30}, "of a run that ends after 6"),
+        ({"step": 3}, r"its validations are at steps \[2, 4\], and it is at step 3"),
+        ({"step": -1, "rows": []}, "it is at step -1"),
+        ({"step": "5"}, "step is '5' and should be a whole number"),
+        ({"step": 5.0}, "step is 5.0 and should be a whole number"),
+        ({"rows": ROWS[::-1]}, r"its validations are at steps \[4, 2\]"),
+        ({"rows": [ROWS[0] | {"step": 0}]}, r"its validations are at steps \[0\]"),
+        ({"rows": [{"step": 2}]}, "loss is missing"),
+        ({"rows": [ROWS[0] | {"loss": "low"}]}, "rows is .* and should be"),
+        ({"rows": [ROWS[0] | {"loss": float("nan")}]}, "rows is .* and should be"),
+        ({"rows": 3}, "rows is 3 and should be"),
+        ({"more": 1}, "the key 'more' is not known"),
+    ],
+)
+def test_what_a_checkpoint_says_must_be_possible(checkpoint, said, words, convolutions):
+    rewrite(checkpoint, said)
+    with pytest.raises(BadInput, match=words) as error:
+        load_checkpoint(checkpoint, *convolutions(), STEPS)
+    assert "\n" not in str(error.value)
+    assert "checkpoint.safetensors" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total": torch.zeros(2)},
+        {"total": None},
+        {"more": torch.zeros(1)},
+        {"model.0.weight": torch.zeros(2, 1, 3, 4)},
+        {"model.0.weight": torch.zeros(2, 1, 3, 3, dtype=torch.float64)},
+        {"optimizer.0.exp_avg": None},
+        {"optimizer.0.exp_avg": torch.zeros(1)},
+        {"optimizer.0.step": torch.zeros(3)},
+        {"optimizer.9.step": torch.zeros(())},
+        {"optimizer.x": torch.zeros(())},
+    ],
+)
+def test_the_tensors_of_a_checkpoint_are_those_of_the_run(checkpoint, changes, convolutions):
+    rewrite(checkpoint, **changes)
+    model, optimizer = convolutions()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(BadInput, match="holds another model than the run has"):
+        load_checkpoint(checkpoint, model, optimizer, STEPS)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_flipped_bit_of_a_checkpoint_is_refused(checkpoint, convolutions):
+    whole = checkpoint.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(start, len(whole), 11):
+        checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(BadInput, match="its content is not that of its checksum: train again in another folder"):
+            load_checkpoint(checkpoint, *convolutions(), STEPS)
+
+
+def test_a_run_that_was_stopped_before_its_first_step_goes_on(tmp_path, convolutions):
+    model, optimizer = convolutions(steps=0)
+    begun = RunState(0, torch.zeros(()), [])
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, begun)
+    assert load_checkpoint(tmp_path / "c.safetensors", model, optimizer, STEPS) == begun
+
+
+def test_a_checkpoint_of_another_model_is_named(checkpoint):
+    other = nn.Conv2d(1, 3, 3)
+    with pytest.raises(BadInput, match="holds another model than the run has: train again"):
+        load_checkpoint(checkpoint, other, Adam(other.parameters()), STEPS)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(checkpoint, convolutions, monkeypatch):
+    def fill_the_disk(tensors, path, metadata):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    before = checkpoint.read_bytes()
+    monkeypatch.setattr("safetensors.torch.save_file", fill_the_disk)
+    with pytest.raises(BadInput, match="No space left"):
+        save_checkpoint(checkpoint, *convolutions(), STATE)
+    assert checkpoint.read_bytes() == before
+    assert list(checkpoint.parent.iterdir()) == [checkpoint]
+
+
+def test_what_the_optimiser_keeps_lies_in_memory_as_its_parameter_does(tmp_path):
+    model = channels_last(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 3)), 2)
+    optimizer = Adam(model.parameters())
+    model(torch.rand(1, 3, 8, 8)).sum().backward()
+    optimizer.step()
+    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, STATE)
+    load_checkpoint(tmp_path / "c.safetensors", model, optimizer, STEPS)
+    for parameter, kept in optimizer.state.items():
+        assert kept["exp_avg"].stride() == kept["exp_avg_sq"].stride() == parameter.stride()
+    assert not model[0].weight.is_contiguous()

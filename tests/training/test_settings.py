@@ -1,12 +1,14 @@
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import get_args
 
 import pytest
+import tyro
 
 from vrnet.app.train import Train, TrainingOptions
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.training.fit import loss_of
+from vrnet.methods.parameters import field_docstrings
+from vrnet.training.loss import loss_of
 from vrnet.training.settings import PRESETS, Augmentation, Training, fill_settings, settings
 
 
@@ -123,3 +125,38 @@ def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
     one = hearts(2, [0])
     assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions().changes()).alpha == 0.02
     assert settings(parse_trainable("Siamese"), "acdc", one, TrainingOptions(alpha=0.2).changes()).alpha == 0.2
+
+
+def read(*words):
+    """The options of a command line."""
+    return tyro.cli(TrainingOptions, args=words, config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def test_every_setting_is_an_option_that_its_docstring_explains(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        read("--help")
+    text = capsys.readouterr().out
+    for field in fields(Training):
+        name = "no-augment" if field.name == "augmentation" else field.name.replace("_", "-")
+        assert f"--{name}" in text
+        assert field_docstrings(Training)[field.name] in text
+
+
+def test_without_options_nothing_is_changed():
+    assert read() == TrainingOptions()
+    assert read().changes() == {}
+
+
+def test_options_are_read_as_the_types_of_the_settings():
+    numbers, name = ("--steps", "7", "--rate", "1e-3", "--validate-every", "3"), ("--similarity", "L2")
+    choices = "--precision", "float32", "--recompute", "no"
+    changes = {"steps": 7, "rate": 1e-3, "precision": "float32", "recompute": False}
+    assert read(*numbers, *name, *choices).changes() == changes | {"similarity": "L2", "validate_every": 3}
+    assert read("--no-augment").changes() == {"augmentation": None}
+
+
+@pytest.mark.parametrize("words", [("--steps", "many"), ("--precision", "bf8"), ("--recompute", "maybe")])
+def test_what_is_no_value_of_a_setting_is_refused(words):
+    with pytest.raises(SystemExit):
+        read(*words)

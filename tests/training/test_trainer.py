@@ -1,16 +1,25 @@
+import re
+import signal
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import multiprocessing
 
+from tests.models import trained
 from tests.training.conftest import EVERYTHING, QUICK
+from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
-from vrnet.training.fit import Trainer, loss_of, sum_over_processes
-from vrnet.training.loss import Loss
+from vrnet.provenance import how_to_install
+from vrnet.training.fit import catch_stop_signals, is_first_process
+from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs
-from vrnet.variational.data_terms import L2
-from vrnet.variational.regularizers import Bending, Huber
+from vrnet.training.trainer import RecomputedCascade, Trainer, check_devices, launch_fabric, sum_over_processes
+from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
+from vrnet.variational.data_terms import L1, L2
+from vrnet.variational.regularizers import TV, Bending, Huber
 
 CPU = torch.device("cpu")
 
@@ -102,6 +111,9 @@ def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_term
     for name in ("R-L1-3x2", "R-L2-3x2", "VoxelMorph", "3xRC-Net"):
         assert loss_of(parse_trainable(name), QUICK) == Loss(QUICK.alpha)
         assert loss_of(parse_trainable(name), replace(QUICK, similarity="L2")).similarity == L2()
+    for wrong in ({"similarity": "L3"}, {"smoothness": "L1"}, {"smoothness": "Gaussian"}):
+        with pytest.raises(BadInput, match="choose one of"):
+            loss_of(siamese, replace(QUICK, **wrong))
 
 
 @pytest.mark.parametrize("weight", ["labels_weight", "batch_dice"])
@@ -126,3 +138,135 @@ def test_long_gradients_are_shortened_and_short_ones_stay(hearts):
     assert lengths[1e3] == lengths[None]
     assert lengths[1e-3] == pytest.approx(1e-3, rel=1e-2)
     torch.testing.assert_close(directions[1e-3], directions[None])
+
+
+@pytest.mark.parametrize(
+    ("told", "is_first"),
+    [
+        ({}, True),
+        ({"LOCAL_RANK": "1"}, False),
+        ({"LOCAL_RANK": "0", "NODE_RANK": "1"}, False),
+        ({"SLURM_PROCID": "3", "LOCAL_RANK": "0"}, False),
+        ({"RANK": "0", "LOCAL_RANK": "0", "SLURM_PROCID": "0"}, True),
+    ],
+)
+def test_one_of_several_processes_is_the_first(told, is_first, monkeypatch):
+    for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert is_first_process() == is_first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_wish_to_stop_and_a_second_ctrl_c_is_not_waited_for(number):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with catch_stop_signals() as stop_requested:
+        assert not stop_requested()
+        signal.raise_signal(number)
+        assert stop_requested()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_thread_that_is_not_the_main_one_leaves_signals_alone():
+    found = []
+
+    def train():
+        with catch_stop_signals() as stop_requested:
+            found.append(stop_requested())
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+@pytest.mark.parametrize(
+    ("batch", "devices", "nodes", "answer"),
+    [(2, 3, 1, "3 devices cannot share a batch of 2"), (2, 0, 1, "1 at least"), (2, 1, 0, "1 at least")],
+)
+def test_devices_that_cannot_share_a_batch_are_refused(batch, devices, nodes, answer):
+    with pytest.raises(BadInput, match=answer):
+        check_devices(batch, devices, nodes)
+
+
+def test_without_lightning_training_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "lightning.fabric", None)
+    with pytest.raises(BadInput, match=re.escape(f"training needs Lightning: {how_to_install('train')}")):
+        launch_fabric("cpu", 1, 1, QUICK)
+
+
+def pairs_of_four():
+    """Images and labels of four pairs, the fields of which depend on one number: the loss of them, or of some."""
+    torch.manual_seed(0)
+    I0, I1 = torch.rand(2, 4, 1, 16, 12)
+    L0, L1 = torch.randint(4, (2, 4, 1, 16, 12), dtype=torch.uint8)
+    L0[:3][L0[:3] == 3], L1[L1 == 3] = 0, 0  # one process alone has label 3, and neither 5
+    direction = torch.randn(4, 2, 16, 12)
+    return lambda loss, move, chosen: loss(*(part[chosen] for part in (I0, I1, move * direction, L0, L1)))
+
+
+def train_as_one_of_two(rank, folder):
+    """Write the loss of the pairs of this process, and its gradient."""
+    where = f"file://{folder}/meeting"
+    torch.distributed.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
+    move = torch.tensor(0.7, requires_grad=True)
+    loss = Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5), total=sum_over_processes)
+    value = pairs_of_four()(loss, move, slice(rank, None, 2))
+    value.backward()
+    torch.save((value.detach(), move.grad), folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_the_loss_of_two_processes_is_the_mean_of_theirs_and_so_is_its_gradient(tmp_path):
+    """Also of batch Dice, whose sums go over all pairs: Lightning takes the mean of the gradients."""
+    multiprocessing.spawn(train_as_one_of_two, (tmp_path,), nprocs=2)
+    parts = [torch.stack(part) for part in zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)), strict=True)]
+    move = torch.tensor(0.7, requires_grad=True)
+    whole = pairs_of_four()(Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5)), move, slice(None))
+    whole.backward()
+    for found, expected in zip(parts, (whole.detach(), move.grad), strict=True):
+        torch.testing.assert_close(found.mean(), expected)
+
+
+@pytest.mark.parametrize("name", ["R-L1-2x2-w4", "C-L2-2x1-w4", "R-L2-2x1-Θ1-zeros-w4", "2xRC-Net-w4", "VoxelMorph-w4"])
+def test_fields_and_gradients_are_those_of_the_cascade(d, name, smooth_image):
+    shape = (16,) * d
+    I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
+    model = trained(name, d).model  # whose heads are not near zero, which would hide what is behind them
+    found = []
+    for network in (model, RecomputedCascade(model)):
+        model.zero_grad()
+        u = network(I0, I1, (1.0, 1.5, 2.0)[:d])
+        u.square().mean().backward()
+        found.append([u.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)
+    alive = [part.abs().max() > 0 for part in found[0]]  # narrow networks have units that are off
+    assert sum(alive) > len(alive) / 2
+
+
+def test_what_lies_between_the_rows_is_not_kept(smooth_image):
+    """The tensors that are kept for the way back: fewer than without, and no more for a longer row."""
+    I0, I1 = (smooth_image((16, 16), 2, seed, torch.float32) for seed in (0, 1))
+
+    def kept(network):
+        sizes = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
+            network(I0, I1)
+        return sum(sizes)
+
+    short, long = (parse_trainable(name).build(2) for name in ("R-L2-2x1-w2", "R-L2-2x3-w2"))
+    assert kept(RecomputedCascade(short)) < kept(short) / 5
+    assert kept(RecomputedCascade(long)) == kept(RecomputedCascade(short))
+
+
+def test_what_a_regulariser_remembers_goes_from_row_to_row(d, smooth_image):
+    """Three linearisations of two steps with the TV prox, whose dual variable is kept."""
+    I0, I1 = (smooth_image((16,) * d, 2, seed, torch.float32) for seed in (0, 1))
+    cascade = Cascade(no_motion, [[Step(DataStep(L1(), 0.1), Denoise(TV(), 0.75))] * 2] * 3)
+    assert cascade(I0, I1).abs().max() > 0.1
+    torch.testing.assert_close(RecomputedCascade(cascade)(I0, I1), cascade(I0, I1))

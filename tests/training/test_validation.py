@@ -1,13 +1,29 @@
+from itertools import count
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 from vrnet.data.prepared import PreparedSplit
 from vrnet.data.protocols import Sample
 from vrnet.evaluation.metrics import dice
-from vrnet.fields.calculus import warp_labels, zeros
-from vrnet.training.fit import dice_of_labels, evaluation_mode, validate
+from vrnet.fields.calculus import warp, warp_labels, zeros
+from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import Loss
+from vrnet.training.validation import (
+    GAP_PIXELS,
+    TILES,
+    Logs,
+    dice_of_labels,
+    draw_grid,
+    draw_strip,
+    evaluation_mode,
+    thetas,
+    validate,
+)
 
 
 class Still(nn.Module):
@@ -65,3 +81,102 @@ def test_a_model_in_use_learns_nothing_and_goes_on_learning_afterwards(random):
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training
     assert model(random(1, 1, 8, 8)).requires_grad
+
+
+ROW = {"step": 4, "loss": 0.25, "rate": 1e-4, "val_loss": 0.5, "val_dice": 0.75}
+
+
+def events(folder):
+    found = EventAccumulator(str(folder / "logs"), size_guidance={"scalars": 0, "images": 0})
+    return found.Reload()
+
+
+def curve(found, name):
+    return [(event.step, pytest.approx(event.value)) for event in found.Scalars(name)]
+
+
+def test_every_theta_is_listed_in_the_order_of_the_steps():
+    model = parse_trainable("R-L1-2x2-w1").build(2)
+    with torch.no_grad():
+        for number, step in enumerate(step for inner in model.steps for step in inner):
+            step.first.log_theta.fill_(np.log(0.1 * (number + 1)))
+    assert thetas(model) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+    assert thetas(parse_trainable("R-L2-3x1-Θ1-w1").build(2)) == pytest.approx([0.1])
+    assert thetas(parse_trainable("VoxelMorph-w1").build(2)) == []
+
+
+def test_a_row_becomes_curves_and_a_picture(d, hearts, tmp_path):
+    sample = hearts(d, [3]).samples[0]
+    Logs(tmp_path, 0).write(ROW, parse_trainable("R-L1-2x1-w1").build(d), sample)
+    found = events(tmp_path)
+    assert set(found.Tags()["scalars"]) == {"loss", "rate", "val_loss", "val_dice", "theta/1", "theta/2"}
+    assert curve(found, "val_dice") == [(4, 0.75)]
+    assert curve(found, "theta/2") == [(4, 0.1)]
+    assert found.Tags()["images"] == [f"pair/{TILES}"]
+
+
+@pytest.fixture
+def later_each_time(monkeypatch):
+    """TensorBoard reads event files in the order of the seconds in their names, and files of one second in that of a
+    count that is sorted as text, 10 before 9. A run is resumed in a later second than it began."""
+    seconds = count(1_000_000_000)
+    clock = SimpleNamespace(time=lambda: next(seconds))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
+
+
+def test_what_came_after_the_step_that_is_resumed_from_is_hidden(hearts, tmp_path, later_each_time):
+    sample, model = hearts(2, [3]).samples[0], parse_trainable("VoxelMorph-w1").build(2)
+    for step in (2, 4, 6):
+        Logs(tmp_path, step - 2).write(ROW | {"step": step}, model, sample)
+    Logs(tmp_path, 4).write(ROW | {"step": 6, "loss": 0.5}, model, sample)
+    assert curve(events(tmp_path), "loss") == [(2, 0.25), (4, 0.25), (6, 0.5)]
+
+
+def test_drawing_a_picture_teaches_the_model_nothing(hearts, tmp_path):
+    """A network that normalises by batch keeps averages of what it sees while it is trained."""
+    model = parse_trainable("Siamese-w1").build(2)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    Logs(tmp_path, 0).write(ROW, model, hearts(2, [3]).samples[0])
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+
+
+def tiles(picture, width):
+    return picture.split(width + GAP_PIXELS, dim=2)
+
+
+def test_the_tiles_are_the_images_the_first_axis_to_the_right(d, smooth_image):
+    shape = (20, 12, 6)[:d]
+    I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))
+    u = zeros(I0)
+    u[:, 0] = 2.0  # along the first axis
+    picture = draw_strip(I0, I1, u)
+    assert picture.shape == (1, 12, 7 * 20 + 6 * GAP_PIXELS)
+    found = [tile[0, :, :20] for tile in tiles(picture, 20)]
+    middle = [I[0, 0].T if d == 2 else I[0, 0, :, :, 3].T for I in (I0, I1, warp(I1, u))]
+    assert len(found) == len(TILES.split(", "))
+    for tile, image in zip(found[:3], middle, strict=True):
+        assert torch.equal(tile, image)
+    assert torch.equal(found[2][:, :-2], middle[1][:, 2:])  # brought two voxels to the left
+    assert torch.equal(found[3], (middle[1] - middle[0]).abs())
+    assert torch.equal(found[4], (middle[2] - middle[0]).abs())
+    assert torch.equal(found[6][1:-1, 1:-1], torch.full((10, 18), 0.5))  # det = 1, from 0 to 2
+
+
+def test_a_fold_is_black_and_growth_is_bright(smooth_image):
+    I = smooth_image((16, 16), 2, 0, torch.float32)
+    x = torch.arange(16.0).view(1, 1, 16, 1).expand(1, 1, 16, 16)
+    for slope, shade in ((-1.5, 0.0), (0.5, 0.75), (3.0, 1.0)):
+        u = torch.cat([slope * x, 0 * x], dim=1)
+        det = tiles(draw_strip(I, I, u), 16)[6][0]
+        assert torch.allclose(det[2:-2, 2:-2], torch.tensor(shade))
+
+
+def test_the_grid_has_a_line_every_eight_voxels(d):
+    grid = draw_grid(torch.zeros(1, 1, *(20, 18, 5)[:d]))
+    assert grid.shape == (1, 1, *(20, 18, 5)[:d])
+    plane = grid[0, 0] if d == 2 else grid[0, 0, :, :, 2]
+    bright = plane > 0.99
+    assert bright.any(1).all()
+    assert bright.all(1).nonzero()[:, 0].tolist() == bright.all(0).nonzero()[:, 0].tolist() == [0, 8, 16]
+    assert plane[4, 4] == 0

@@ -1,8 +1,7 @@
-"""`vrnet train`: a learned method made ready."""
+"""`vrnet train`, a learned method made ready; `vrnet prepare`, a data set in one file; `vrnet template`."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -12,32 +11,29 @@ from vrnet.app.arguments import DeviceOptions, File, Folder, Group, Name, Parame
 from vrnet.app.console import best_score, print_line, show_errors_only, stage_progress, training_bar
 from vrnet.errors import BadInput, counted
 from vrnet.methods.parameters import field_docstrings
-from vrnet.training.settings import Training
+from vrnet.training.settings import PRESETS, Training
 
 if TYPE_CHECKING:
     from vrnet.data.prepared import PreparedSplit
-    from vrnet.methods.method import Trainable
-    from vrnet.methods.weights import Card
     from vrnet.training.loss import Loss
     from vrnet.training.run import Row
-    from vrnet.variational.template import ThroughTemplate
 
-
-# The options of `vrnet train`: every field of `Training`, with its docstring as help. Apart, since only the command
-# line needs tyro.
+    Preset = str
+else:
+    Preset = Literal[("auto", *PRESETS)]
 
 METAVARS = {int: "INT", float: "FLOAT", str: "NAME"}
-YES_OR_NO = Literal["yes", "no"]
 
 
 def option(name: str, kind: Any) -> tuple[str, Any, Any]:
-    """Name, annotated type and default of the option for a field of `Training` of this type."""
+    """Name, annotated type and default of the option for a field of `Training` of this type, whose docstring is its
+    help."""
     text = field_docstrings(Training)[name]
     if name == "augmentation":
         return "augment", Annotated[bool, tyro.conf.arg(help=text, help_behavior_hint="")], True
     default = "the method's" if str in get_args(kind) else "the preset's"
     (kind,) = set(get_args(kind)) - {type(None)} if type(None) in get_args(kind) else (kind,)
-    kind = YES_OR_NO if kind is bool else kind
+    kind = Literal["yes", "no"] if kind is bool else kind
     metavar = f"{{{','.join(get_args(kind))}}}" if get_origin(kind) is Literal else METAVARS[kind]
     shown = tyro.conf.arg(metavar=metavar, help=text, help_behavior_hint=f"(default: {default})")
     return name, Annotated[kind | None, shown], None
@@ -54,9 +50,7 @@ class TrainingOptions(OPTIONS):  # type: ignore[misc, valid-type]
         found = {name: value for name, value in vars(self).items() if value is not None}
         if not found.pop("augment"):
             found["augmentation"] = None
-        if "recompute" in found:
-            found["recompute"] = found["recompute"] == "yes"
-        return found
+        return found | ({"recompute": found["recompute"] == "yes"} if "recompute" in found else {})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +69,7 @@ class Train:
     wrote. Its splits train and val are used."""
     out: Annotated[Path, tyro.conf.arg(metavar="RUN")]
     """The folder of the run; made if it is not there."""
-    preset: Literal[
-        "auto",
-        "acdc",
-        "ukbb",
-        "cmr3d",
-        "short",
-        "labels",
-        "consistent",
-        "hippocampus",
-        "hippocampus-labels",
-        "hippocampus-consistent",
-        "phantom",
-    ] = "auto"
+    preset: Preset = "auto"
     """Steps, batch, rate, loss and augmentation: the paper's for acdc, ukbb and cmr3d; ours for the rest. Those called
     labels train with labels; auto goes by the data."""
     start_from: Annotated[str | None, tyro.conf.arg(metavar="MODEL|FILE")] = None
@@ -108,28 +90,22 @@ class Train:
         from vrnet.data.prepared import USES, splits
         from vrnet.devices import find_device
         from vrnet.methods.names import parse_trainable
-        from vrnet.training.fit import check_lightning, is_first_process
+        from vrnet.training.fit import fit, is_first_process
+        from vrnet.training.loss import loss_of
         from vrnet.training.run import Run
+        from vrnet.training.settings import settings
+        from vrnet.training.trainer import check_lightning
 
         method = parse_trainable(self.method, self.parameter_options.settings)
         check_lightning()  # before the data are prepared, as all of this
         source = self.source_options.source(self.data)
         find_device(self.device_options.device)  # which fails at once where there is none
-        run, is_first = Run(self.out), self.devices * self.nodes == 1 or is_first_process()
-        run.check(self.resume)
-        if is_first:
-            run.check_unlocked()
-        else:
+        Run(self.out).check(self.resume)
+        is_first = self.devices * self.nodes == 1 or is_first_process()
+        if not is_first:
             show_errors_only()
         with stage_progress() as stage:
             train, val = splits(source, USES[:2], stage, print_line).values()
-        self.fit(method, train, val, is_first)
-
-    def fit(self, method: "Trainable", train: "PreparedSplit", val: "PreparedSplit", is_first: bool) -> None:
-        """Train on one split, choose by the other, and say how it went."""
-        from vrnet.training.fit import fit, loss_of
-        from vrnet.training.settings import settings
-
         training = settings(method, self.preset, train, self.training_options.changes())
         with training_bar(str(method)) as watch:
             result = fit(
@@ -156,8 +132,9 @@ class Train:
     def print_best(self, best: "Row", val: "PreparedSplit", loss: "Loss") -> None:
         """Say how the model that was kept scores, beside no registration and the model that it began with."""
         from vrnet.devices import find_device
-        from vrnet.training.fit import validate_identity, validate_start
+        from vrnet.training.fit import validate_start
         from vrnet.training.run import best_row
+        from vrnet.training.validation import validate_identity
 
         others: dict[str, Row] = {"unregistered": {**validate_identity(val, loss)}}
         if self.start_from is not None:
@@ -170,9 +147,6 @@ class Train:
         start = others.get("before fine-tuning")
         if start is not None and best_row([start, best]) is start:
             print_line(f"{self.start_from} itself is no worse: use that, or try another --rate or more steps.")
-
-
-# `vrnet prepare`: a data set in one file.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +174,8 @@ class Prepare:
         print_line(f"Wrote {self.out}.")
 
 
-# `vrnet template`: the mean of many images, through which two are registered.
-
 MAX_ROUNDS = 20
+"""Of a template."""
 FILES = WEIGHTS, IMAGE, PICTURE, CONFIG = "weights.safetensors", "template.nii.gz", "template.png", "config.json"
 
 
@@ -232,8 +205,11 @@ class Template:
 
     def run(self) -> None:
         from vrnet.devices import find_device
-        from vrnet.files import check_folder, exists
-        from vrnet.training.template import make_template
+        from vrnet.files import check_folder, exists, write_json
+        from vrnet.images.io import write_image
+        from vrnet.methods.weights import save_weights
+        from vrnet.report.figures import image_figure, save
+        from vrnet.training.template import image_of, make_template
 
         if not 1 <= self.rounds <= MAX_ROUNDS:
             raise BadInput(f"--rounds is {self.rounds}: give 1 to {MAX_ROUNDS}; a template settles in two or three")
@@ -245,29 +221,13 @@ class Template:
             prepared = source.split(self.split, "training", stage, print_line)
             chosen = prepared if self.subjects is None else prepared.spread(self.subjects)
             found, card = make_template(chosen, self.rounds, device, stage("making the template"))
-        self.write(found, card, chosen.names)
-        print_line(f"Wrote {WEIGHTS}, {IMAGE}, {PICTURE} and {CONFIG} in {self.out}.")
-        words = f"FIXED MOVING --out DIR --affine rigid --weights {self.out / WEIGHTS}"
-        print_line(f"Register with it (two people rarely lie alike): vrnet register {words}")
-
-    def write(self, found: "ThroughTemplate", card: "Card", subjects: Sequence[str]) -> None:
-        """The template as a method, as an image, and as a picture; and who is in it."""
-        from vrnet.files import write_json
-        from vrnet.images.grid import Grid
-        from vrnet.images.image import Image
-        from vrnet.images.io import write_image
-        from vrnet.methods.weights import save_weights
-        from vrnet.report.figures import image_figure, save
-
-        array = found.image[0, 0].numpy()
-        plain = Grid.plain(array.shape, card.spacing_mm)
-        centred = replace(
-            plain, origin=tuple(-h * (n - 1) / 2 for h, n in zip(plain.spacing, plain.shape, strict=True))
-        )
-        image = Image(array, centred, name=f"template of {card.trained_on}")
-        asked = {"data": self.data, "split": self.split, "rounds": self.rounds}
+        image = image_of(found, card)
         made_by = {"vrnet": card.version, "commit": card.commit, "torch": card.torch, "device": card.device}
-        write_json({**asked, "subjects": list(subjects), "provenance": made_by}, self.out / CONFIG)
+        asked = {"data": self.data, "split": self.split, "rounds": self.rounds, "subjects": chosen.names}
+        write_json({**asked, "provenance": made_by}, self.out / CONFIG)
         save_weights(found, card, self.out / WEIGHTS, half=True)
         write_image(image, self.out / IMAGE)
         save(image_figure(image), self.out / PICTURE)
+        print_line(f"Wrote {WEIGHTS}, {IMAGE}, {PICTURE} and {CONFIG} in {self.out}.")
+        words = f"FIXED MOVING --out DIR --affine rigid --weights {self.out / WEIGHTS}"
+        print_line(f"Register with it (two people rarely lie alike): vrnet register {words}")

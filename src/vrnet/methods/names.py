@@ -30,6 +30,7 @@ from vrnet.methods.weights import (
     Card,
     load_method,
     load_weights,
+    made_by_fields,
     parse_learned,
     read_card,
     save_weights,
@@ -349,17 +350,14 @@ def save_network(
     `scaling` says whether the intensities of a pair were brought to [0, 1] jointly, or those of each image by itself;
     `uses_labels`, whether labels had a part in its loss."""
     method = parse_trainable(name)
-    made = {key: value or "" for key, value in versions().items()}
     card = Card(
         method=str(method),
         dimension=len(spacing),
         spacing_mm=tuple(spacing),
         normalisation=scaling,
         trained_on=trained_on,
-        version=made["vrnet"],
-        commit=made["commit"],
-        torch=made["torch"],
         labels_in_training=uses_labels,
+        **made_by_fields(versions()),
     )
     expected = {key: tensor.shape for key, tensor in method.build(len(spacing)).state_dict().items()}
     if {key: tensor.shape for key, tensor in net.state_dict().items()} != expected:

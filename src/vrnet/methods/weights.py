@@ -1,7 +1,7 @@
 """Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -99,6 +99,12 @@ class Card:
             raise BadInput(f"a model has 2 or 3 dimensions with a spacing each, not {self.dimension} with {h} mm")
         if self.normalisation not in get_args(Scaling):
             raise BadInput(f'images are scaled jointly or each, not "{self.normalisation}"')
+
+
+def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, str]:
+    """What a card says of that which made a model: version, commit, torch and, where it is told, device."""
+    named = {"version": "vrnet", "commit": "commit", "torch": "torch", "device": "device"}
+    return {field: made_by.get(name) or "" for field, name in named.items()}
 
 
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:

@@ -19,9 +19,9 @@ from vrnet.methods.names import MethodSpec, choose_method, missing_package, pars
 from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
 from vrnet.schema import convert_record
-from vrnet.training.fit import check_lightning
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training, check_weights
+from vrnet.training.trainer import check_lightning
 
 PrepareSplit = Callable[[str, Purpose], PreparedSplit]
 """Prepare a split of the data set, by its name, for a purpose."""

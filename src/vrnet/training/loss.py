@@ -5,7 +5,7 @@ pairs of a step taken as one (B).
 D and S are terms by their names, or sums of such: "0.5*L1+0.05*LNCC(radii=4)"."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import compose, warp
-from vrnet.methods.method import LossTerms
+from vrnet.methods.method import Trainable
 from vrnet.methods.parameters import split_name, with_parameters
+from vrnet.training.settings import Training
 from vrnet.variational.data_terms import DATA_TERMS, L1, DataTerm
 from vrnet.variational.regularizers import REGULARIZERS, TRAINING_PENALTIES, Diffusion, Penalty
 
@@ -80,11 +81,12 @@ class Loss:
     def label_loss(
         self, u: Float[Tensor, "b d *s"], L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"]
     ) -> Scalar:
-        """λ L + β B."""
+        """λ L + β B. L is the mean over the pairs of 1 − Dice; B is 1 − Dice of all pairs as one, so that a label
+        counts in a pair by its size there."""
         overlaps = label_overlaps(L0, L1, u, self.labels)
-        value = self.labels_weight * soft_dice_loss(overlaps)
+        value = self.labels_weight * one_minus_dice(overlaps).mean()
         if self.batch_dice:
-            value = value + self.batch_dice * batch_dice_loss(overlaps, self.total)
+            value = value + self.batch_dice * one_minus_dice(self.total(overlaps.sum(1)))
         return value
 
     def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
@@ -115,16 +117,6 @@ def label_overlaps(
     return torch.stack([2 * (p * q).sum(2), p.sum(2) + q.sum(2), p.sum(2) + still.sum(2)])
 
 
-def soft_dice_loss(overlaps: Overlaps) -> Scalar:
-    """L: 1 − Dice of each pair, the mean over the pairs; 0 for a pair that has no label."""
-    return one_minus_dice(overlaps).mean()
-
-
-def batch_dice_loss(overlaps: Overlaps, total: Callable[[Tensor], Tensor] = itself) -> Scalar:
-    """B: 1 − Dice of all pairs as one, 2 Σ⟨p, q⟩ / Σ(p + q), so that a label counts in a pair by its size there."""
-    return one_minus_dice(total(overlaps.sum(1)))
-
-
 def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
     """1 − 2⟨p, q⟩ / Σ(p + q): the mean over the labels that either image has; 0 where there is none."""
     meeting, size, size_before = overlaps
@@ -132,36 +124,34 @@ def one_minus_dice(overlaps: Float[Tensor, "3 *b k"]) -> Float[Tensor, "*b"]:
     return ((1 - meeting / size.clamp(min=NO_LABEL)) * present).sum(-1) / present.sum(-1).clamp(min=1)
 
 
-def make_loss(terms: LossTerms, alpha: float, similarity: str | None = None, smoothness: str | None = None) -> Loss:
-    """The loss of a method, or with the terms of other names where such are given."""
-    every: dict[str, Penalty] = {**REGULARIZERS, **TRAINING_PENALTIES}
-    penalties = {name: penalty for name, penalty in every.items() if penalty.is_for_training}
-    data = parse_sum(similarity or terms.similarity, DATA_TERMS)
-    return Loss(alpha, data, parse_sum(smoothness or terms.smoothness, penalties))
+def loss_of(method: Trainable, settings: Training, structures: Iterable[int] = ()) -> Loss:
+    """What a method is trained with: its own terms, unless the settings name others, and what these add to them."""
+    penalties = {name: one for name, one in {**REGULARIZERS, **TRAINING_PENALTIES}.items() if one.is_for_training}
+    return Loss(
+        settings.alpha,
+        parse_sum(settings.similarity or method.loss.similarity, DATA_TERMS),
+        parse_sum(settings.smoothness or method.loss.smoothness, penalties),
+        settings.consistency,
+        settings.labels_weight,
+        settings.batch_dice,
+        tuple(structures) if settings.uses_labels else (),
+    )
 
 
 def parse_sum(text: str, known: Mapping[str, Any]) -> Any:
     """The term of a name, with parameters where it gives them; of several, added by "+" and weighed by "0.5*", their
     sum."""
-    parts = [part.rpartition("*") for part in re.split(r"\+(?=[^()]*(?:\(|$))", text)]  # a "+" outside brackets
-    found = tuple((parse_weight(weight, text), parse_term(name, known)) for weight, _, name in parts)
-    return found[0][1] if len(found) == 1 and found[0][0] == 1 else WeightedSum(found)
-
-
-def parse_weight(word: str, text: str) -> float:
-    """The number before a term; 1 if there is none."""
-    try:
-        weight = float(word or 1)
-    except ValueError as error:
-        raise BadInput(f'"{word}" in "{text}" is no weight: write 0.5*L1+0.05*LNCC') from error
-    if not (isfinite(weight) and weight > 0):
-        raise BadInput(f'a weight in "{text}" is {word}: it must be a number above 0')
-    return weight
-
-
-def parse_term(name: str, known: Mapping[str, Any]) -> Any:
-    """The term of a name, with the parameters that it gives."""
-    base, given = split_name(name)
-    if base not in known:
-        raise BadInput(f'there is no term "{base}" to train with: choose one of {", ".join(known)}')
-    return with_parameters(known[base], given)
+    found = []
+    for part in re.split(r"\+(?=[^()]*(?:\(|$))", text):  # a "+" outside brackets
+        word, _, name = part.rpartition("*")
+        try:
+            weight = float(word or 1)
+        except ValueError as error:
+            raise BadInput(f'"{word}" in "{text}" is no weight: write 0.5*L1+0.05*LNCC') from error
+        if not (isfinite(weight) and weight > 0):
+            raise BadInput(f'a weight in "{text}" is {word}: it must be a number above 0')
+        base, given = split_name(name)
+        if base not in known:
+            raise BadInput(f'there is no term "{base}" to train with: choose one of {", ".join(known)}')
+        found.append((weight, with_parameters(known[base], given)))
+    return found[0][1] if len(found) == 1 and found[0][0] == 1 else WeightedSum(tuple(found))

@@ -6,7 +6,7 @@ from hashlib import sha256
 from itertools import permutations
 
 import torch
-from jaxtyping import Float, Integer, UInt8
+from jaxtyping import Float, Integer, Shaped, UInt8
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
@@ -33,26 +33,30 @@ class Pairs:
 
     @classmethod
     def from_split(cls, prepared: PreparedSplit, with_labels: bool = False) -> "Pairs":
-        """The pairs of a split: within each subject or, where subjects are compared, every image with every other."""
-        fixed, moving, which, grids = UniqueImages(), HeldImages(), [], set()
+        """The pairs of a split: within each subject or, where subjects are compared, every image with every other.
+
+        A fixed image is held once, by what it and its labels show: all frames of a cine share one."""
+        fixed: dict[bytes, tuple[Tensor, ...]] = {}
+        moving, which, grids = list[tuple[Tensor, ...]](), list[bytes](), set()
         for sample in prepared.samples:  # read one by one: labels and images that come again are let go at once
             grids.add((sample.fixed.shape[2:], sample.spacing))
             if len(grids) > 1:
                 raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-            labels = labels_to_train_on(sample, prepared) if with_labels else (None, None)
-            which += fixed.place(sample.fixed, labels[0])
+            labels = labels_to_train_on(sample, prepared) if with_labels else ()
+            for parts in zip(*(part.split(1) for part in (sample.fixed, *labels[:1])), strict=True):
+                key = sha256(b"".join(part.numpy().tobytes() for part in parts)).digest()
+                fixed.setdefault(key, tuple(part.clone() for part in parts))
+                which.append(key)
             if not prepared.pairs_across_subjects:
-                moving.hold(sample.moving, labels[1])
-        (_, spacing), count = grids.pop(), len(fixed.images)
+                moving.append((sample.moving, *labels[1:]))
+        (_, spacing), count = grids.pop(), len(fixed)
         if prepared.pairs_across_subjects and count < 2:
             raise BadInput(f"{prepared.split} of {prepared.data} has one image, and pairs are of two: add subjects")
-        if prepared.pairs_across_subjects:
-            index = torch.tensor(list(permutations(range(count), 2)))
-        else:
-            index = torch.stack([torch.tensor(which), torch.arange(count, count + len(which))], dim=1)
-        held = torch.cat(fixed.labels + moving.labels) if with_labels else None
-        images = torch.cat(fixed.images + moving.images)
-        return cls(images, index, spacing, held, tuple(prepared.structures.values()))
+        place = {key: k for k, key in enumerate(fixed)}
+        within = ((place[key], count + k) for k, key in enumerate(which))
+        index = torch.tensor(list(permutations(range(count), 2) if prepared.pairs_across_subjects else within))
+        images, *held = (torch.cat(column) for column in zip(*fixed.values(), *moving, strict=True))
+        return cls(images, index, spacing, held[0] if held else None, tuple(prepared.structures.values()))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,51 +77,11 @@ class Pairs:
             room = f"needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free"
             raise BadInput(f"a batch of {size} pairs {room}: choose a smaller `batch`")
 
-    def batch(self, chosen: Integer[Tensor, "b"]) -> tuple[Float[Tensor, "b 1 *s"], Float[Tensor, "b 1 *s"]]:
-        """The fixed and the moving images of the chosen pairs."""
+    def batch(self, chosen: Integer[Tensor, "b"], with_labels: bool = False) -> tuple[Shaped[Tensor, "b 1 *s"], ...]:
+        """The fixed and the moving images of the chosen pairs, and their labels if asked for."""
         rows = self.index[chosen.to(self.index.device)]
-        return self.images[rows[:, 0]], self.images[rows[:, 1]]
-
-    def batch_labels(self, chosen: Integer[Tensor, "b"]) -> tuple[UInt8[Tensor, "b 1 *s"], UInt8[Tensor, "b 1 *s"]]:
-        """The labels of these images."""
-        if self.labels is None:
-            raise ValueError("the pairs are held without labels")
-        rows = self.index[chosen.to(self.index.device)]
-        return self.labels[rows[:, 0]], self.labels[rows[:, 1]]
-
-
-class HeldImages:
-    """Images, and the labels of each where there are any."""
-
-    def __init__(self) -> None:
-        self.images: list[Float[Tensor, "n 1 *s"]] = []
-        self.labels: list[UInt8[Tensor, "n 1 *s"]] = []
-
-    def hold(self, images: Float[Tensor, "n 1 *s"], labels: UInt8[Tensor, "n 1 *s"] | None) -> None:
-        """Add a batch."""
-        self.images.append(images)
-        if labels is not None:
-            self.labels.append(labels)
-
-
-class UniqueImages(HeldImages):
-    """Images, each held once: all frames of a cine share one fixed frame."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: dict[bytes, int] = {}
-
-    def place(self, images: Float[Tensor, "n 1 *s"], labels: UInt8[Tensor, "n 1 *s"] | None) -> list[int]:
-        """The number of each image among those held, to which it is added if it, or what its labels say, is new."""
-        found = []
-        for k in range(len(images)):
-            parts = [part[k : k + 1].clone() for part in (images, labels) if part is not None]
-            key = sha256(b"".join(part.numpy().tobytes() for part in parts)).digest()
-            if key not in self.places:
-                self.places[key] = len(self.images)
-                self.hold(parts[0], parts[1] if labels is not None else None)
-            found.append(self.places[key])
-        return found
+        held = (self.images, self.labels) if with_labels and self.labels is not None else (self.images,)
+        return tuple(part[rows[:, side]] for part in held for side in (0, 1))
 
 
 def labels_to_train_on(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
-from vrnet.files import check_folder, exists, hold_lock, is_locked, json_ready, read_json, write_json
+from vrnet.files import check_folder, exists, hold_lock, json_ready, read_json, write_json
 from vrnet.schema import convert_record, read_record
 from vrnet.tensors import Layout, open_tensors, write_tensors
 from vrnet.training.settings import fill_settings
@@ -68,11 +68,6 @@ class Run:
         if self.is_begun and not resume:
             raise BadInput(f"{self.folder} holds a run: add `resume` to go on with it, or choose another folder")
 
-    def check_unlocked(self) -> None:
-        """BadInput while another process trains in the folder."""
-        if is_locked(self.folder / LOCK):
-            raise self._in_use()
-
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep others from training in the folder meanwhile: BadInput for them. It ends with this process at last."""
@@ -82,16 +77,14 @@ class Run:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 held.enter_context(hold_lock(self.folder / LOCK))
             except BlockingIOError as error:
-                raise self._in_use() from error
+                told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
+                raise BadInput(told) from error
             except OSError as error:
                 raise BadInput(f"cannot write to {self.folder} ({error.strerror}): choose another folder") from error
             yield
         if is_new:
             with suppress(OSError):
                 self.folder.rmdir()  # which leaves a folder that has anything in it
-
-    def _in_use(self) -> BadInput:
-        return BadInput(f"{self.folder} is in use by a training that is running: wait for it, or choose another folder")
 
     def check_same(self, config: Mapping[str, Any]) -> None:
         """BadInput if the run was begun with another method, other data or other settings."""

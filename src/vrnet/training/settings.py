@@ -141,11 +141,10 @@ STEADY = Training(rate=4e-4, warm_up=200, clip=1.0)
 DETAIL = "0.5*L1+0.05*LNCC(radii=4,epsilon=0.05)"
 """Intensities for what is far apart, and the correlation within 9 voxels for edges."""
 PRESETS = {
-    "ukbb": Training(steps=50_000, alpha=0.1),
     "acdc": Training(steps=20_000, alpha=0.05),
+    "ukbb": Training(steps=50_000, alpha=0.1),
     "cmr3d": Training(steps=30_000, batch=2, hold=1.0, alpha=1e-4, augmentation=IN_SPACE, recompute=True),
     "short": Training(steps=3_000, rate=4e-4, alpha=0.05),
-    "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "labels": replace(
         STEADY,
         steps=20_000,
@@ -165,6 +164,7 @@ PRESETS = {
         consistency=0.03,
         augmentation=Augmentation(rotation=45.0),
     ),
+    "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "hippocampus-labels": replace(
         STEADY,
         steps=3_600,

@@ -6,7 +6,7 @@ where the images are most alike: w ~ 1 / σ⁴, where σ² is the mean square of
 term compares. (Least squares have 1 / σ².)
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -17,8 +17,10 @@ from vrnet.devices import available_memory, threads_for
 from vrnet.errors import BadInput, Progress, counted
 from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image
 from vrnet.methods.template import DETAIL, Template, make_solver
-from vrnet.methods.weights import Card
+from vrnet.methods.weights import Card, made_by_fields
 from vrnet.provenance import provenance
 from vrnet.variational.template import ThroughTemplate
 
@@ -46,23 +48,16 @@ def learn_template(
     mean = images.mean(0, keepdim=True)
     found = ThroughTemplate(mean, torch.ones_like(mean), make_solver)
     for done in range(rounds):
-        found = next_template(found, images, spacing, part_of(progress, done / rounds, 1 / rounds))
+        u = images.new_empty(len(images), images.dim() - 2, *images.shape[2:])
+        for k, (I, v) in enumerate(zip(images.split(BATCH), u.split(BATCH), strict=True)):
+            v.copy_(found.fields_to(I, spacing))
+            progress((done + (k * BATCH + len(I)) / len(images)) / rounds)
+        back = invert(u.mean(0, keepdim=True)).field
+        pairs = zip(images.split(BATCH), u.split(BATCH), strict=True)
+        alike = torch.cat([warp(I, compose(v, back.expand_as(v))) for I, v in pairs])
+        T = alike.mean(0, keepdim=True)
+        found = ThroughTemplate(T, how_alike(alike, T, spacing), make_solver)
     return found
-
-
-def next_template(
-    before: ThroughTemplate, images: Float[Tensor, "n 1 *s"], spacing: tuple[float, ...] | None, progress: Progress
-) -> ThroughTemplate:
-    """The template of images that are brought to the one before."""
-    u = images.new_empty(len(images), images.dim() - 2, *images.shape[2:])
-    for k, (I, v) in enumerate(zip(in_batches(images), in_batches(u), strict=True)):
-        v.copy_(before.fields_to(I, spacing))
-        progress((k * BATCH + len(I)) / len(images))
-    back = invert(u.mean(0, keepdim=True)).field
-    pairs = zip(in_batches(images), in_batches(u), strict=True)
-    alike = torch.cat([warp(I, compose(v, back.expand_as(v))) for I, v in pairs])
-    T = alike.mean(0, keepdim=True)
-    return ThroughTemplate(T, how_alike(alike, T, spacing), make_solver)
 
 
 def how_alike(
@@ -71,24 +66,13 @@ def how_alike(
     """w at every voxel of the template, 1 on average."""
     h = relative_spacing(spacing, T.dim() - 2)
     seen = DETAIL.channels(T, h)
-    squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in in_batches(images)]
+    squares = [(DETAIL.channels(some, h) - seen).square().mean(1, keepdim=True) for some in images.split(BATCH)]
     square = smooth(torch.cat(squares).mean(0, keepdim=True), 1.0)
     differing = square[square > SMALLEST_SQUARE]  # a background that is the same in all would be the median
     if not len(differing):
         return torch.ones_like(T)
     w = (differing.median() / (square + SMALLEST_SQUARE)).square().clamp(*WEIGHTS)
     return w / w.mean()
-
-
-def part_of(progress: Progress, done: float, share: float) -> Progress:
-    """What tells how far a part of the work is, of which so much is done before it."""
-    return lambda part: progress(done + share * part)
-
-
-def in_batches(images: Float[Tensor, "n c *s"]) -> Iterator[Float[Tensor, "b c *s"]]:
-    """Images, or fields, a few at a time."""
-    for first in range(0, len(images), BATCH):
-        yield images[first : first + BATCH]
 
 
 def images_of(prepared: PreparedSplit) -> tuple[Float[Tensor, "n 1 *s"], tuple[float, ...]]:
@@ -121,17 +105,21 @@ def make_template(
     images, spacing = images_of(prepared)
     with threads_for(False, images[0].numel()):
         found = learn_template(images.to(device), spacing, rounds, progress)
-    made_by = provenance(device)
     card = Card(
         method=str(Template(tuple(found.image.shape[2:]))),
         dimension=len(spacing),
         spacing_mm=spacing,
         normalisation="each",
         trained_on=f"{prepared.data}, {prepared.split}: {len(images)} subjects, {counted(rounds, 'round')}",
-        version=made_by["vrnet"] or "",
-        commit=made_by["commit"] or "",
-        torch=made_by["torch"] or "",
-        device=made_by["device"] or "",
         flips_in_training=False,
+        **made_by_fields(provenance(device)),
     )
     return found.cpu(), card
+
+
+def image_of(template: ThroughTemplate, card: Card) -> Image:
+    """A template as an image to look at, its centre at the origin."""
+    array = template.image[0, 0].numpy()
+    plain = Grid.plain(array.shape, card.spacing_mm)
+    origin = tuple(-h * (n - 1) / 2 for h, n in zip(plain.spacing, plain.shape, strict=True))
+    return Image(array, replace(plain, origin=origin), name=f"template of {card.trained_on}")

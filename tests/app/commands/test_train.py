@@ -14,9 +14,9 @@ from tests.app.outputs import file_names, read_json
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet.app import main as cli
 from vrnet.methods.weights import load_weights
-from vrnet.training import fit as validation
-from vrnet.training.fit import validate_identity
+from vrnet.training import validation
 from vrnet.training.settings import PRESETS, Training
+from vrnet.training.validation import validate_identity
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"

@@ -1,0 +1,127 @@
+"""How good a model is on pairs that it is not trained on: the loss, Dice where there are labels, and what TensorBoard
+shows of it: a curve for every column of metrics.csv and every θ, and a strip of pictures of one pair."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import isnan, pi
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vrnet.data.prepared import PreparedSplit
+from vrnet.data.protocols import Sample
+from vrnet.fields.calculus import determinant, jacobian, warp, warp_labels
+from vrnet.training.loss import Loss
+from vrnet.training.run import Row
+from vrnet.variational.cascade import Cascade, no_motion
+
+Scores = dict[str, float]
+"""val_loss and, where there are labels, val_dice."""
+TILES = "fixed, moving, warped, difference before, after, grid, det 0 to 2"
+"""What the pictures of a strip show, from left to right."""
+GAP_PIXELS = 2
+"""Width of the white gap between two pictures of a strip."""
+GRID_LINE_EVERY_VOXELS = 8
+
+
+def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
+    """Mean scores of a split. Dice is averaged over the pairs of a subject for each structure, then over the
+    structures, then over the subjects."""
+    with evaluation_mode(model):
+        found = [score_subject(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
+    losses, dice = (torch.stack(column) for column in zip(*found, strict=True))
+    mean_dice = dice.nanmean().item()
+    return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
+
+
+def validate_identity(prepared: PreparedSplit, loss: Loss) -> Scores:
+    """Mean scores of a split without registration: u = 0."""
+    return validate(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """The model as it will be used: it learns nothing, by gradients or by averages that a normalisation keeps."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def score_subject(
+    model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The loss and the mean Dice of a subject; a Dice of NaN where it has no labels."""
+    parts = [sample.fixed, sample.moving]
+    if sample.fixed_labels is not None and sample.moving_labels is not None and structures:
+        parts += [sample.fixed_labels, sample.moving_labels]
+    pair = [part.to(device) for part in parts]
+    I0, I1, *labels = loss.arrange(*pair)
+    u = model(I0, I1, sample.spacing)
+    value = loss(I0, I1, u, *labels)
+    if not labels:
+        return value, torch.full((), torch.nan, device=device)
+    fixed, moving = pair[2:]
+    found = dice_of_labels(fixed, warp_labels(moving, u[: len(fixed)]), list(structures.values()))
+    return value, found.nanmean(0).nanmean()
+
+
+def dice_of_labels(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
+    """2|A ∩ B| / (|A| + |B|) of each label; NaN where neither map has it."""
+    A, B = (torch.cat([L == label for label in labels], dim=1).flatten(2) for L in (a, b))
+    return 2 * (A & B).sum(2) / (A.sum(2) + B.sum(2))
+
+
+class Logs:
+    """Event files of TensorBoard in the folder of a run. Events after the step that it goes on from are hidden."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(folder / "logs"), purge_step=step + 1)
+
+    def write(self, row: Row, model: nn.Module, sample: Sample) -> None:
+        """The scores of a validation, every θ, and how the model registers the first pair of a subject."""
+        step = int(row["step"])
+        for name in row.keys() - {"step"}:
+            self.writer.add_scalar(name, row[name], step)
+        for number, theta in enumerate(thetas(model), start=1):
+            self.writer.add_scalar(f"theta/{number}", theta, step)
+        device = next(model.parameters()).device
+        I0, I1 = sample.fixed[:1].to(device), sample.moving[:1].to(device)
+        with evaluation_mode(model):
+            self.writer.add_image(f"pair/{TILES}", draw_strip(I0, I1, model(I0, I1, sample.spacing)), step)
+        self.writer.flush()
+
+
+def thetas(model: nn.Module) -> list[float]:
+    """θ of each data step."""
+    found = [parameter for name, parameter in model.named_parameters() if name.endswith("log_theta")]
+    return [parameter.exp().item() for parameter in found]
+
+
+def draw_strip(
+    I0: Float[Tensor, "1 1 *s"], I1: Float[Tensor, "1 1 *s"], u: Float[Tensor, "1 d *s"]
+) -> Float[Tensor, "1 h w"]:
+    """Fixed, moving, moving brought to fixed, their difference before and after, a grid, and det(I + ∇u) from 0 to 2;
+    of a volume the middle slice. The first axis runs to the right."""
+    I1w = warp(I1, u)
+    det = determinant(jacobian(u))[:, None].clamp(0, 2) / 2
+    tiles = [I0, I1, I1w, (I1 - I0).abs(), (I1w - I0).abs(), warp(draw_grid(I0), u), det]
+    middle = [tile[0] if tile.dim() == 4 else tile[0, ..., tile.shape[-1] // 2] for tile in tiles]
+    padded = [functional.pad(tile.mT, (0, GAP_PIXELS), value=1.0) for tile in middle]
+    return torch.cat(padded, dim=2)[..., :-GAP_PIXELS]
+
+
+def draw_grid(I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
+    """Soft lines across the first two axes, in the shape of an image: sharp lines break where they are warped."""
+    every = GRID_LINE_EVERY_VOXELS
+    x, y = (torch.arange(n, device=I.device) % every * (2 * pi / every) for n in I.shape[2:4])
+    waves = torch.maximum(x.cos()[:, None], y.cos()).clamp(min=0).pow(4)
+    return waves.view(1, 1, *waves.shape, *[1] * (I.dim() - 4)).expand_as(I)
