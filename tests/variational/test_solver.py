@@ -25,7 +25,7 @@ def shifted(smooth_image, d, seed=0):
     return warp(I1, u), I1
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize(("name", "d"), [(name, 2 + k % 2) for k, name in enumerate(SOLVERS)] + [("TV-L1", 3)])
 def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
     I0, I1 = shifted(smooth_image, d)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def test_the_energy_never_ends_above_where_it_started(d, name, smooth_image):
 
 def test_no_motion_gives_exactly_zero(d, smooth_image):
     I = smooth_image(SMALL[d], 2, dtype=torch.float32)
-    for name in SOLVERS:
+    for name in SOLVERS[d::2]:
         with torch.no_grad():
             assert not replace(parse(name), warps=2, finest_warps=0).build(d)(I, I).any()
 
