@@ -5,24 +5,34 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from scipy import ndimage, stats
 from scipy.ndimage import affine_transform
 from scipy.spatial.transform import Rotation
 from torch.nn import functional
 
+from tests.conftest import SHAPES
 from vrnet import read_image, register
 from vrnet.phantom import phantom
 from vrnet.verdict.placement import (
-    LEAST_COARSE_VOXELS,
-    LEAST_SEEN,
-    LEAST_STRUCTURE,
+    BINS,
+    MIN_COARSE_VOXELS,
+    MIN_PART_SEEN,
+    MIN_VARIANCE_SEEN,
+    NOISE,
     CoarseImage,
+    LocalCorrelation,
     Shifts,
+    best_of_shifts,
     best_turned,
     coarse_shape,
     compare_placements,
     gain,
+    intensity_range,
+    mutual_information,
     placements,
     turns,
+    window_sum,
 )
 from vrnet.verdict.rules import MAX_PLACEMENT_GAIN, judge
 
@@ -60,12 +70,12 @@ def test_the_true_motion_leaves_nothing_to_be_gained_by_turning(hearts, d):
 def test_a_small_part_of_an_image_does_not_tell_how_it_lies():
     """Inside a small mask some placement fits by chance, even of noise."""
     fixed, moving = torch.rand(2, 40, 40, generator=torch.Generator().manual_seed(0))
-    for rows in (LEAST_COARSE_VOXELS // 40, LEAST_COARSE_VOXELS // 40 + 1):
+    for rows in (MIN_COARSE_VOXELS // 40, MIN_COARSE_VOXELS // 40 + 1):
         counted = torch.zeros(1, 1, 40, 40)
         counted[:, :, :rows] = 1
         few = CoarseImage(fixed[None, None], counted)
         found = compare_placements(few, whole(moving), torch.zeros(1, 2, 40, 40), (1.0, 1.0))
-        assert (found.turned > 0, found.mirrored > 0) == (rows * 40 >= LEAST_COARSE_VOXELS,) * 2
+        assert (found.turned > 0, found.mirrored > 0) == (rows * 40 >= MIN_COARSE_VOXELS,) * 2
 
 
 def test_contrast_does_not_matter(hearts, d):
@@ -78,9 +88,8 @@ def test_contrast_does_not_matter(hearts, d):
         assert getattr(found[0], name) == pytest.approx(getattr(found[1], name), abs=2e-2)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_a_mirrored_image_is_told_and_so_is_a_turned_one(hearts, d, axis):
-    heart = hearts[d]
+def test_a_mirrored_image_is_told_and_so_is_a_turned_one(hearts, d):
+    heart, axis = hearts[d], d - 2
     fixed, moving, still = heart.fixed[0, 0], heart.moving[0, 0], torch.zeros_like(heart.field)
     mirrored, tilted = (placed(fixed, image, still, heart.spacing) for image in (moving.flip(axis), turned(moving, 30)))
     assert mirrored.mirrored > mirrored.turned
@@ -114,7 +123,7 @@ def test_the_best_of_all_shifts_is_that_of_trying_each():
             if 0 <= x + i < 7 and 0 <= y + j < 6 and f[x, y] and m[x + i, y + j]
         ]
         a = np.array([pair[0] for pair in pairs])
-        if len(pairs) >= LEAST_SEEN * f.sum() and a.var() * len(pairs) >= LEAST_STRUCTURE * variance:
+        if len(pairs) >= MIN_PART_SEEN * f.sum() and a.var() * len(pairs) >= MIN_VARIANCE_SEEN * variance:
             best = max(best, abs(np.corrcoef(np.array(pairs).T)[0, 1]))
     images = [
         CoarseImage(*(torch.from_numpy(part).float()[None, None] for part in parts)) for parts in ((F, f), (M, m))
@@ -152,14 +161,14 @@ def test_coarse_voxels_are_nearly_cubes_and_slices_of_a_stack_are_kept(shape, sp
     assert found[-1] == 9 or spacing[-1] == 1
 
 
-@pytest.mark.parametrize("shape", [(12, 12, 1), (12, 12, 2), (2, 40), (1, 1, 1)])
+@pytest.mark.parametrize("shape", [(12, 12, 1), (2, 40), (1, 1, 1)])
 def test_thin_images_are_compared_too(shape):
     image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     found = placed(image, image, torch.zeros(1, len(shape), *shape), (1.0,) * len(shape))
     assert found.found == pytest.approx(1 if image.numel() > 1 else 0, abs=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_real_brain_is_good_and_one_that_lies_otherwise_is_not_though_it_was_fitted(data_root):
     """Upside down, front to back, and turned by 27° and 35 mm away, by the default for volumes, on voxels of 4 mm."""
     images = [read_image(data_root / "brain_pair" / f"{name}_t1.nii.gz").array for name in "ab"]
@@ -180,7 +189,7 @@ def angle_between(R, S):
     return np.degrees(Rotation.from_matrix(R @ S.T).magnitude())
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_best_rotation_is_found_to_a_few_degrees(seed):
     """Of a likeness that falls with the angle to some rotation, which is none of those that are tried first."""
     true = Rotation.from_rotvec(np.radians(25) * np.random.default_rng(seed).uniform(-1, 1, 3)).as_matrix()
@@ -189,9 +198,8 @@ def test_the_best_rotation_is_found_to_a_few_degrees(seed):
     assert found >= max(-angle_between(R, true) for R in placements((False,) * 3) if np.linalg.det(R) > 0)
 
 
-@pytest.mark.parametrize("degrees", [8, 14])
-def test_an_image_turned_by_less_than_the_rotations_that_are_tried_first_is_turned_back(hearts, d, degrees):
-    heart = hearts[d]
+def test_an_image_turned_by_less_than_the_rotations_that_are_tried_first_is_turned_back(hearts, d):
+    heart, degrees = hearts[d], {2: 8, 3: 14}[d]
     fixed, still = heart.fixed[0, 0], torch.zeros_like(heart.field)
     found = placed(fixed, turned(fixed, degrees), still, heart.spacing)
     assert found.turned > 0.9
@@ -203,3 +211,70 @@ def test_small_turns_leave_slices_that_are_far_apart_as_they_are():
     for R in turns(6.0, (False, False, True)):
         assert R[2, 2] == pytest.approx(1)
         assert angle_between(R, np.eye(3)) == pytest.approx(6)
+
+
+def everywhere(image):
+    return torch.ones_like(image, dtype=torch.bool)
+
+
+def test_a_window_sums_what_scipy_does_inside_the_image(d, random):
+    image, radius = random(1, 1, *SHAPES[d]).float(), (2, 1, 0)[:d]
+    kernel = np.ones([2 * r + 1 for r in radius])
+    expected = ndimage.convolve(image[0, 0].numpy(), kernel, mode="constant")
+    assert_allclose(window_sum(image, radius)[0, 0].numpy(), expected, atol=1e-5)
+
+
+def test_local_correlation_is_that_of_the_window(d, smooth_image):
+    """NumPy's correlation coefficient over one window, noise added to both variances."""
+    a, b = (smooth_image(SHAPES[d], 1.5, seed, torch.float32) for seed in (0, 1))
+    measure, middle = LocalCorrelation(SHAPES[d], (2,) * d), tuple(n // 2 for n in SHAPES[d])
+    box = tuple(slice(m - 2, m + 3) for m in middle)
+    x, y = (image[0, 0].numpy()[box].ravel() for image in (a, b))
+    expected = np.cov(x, y, ddof=0)[0, 1] ** 2 / ((x.var() + NOISE) * (y.var() + NOISE))
+    found = measure.squared(measure.windows(a), measure.windows(b))
+    assert_allclose(found[0, 0][middle].item(), expected, rtol=1e-3)
+
+
+def test_local_correlation_does_not_mind_the_contrast(d, smooth_image):
+    image = smooth_image(SHAPES[d], 1.0, 0, torch.float32)
+    measure = LocalCorrelation(SHAPES[d], (2,) * d)
+    a, inverted = measure.windows(image), measure.windows(1 - image)
+    assert_allclose(measure.squared(a, inverted).numpy(), measure.squared(a, a).numpy(), atol=1e-3)
+
+
+def test_a_shift_is_found_by_trying_shifts(d, smooth_image):
+    """Moved by two voxels along an axis, the image fits again once it is moved back, but for a margin at the border."""
+    image = smooth_image([3 * n for n in SHAPES[d]], 1.0, 0, torch.float32)
+    measure = LocalCorrelation(tuple(image.shape[2:]), (2,) * d)
+    a, b = measure.windows(image), measure.windows(image.roll(2, -1))
+    inner = (..., *(slice(8, -8) for _ in range(d)))
+    same = measure.squared(a, a)[inner]
+    assert_allclose(best_of_shifts(measure, a, b, reach=3)[inner].numpy(), same.numpy(), atol=0.02)
+    assert best_of_shifts(measure, a, b, reach=1)[inner].mean() < 0.9 * same.mean()
+
+
+def test_mutual_information_is_that_of_numpys_histogram(random):
+    a = random(1, 1, 200, 200).float().sigmoid()
+    b = (a + 0.1 * random(1, 1, 200, 200).float()).clamp(0, 1)
+    joint = np.histogram2d(a.numpy().ravel(), b.numpy().ravel(), BINS, [(0, 1), (0, 1)])[0]
+    first, second, both = (stats.entropy(part) for part in (joint.sum(1), joint.sum(0), joint.ravel()))
+    expected = (first + second - both) / np.sqrt(first * second)
+    assert_allclose(mutual_information(a, b, everywhere(a)), expected, rtol=0.02)
+
+
+def test_mutual_information_is_none_of_independent_images_and_all_of_a_renamed_one(random):
+    noise, other = (random(1, 1, 64, 64).float().sigmoid() for _ in range(2))
+    steps = (noise * BINS).floor() / BINS + 0.5 / BINS
+    assert mutual_information(noise, other, everywhere(noise)) < 0.02
+    assert mutual_information(steps, 1 - steps, everywhere(noise)) > 0.97
+    assert mutual_information(noise, other, ~everywhere(noise)) == 0
+
+
+def test_the_range_leaves_out_outliers_but_not_all():
+    image = torch.linspace(0, 1, 1000).view(1, 1, 25, 40).clone()
+    image[..., 0, 0] = -1e6
+    found = intensity_range(image)
+    assert 0 <= found.low < found.high <= 1
+    spots = torch.zeros(1, 1, 30, 30)
+    spots[..., 3, 4] = 7
+    assert intensity_range(spots) == (0, 7)

@@ -4,7 +4,7 @@ A method that compares structure locally makes something like fixed out of anyth
 tell little. What they cannot hide is seen in coarse images: of a brain that lies upside down, the map x ↦ A x + b
 nearest to the field found leaves the images less alike than turning moving round would."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
@@ -34,8 +34,8 @@ RADIUS = {1: 4, 2: 4, 3: 2}
 BINS = 32
 NOISE = 1e-3
 """Variance, of intensities in [0, 1], below which a window shows noise rather than structure."""
-LEAST_WIDTH = float(np.finfo(np.float32).tiny)
-"""Of a range: nothing is divided by zero."""
+MIN_RANGE_WIDTH = float(np.finfo(np.float32).tiny)
+"""Nothing is divided by zero."""
 MATCHED = 0.25
 """Squared local correlation from which a place of fixed counts as found: a correlation of one half."""
 
@@ -54,7 +54,7 @@ class Range(NamedTuple):
 
     @property
     def width(self) -> float:
-        return max(self.high - self.low, LEAST_WIDTH)
+        return max(self.high - self.low, MIN_RANGE_WIDTH)
 
     @property
     def middle(self) -> float:
@@ -123,11 +123,6 @@ class LocalCorrelation:
         return covariance.square_().div_((a.variance + NOISE) * (b.variance + NOISE))
 
 
-def shifted(windows: Windows, axis: int, by: int) -> Windows:
-    """An image, with its moments, moved by whole voxels along an axis; what leaves comes in on the other side."""
-    return Windows(*(part.roll(by, axis) for part in windows))
-
-
 def best_of_shifts(measure: LocalCorrelation, a: Windows, b: Windows, reach: int) -> Image:
     """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis of the window.
 
@@ -138,7 +133,8 @@ def best_of_shifts(measure: LocalCorrelation, a: Windows, b: Windows, reach: int
         n, margin = best.shape[axis], r + reach
         if n > 2 * margin:
             inner = best.narrow(axis, margin, n - 2 * margin)
-            tried = measure.squared(a, shifted(b, axis, by)).narrow(axis, margin, n - 2 * margin)
+            moved = Windows(*(part.roll(by, axis) for part in b))
+            tried = measure.squared(a, moved).narrow(axis, margin, n - 2 * margin)
             torch.maximum(inner, tried, out=inner)
     return best
 
@@ -171,12 +167,12 @@ TILT_DEGREES = 30.0
 """Angle of the rotations that are tried beside those by right angles."""
 FINER_DEGREES = 12.0, 6.0
 """Turns about each axis by which the best rotation is made better: two people rarely lie alike to ten degrees."""
-LEAST_SEEN, LEAST_STRUCTURE = 0.5, 0.4
+MIN_PART_SEEN, MIN_VARIANCE_SEEN = 0.5, 0.4
 """Parts of fixed, and of its variance, that moving has to cover wherever it is tried."""
-LEAST_COARSE_VOXELS = 500
+MIN_COARSE_VOXELS = 500
 """Of the coarse image of fixed that are compared: fewer, as inside a small mask, fit well somewhere by chance."""
-MOST_ALIKE = 0.99
-"""A coarse correlation beyond which nothing is told apart."""
+MAX_CORRELATION = 0.99
+"""Of coarse images: beyond it nothing is told apart."""
 
 
 @dataclass(frozen=True)
@@ -225,9 +221,11 @@ def compare_placements(
     h = column(torch.tensor(spacing) * sides)
     F, M = (image.coarse(shape) for image in (fixed, moving))
     x = torch.stack(torch.meshgrid(*(torch.arange(n, dtype=torch.float32) for n in shape), indexing="ij"))
+    windows = LocalCorrelation(shape, (1,) * len(shape)).windows(F.values)
+    structure = (windows.variance.sqrt() * F.has).flatten()  # how much each place shows
     motion = coarse(u, shape)[0] / column(sides)
-    found = max(correlation(F, M), correlation(F, M.at(x + nearest_affine(motion, structure(F)))))
-    if F.has.sum() < LEAST_COARSE_VOXELS:
+    found = max(correlation(F, M), correlation(F, M.at(x + weighted_affine(motion, structure))))
+    if F.has.sum() < MIN_COARSE_VOXELS:
         return Placement(found, 0.0, 0.0)
     centre, shifts = (column(torch.tensor(shape)) - 1) / 2, Shifts(F)
 
@@ -235,7 +233,7 @@ def compare_placements(
         turned = torch.einsum("ij,j...->i...", torch.from_numpy(R).float(), (x - centre) * h) / h + centre
         return shifts.best_correlation(M.at(turned))
 
-    across = spread(spacing)
+    across = leads_across(spacing)
     return Placement(found, best_turned(alike, across, mirror=False), best_turned(alike, across, mirror=True))
 
 
@@ -253,17 +251,17 @@ def best_turned(
 
 def gain(best: float, found: float) -> float:
     """How much more alike, as the difference of Fisher's z, so that .90 to .95 is as much as .3 to .57."""
-    return atanh(min(best, MOST_ALIKE)) - atanh(min(found, MOST_ALIKE))
+    return atanh(min(best, MAX_CORRELATION)) - atanh(min(found, MAX_CORRELATION))
 
 
-def spread(spacing: tuple[float, ...]) -> tuple[bool, ...]:
+def leads_across(spacing: tuple[float, ...]) -> tuple[bool, ...]:
     """Which axes lead across slices that are far apart."""
     return tuple(bool(h >= STACK_SPACING_RATIO * min(spacing)) for h in spacing)
 
 
 def coarse_shape(shape: tuple[int, ...], spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The shape of images of at most MAX_COARSE_VOXELS, as near to cubes as can be; slices of a stack stay apart."""
-    across, side, found = spread(spacing), min(spacing), shape
+    across, side, found = leads_across(spacing), min(spacing), shape
     while prod(found) > MAX_COARSE_VOXELS and any(n > 2 and not far for n, far in zip(found, across, strict=True)):
         side *= 1.05
         sizes = [max(ceil(n * h / side), 2) for n, h in zip(shape, spacing, strict=True)]
@@ -281,13 +279,7 @@ def column(values: Tensor) -> Tensor:
     return values.view(-1, *[1] * len(values)).float()
 
 
-def structure(image: CoarseImage) -> Float[Tensor, " n"]:
-    """How much each place shows: the deviation of the 3 voxels around it along each axis."""
-    windows = LocalCorrelation(image.shape, (1,) * len(image.shape)).windows(image.values)
-    return (windows.variance.sqrt() * image.has).flatten()
-
-
-def nearest_affine(u: Float[Tensor, "d *t"], weight: Float[Tensor, " n"]) -> Float[Tensor, "d *t"]:
+def weighted_affine(u: Float[Tensor, "d *t"], weight: Float[Tensor, " n"]) -> Float[Tensor, "d *t"]:
     """The field A x + b nearest to u in the sense of weighted least squares."""
     d, shape = len(u), u.shape[1:]
     axes = (torch.linspace(-1, 1, n, dtype=torch.float64) for n in shape)
@@ -329,20 +321,15 @@ def turns(degrees: float, across: tuple[bool, ...]) -> tuple[Float[ndarray, "d d
     return tuple(Rotation.from_rotvec(a * v).as_matrix()[:d, :d] for v in axes for a in angles)
 
 
-def near_lags(shape: tuple[int, ...], size: Sequence[int]) -> Bool[Tensor, "*t"]:
-    """Which shifts of a circle of this size are by at most half a side: others meet what comes round from behind."""
-    lags = [torch.arange(m) for m in size]
-    axes = [torch.minimum(lag, m - lag) <= n // 2 for lag, m, n in zip(lags, size, shape, strict=True)]
-    return torch.stack(torch.meshgrid(*axes, indexing="ij")).all(0)
-
-
 class Shifts:
     """The correlation of fixed with an image that is moved by whole voxels, for every shift at once, by Fourier's."""
 
     def __init__(self, fixed: CoarseImage) -> None:
         self.size = [n + ceil(n / 2) for n in fixed.shape]  # of a shift by more than half a side, too little is seen
         self.axes = tuple(range(2, 2 + len(fixed.shape)))
-        self.is_near = near_lags(fixed.shape, self.size)
+        lags = [torch.arange(m) for m in self.size]
+        near = [torch.minimum(k, m - k) <= n // 2 for k, m, n in zip(lags, self.size, fixed.shape, strict=True)]
+        self.is_near = torch.stack(torch.meshgrid(*near, indexing="ij")).all(0)  # others meet what comes from behind
         F, self.count = fixed.values * fixed.has, float(fixed.has.sum())
         self.variance = float(F[fixed.has > 0].var(correction=0)) * self.count if self.count else 0.0
         self.parts = [self.spectrum(part).conj() for part in (F, F.square(), fixed.has)]
@@ -353,15 +340,13 @@ class Shifts:
     def best_correlation(self, moving: CoarseImage) -> float:
         """The greatest |r| of any shift that leaves enough of fixed in sight."""
         M = moving.values * moving.has
-        n, a, aa, b, bb, ab = self.sums(*(self.spectrum(part) for part in (M, M.square(), moving.has)))
-        n = n.clamp(min=1)
-        of_fixed, of_moving = (aa - a.square() / n).clamp(min=0), (bb - b.square() / n).clamp(min=0)
-        is_seen = self.is_near & (n >= LEAST_SEEN * self.count) & (of_fixed >= LEAST_STRUCTURE * self.variance)
-        r = (ab - a * b / n).abs() / (of_fixed * of_moving).sqrt().clamp(min=1e-3 * max(self.variance, 1e-9))
-        return float((r * is_seen).max())
-
-    def sums(self, M: Tensor, MM: Tensor, has: Tensor) -> tuple[Tensor, ...]:
-        """Σ1, ΣF, ΣF², ΣM, ΣM² and ΣFM over the places where both count, at every shift."""
+        M, MM, has = (self.spectrum(part) for part in (M, M.square(), moving.has))
         F, FF, seen = self.parts
         products = seen * has, F * has, FF * has, seen * M, seen * MM, F * M
-        return tuple(torch.fft.irfftn(part, s=self.size, dim=self.axes) for part in products)
+        # Σ1, ΣF, ΣF², ΣM, ΣM² and ΣFM over the places where both count, at every shift
+        n, a, aa, b, bb, ab = (torch.fft.irfftn(part, s=self.size, dim=self.axes) for part in products)
+        n = n.clamp(min=1)
+        of_fixed, of_moving = (aa - a.square() / n).clamp(min=0), (bb - b.square() / n).clamp(min=0)
+        is_seen = self.is_near & (n >= MIN_PART_SEEN * self.count) & (of_fixed >= MIN_VARIANCE_SEEN * self.variance)
+        r = (ab - a * b / n).abs() / (of_fixed * of_moving).sqrt().clamp(min=1e-3 * max(self.variance, 1e-9))
+        return float((r * is_seen).max())
