@@ -64,7 +64,7 @@ def track_plainly(cine, method, way):
     """Fields in voxels: every frame registered with the reference, or motions from frame to frame composed."""
     plan = plan_tracking(cine, method, "auto", "cpu")
     with torch.inference_mode():
-        frames, find = prepare(cine, plan, 0)[:, 0], plan.method.build(plan.d, plan.device)
+        frames, find = prepare(cine, plan, 0)[:, 0], plan.find
         still = torch.zeros_like(frames[:1]).expand(-1, plan.d, -1, -1)
         before = frames[:1].expand_as(frames[1:]) if way == "direct" else frames[:-1]
         steps = find(before.contiguous(), frames[1:], plan.spacing)

@@ -152,7 +152,7 @@ def measure_slices(seed, pathology, method, change):
         other = phantom_stack(seed + 1000, pathology).frames.numpy()[..., slices]
         frames[..., slices] = changed(change.removeprefix("in slices: "), frames[..., slices], other, seed)
         fields[..., slices] = track(Cine(frames[..., slices], part_of(whole.cine.grid, slices)), method).fields
-    ruined = replace(whole, cine=replace(whole.cine, frames=frames), found=replace(whole.found, fields=fields))
+    ruined = replace(whole, cine=replace(whole.cine, frames=frames), fields=fields)
     wall = whole.reference_labels.array[..., slices] == MYO
     lengths = (
         STACK_SPACING_MM[0] * np.linalg.norm(u[..., slices], axis=1)[:, wall].mean()

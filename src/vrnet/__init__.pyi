@@ -1,7 +1,8 @@
 from . import fields as fields
 from . import phantom as phantom
-from .app.cine import Tracking as Tracking
-from .app.cine import track as track
+from .cardiac.cine import CineResult as CineResult
+from .cardiac.cine import Tracking as Tracking
+from .cardiac.cine import track as track
 from .errors import BadInput as BadInput
 from .errors import InputWarning as InputWarning
 from .images.grid import Affine as Affine

@@ -1,9 +1,13 @@
+"""Tracking a cine: chains and their blend, how slices turn, the whole, and labels brought to every frame."""
+
+import math
 from functools import cache
 
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
+from torch.testing import assert_close
 
 from tests.models import trained
 from vrnet.errors import BadInput, InputWarning
@@ -18,12 +22,156 @@ from vrnet.registration.cine import (
     Cycle,
     Smoothing,
     between,
+    find_motion,
     follow,
+    go_round,
     plan_tracking,
     prepare,
+    propagate_labels,
     refine,
-    track_frames,
+    start_by_warping,
+    with_rotation_of,
+    without_divergence,
 )
+
+# Chains with a finder that is exact: pictures that are functions of x + constant, whose shift a mean tells.
+
+N, SHIFTS = 6, torch.tensor([0.0, 0.5, 1.25, 2.0, 1.5, 0.25])
+SMOOTHING = Smoothing((2.0, 2.0), (0.5, 0.5))
+INSIDE = (slice(None), slice(None), slice(8, -8))
+
+
+def ramps(shifts=SHIFTS):
+    """(t, 2, 1, 32, 10): frame k is the reference, moved by shifts[k] voxels along the first axis; two slices."""
+    x = torch.arange(32.0).view(1, 1, 1, -1, 1) - shifts.view(-1, 1, 1, 1, 1)
+    return (x * torch.tensor([1.0, 1.5]).view(1, 2, 1, 1, 1)).expand(-1, -1, -1, -1, 10).contiguous()
+
+
+def find_shift(I0, I1):
+    """The shift between two ramps, everywhere the same."""
+    slope = (I0[:, :, 1:] - I0[:, :, :-1]).mean((1, 2, 3))
+    shift = (I0[INSIDE] - I1[INSIDE]).mean((1, 2, 3)) / slope
+    return torch.stack([shift, torch.zeros_like(shift)], 1)[..., None, None].expand(-1, -1, *I0.shape[2:]).contiguous()
+
+
+def test_exact_registrations_give_the_exact_motion_and_close():
+    found = go_round(start_by_warping(find_shift), ramps(), SMOOTHING)
+    expected = SHIFTS.view(-1, 1, 1, 1).expand(-1, 2, 32, 10)
+    assert_close(found.fields[:, :, 0], expected, atol=1e-4, rtol=0)
+    assert_close(found.fields[:, :, 1], torch.zeros_like(expected))
+    assert_close(torch.cat(found.closing), torch.zeros(4, 2, 32, 10), atol=1e-4, rtol=0)
+
+
+def test_what_a_finder_sees_in_equal_images_does_not_add_up():
+    """A finder that is always a tenth of a voxel off, in each slice another way."""
+    off = torch.tensor([[0.1, -0.05], [0.0, 0.1]]).view(2, 2, 1, 1)
+
+    def find(I0, I1):
+        return find_shift(I0, I1) + off.repeat(len(I0) // 2, 1, 1, 1)
+
+    frames = ramps()
+    exact, biased = (go_round(start_by_warping(f), frames, SMOOTHING) for f in (find_shift, find))
+    assert (biased.closing.forward - exact.closing.forward).abs().max() > 0.09
+    found = go_round(start_by_warping(find, lambda: find(frames[0], frames[0])), frames, SMOOTHING)
+    assert_close(found.fields, exact.fields, atol=1e-5, rtol=0)
+    assert_close(found.closing, exact.closing, atol=1e-5, rtol=0)
+
+
+def test_each_chain_counts_by_how_near_it_is_to_where_it_began():
+    """A finder that adds a voxel at each step: chains are k and n − k voxels off, the blend 2 k (n − k) / n."""
+    found = go_round(lambda I0, I1, start: start + 1, torch.zeros(N, 1, 1, 9, 9), SMOOTHING)
+    k = torch.arange(N)
+    assert_close(found.fields[:, 0, 0, 4, 4], 2 * k * (N - k) / N)
+    assert_close(found.closing.forward, torch.full((1, 2, 9, 9), float(N)))
+
+
+def test_a_turn_that_no_image_shows_is_forgotten_but_by_solvers():
+    """A finder that adds a tenth of a voxel at each step: of 0.8 of each start, ½ is left in the end, and not 3."""
+    frames = torch.zeros(30, 1, 1, 9, 9)
+    network, solver = (
+        go_round(lambda I0, I1, start: start + 0.1, frames, Smoothing.on((1.4, 1.4), is_solver)).closing.forward
+        for is_solver in (False, True)
+    )
+    assert_close(network, torch.full_like(network, 0.5), atol=1e-2, rtol=0)
+    assert_close(solver, torch.full_like(solver, 3.0), atol=1e-4, rtol=0)
+
+
+def test_a_start_is_a_part_of_the_field_before_smoothed():
+    """A finder that finds a jump at the first step, and nothing more: the start is left, smoothed a little more."""
+    jump, starts = torch.randn(2, 2, 16, 16, generator=torch.Generator().manual_seed(0)), []
+
+    def find(I0, I1, start):
+        starts.append(start)
+        return start + jump * (len(starts) == 1)
+
+    go_round(find, torch.zeros(2, 1, 1, 16, 16), Smoothing((1.5, 0.5), (0.0, 0.7), 0.8))
+    assert_close(starts[1], 0.8 * smooth(smooth(jump, (0.0, 0.7)), (1.5, 0.5)))
+
+
+# A contraction stays that of one field, a turn becomes that of the other.
+
+
+def waves(shape, spacing, k, direction):
+    """cos(2π k·x) along a direction, in voxels; k counts the waves along each side."""
+    x = torch.stack(torch.meshgrid(*(torch.arange(n, dtype=torch.float64) / n for n in shape), indexing="ij"))
+    phase = sum(count * position for count, position in zip(k, x, strict=True))
+    mm = torch.tensor(direction, dtype=torch.float64) / torch.tensor(spacing)
+    return torch.cos(2 * math.pi * phase) * mm.view(1, -1, *[1] * len(shape))
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing", "k", "across"),
+    [
+        ((16, 12), (1.4, 1.4), (2, 3), None),
+        ((16, 12), (1.0, 2.5), (1, 2), None),
+        ((8, 10, 6), (1.0, 2.0, 8.0), (1, 0, 2), (0.0, 1.0, 0.0)),
+    ],
+)
+def test_a_wave_along_its_direction_is_contraction_and_one_across_it_is_turning(shape, spacing, k, across):
+    """Of plane waves in mm the divergence is known: u along k has nothing else, u across k has none."""
+    along = tuple(count / (n * h) for count, n, h in zip(k, shape, spacing, strict=True))
+    across = across or (-along[1], along[0])
+    contraction, turning = (waves(shape, spacing, k, direction) for direction in (along, across))
+    assert_close(without_divergence(contraction, spacing), torch.zeros_like(contraction))
+    assert_close(without_divergence(turning, spacing), turning)
+    assert_close(with_rotation_of(contraction, turning, spacing), contraction + turning)
+
+
+def test_a_shift_of_the_whole_is_taken_from_the_second_field():
+    u, v = torch.full((1, 2, 9, 8), 3.0), torch.full((1, 2, 9, 8), -1.0)
+    assert_close(with_rotation_of(u, v, (1.4, 1.4)), v)
+
+
+@pytest.mark.parametrize("shape", [(16, 12), (15, 17), (6, 8, 5)])
+def test_what_has_no_divergence_keeps_none_and_what_was_taken_away_is_all(shape):
+    """P P = P, and P (1 − P) = 0, of sides of either parity, and of noise."""
+    u, spacing = torch.randn(2, len(shape), *shape, dtype=torch.float64), (1.0, 1.5, 8.0)[: len(shape)]
+    kept = without_divergence(u, spacing)
+    assert_close(without_divergence(kept, spacing), kept)
+    assert_close(without_divergence(u - kept, spacing), torch.zeros_like(u))
+
+
+def test_of_the_shift_of_a_part_about_half_is_kept():
+    x = torch.stack(torch.meshgrid(*[torch.arange(128.0) - 63.5] * 2, indexing="ij"))
+    disc = torch.exp(-((x.norm(dim=0) / 12) ** 6))
+    shift = torch.stack([3 * disc, 0 * disc])[None]
+    assert_close(without_divergence(shift, (1.4, 1.4))[0, :, 64, 64], torch.tensor([1.5, 0.0]), atol=0.1, rtol=0)
+
+
+def test_a_field_turns_as_itself():
+    u = torch.randn(2, 2, 16, 17, dtype=torch.float64)
+    assert_close(with_rotation_of(u, u, (1.0, 1.5)), u)
+
+
+def test_a_heart_contracts_as_one_field_and_turns_as_the_other():
+    """x → (1 − c) x and a turn, both ending smoothly away from the centre, about which no wave is special."""
+    x = torch.stack(torch.meshgrid(*[torch.arange(64, dtype=torch.float64) - 31.5] * 2, indexing="ij"))[None]
+    near = torch.exp(-(x.square().sum(1, keepdim=True)) / 200)
+    inwards, around = -0.2 * x * near, 0.1 * torch.stack([-x[:, 1], x[:, 0]], 1) * near
+    assert_close(with_rotation_of(inwards, 0.3 * inwards + around, (1.4, 1.4)), inwards + around, atol=1e-3, rtol=0)
+
+
+# The whole, on phantoms whose motion is known.
 
 METHODS = [("short-axis-cine", 1.0), ("TV-L1", 1.05)]
 """With how many times the error of direct registration each may have: a solver finds large motions by itself."""
@@ -39,7 +187,7 @@ def as_cine(beat, grid=None):
 
 
 def run(cine, method="TV-L1", frame=0, **options):
-    return track_frames(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
+    return find_motion(cine, plan_tracking(cine, method, "auto", "cpu"), frame, **options)
 
 
 def wall_errors_mm(fields, beat):
@@ -86,10 +234,12 @@ def test_storage_does_not_matter():
     order = (2, 0, 1)
     grid = plain.grid.reordered(order).flipped([1])
     frames = np.flip(plain.frames.transpose(0, *(1 + axis for axis in order)), 2)
-    expected, found = run(plain), run(Cine(frames.copy(), grid))
+    turned = Cine(frames.copy(), grid)
+    expected, found = run(plain), run(turned)
     back = np.flip(found.fields, 3).copy()
     back[:, 1] *= -1
-    assert (expected.slice_axis, found.slice_axis) == (2, 0)
+    plans = [plan_tracking(each, "TV-L1", "auto", "cpu") for each in (plain, turned)]
+    assert [plan.order[plan.slice_axis] for plan in plans] == [2, 0]
     assert_allclose(back, expected.fields[:, order].transpose(0, 1, *(2 + axis for axis in order)), atol=1e-5)
 
 
@@ -124,11 +274,11 @@ def test_progress_does_not_jump_where_nothing_turns(d):
     cine, told = Cine(frames, Grid.plain((16,) * d, (1.8, 1.8, 1.8)[:d])), [0.0]
     plan = plan_tracking(cine, trained(d=d, spacing=(1.8,) * d), "auto", "cpu")
     assert (plan.turning(8) is None) == (d == 3)
-    track_frames(cine, plan, progress=told.append)
+    find_motion(cine, plan, progress=told.append)
     assert max(np.diff(told)) < 0.15
 
 
-@pytest.mark.parametrize("n", [2, FRAMES_OF_NETWORK, 16, 29, 30, 50])
+@pytest.mark.parametrize("n", [2, FRAMES_OF_NETWORK, 29, 50])
 def test_a_network_sees_frames_spread_over_the_cycle_and_a_solver_all(n):
     cine = small_stack()
     seen = plan_tracking(cine, "short-axis-cine", "auto", "cpu").seen(n)
@@ -164,10 +314,9 @@ def test_the_chain_of_a_network_is_turned_and_refined_and_not_its_one_step(monke
     whole, of_refined, of_chains = (wall_errors_mm(u, beat)[1] for u in (found.fields, refined, alone))
     assert of_refined < 0.95 * of_chains
     assert whole < 0.95 * of_refined
-    assert (found.refined_by, found.turned_by) == (str(plan.refinement(3)), str(plan.turning(3)))
     assert plan.refinement(2) is plan.turning(2) is None
-    by_solver = run(small_stack())
-    assert (by_solver.refined_by, by_solver.turned_by) == (None, None)
+    solver = plan_tracking(small_stack(), "TV-L1", "auto", "cpu")
+    assert solver.refinement(5) is solver.turning(5) is None
 
 
 def test_a_start_that_is_worse_than_no_motion_is_forgotten(beat):
@@ -204,3 +353,30 @@ def test_a_cine_of_voxels_far_from_those_of_training_is_told_of(beat):
     fine = as_cine(beat, Grid.plain(tuple(beat.labels.shape), (0.4, 0.4)))
     with pytest.warns(InputWarning, match=r"trained on voxels of 1.8 x 1.8 mm; these are of 0.4 x 0.4 mm"):
         plan_tracking(fine, "short-axis-cine", "auto", "cpu")
+
+
+# Labels of the reference, brought to every frame.
+
+
+def dice(a, b):
+    return 2 * (a & b).sum() / (a.sum() + b.sum())
+
+
+@pytest.mark.parametrize("shape", [(96, 96), (96, 96, 3)])
+def test_exact_motion_takes_labels_to_where_the_tissue_is(shape):
+    beat = cycle(1, shape, (1.8, 1.8, 10.0)[: len(shape)], frames=4)
+    found = propagate_labels(beat.labels.numpy(), beat.fields.numpy(), 2 if len(shape) == 3 else None)
+    assert_array_equal(found[0], beat.labels.numpy())
+    for t in range(1, 4):
+        for value in (1, 2, 3):
+            assert dice(found[t] == value, beat.frame_labels[t].numpy() == value) > 0.96
+
+
+def test_values_and_types_are_kept():
+    labels = np.zeros((8, 9), np.uint16)
+    labels[2:5, 3:6] = 4711
+    fields = np.zeros((2, 2, 8, 9), np.float32)
+    fields[1, 0] = 2.0
+    found = propagate_labels(labels, fields, None)
+    assert found.dtype == np.uint16
+    assert_array_equal(found[1], np.roll(labels, 2, 0))

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.report.browser import open_file
-from tests.report.cines import TRACKED, beating_film
+from tests.cardiac.cines import exact_result
 from tests.report.conftest import METRICS
-from vrnet.report.cine import write_cine_page
+from vrnet.phantom import cycle
+from vrnet.report.cine import Film, write_page
 from vrnet.report.cohort import Links, write_index
 from vrnet.report.page import write_report
 
@@ -37,8 +38,10 @@ def pair_page(path, heart, volume):
 
 
 def cine_page(path, heart, volume):
-    film = replace(beating_film(2), label_names={1: HOSTILE["image"], 2: ALL, 3: HOSTILE["script"]})
-    write_cine_page(path, film, TRACKED, {"cine": HOSTILE["quotes"], "method": ALL, ALL: ALL})
+    result = exact_result(cycle(2, (72, 64, 3), (2.4, 2.4, 10.0), frames=2))
+    names = {1: HOSTILE["image"], 2: ALL, 3: HOSTILE["script"]}
+    cine = replace(result.cine, name=HOSTILE["quotes"])
+    write_page(Film.of(replace(result, cine=cine, method=ALL, refined_by=ALL, label_names=names)), path)
 
 
 def cohort_page(path, heart, volume):

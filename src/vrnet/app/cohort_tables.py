@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from vrnet.app.cine import PAGE
-from vrnet.app.cine import SUMMARY as TRACKING
 from vrnet.app.console import method_title, this_command
 from vrnet.app.layouts import DESCRIPTION, IGNORE, IGNORED, NAMES, description
 from vrnet.app.pair import METRICS
+from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, is_made_by
 from vrnet.cohort.run import Tally
 from vrnet.cohort.summary import SUMMARY, TABLE, collect_rows, summarise_rows
 from vrnet.cohort.table import CohortTable, Missing, Subject, some
 from vrnet.errors import BadInput, counted
 from vrnet.files import Row, exists, read_json, read_rows, replace_set, write_bytes, write_json, write_table
+from vrnet.report.cine import PAGE
 from vrnet.report.cohort import INDEX, Links, heading, write_index
 from vrnet.report.figures import THUMBNAIL
 from vrnet.verdict.rules import WORDS

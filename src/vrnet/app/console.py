@@ -17,10 +17,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from vrnet.errors import InputWarning, Stage, counted, in_runs, numbered
+from vrnet.errors import InputWarning, Stage, counted
 
 if TYPE_CHECKING:
-    from vrnet.app.cine import Tracking
     from vrnet.cohort.run import Tally
     from vrnet.paper import tables as paper
     from vrnet.report.measures import Row
@@ -314,36 +313,6 @@ def summary_table(summary: dict[str, Any]) -> Table:
     for name, value in summary["metrics"].items():
         before = number(summary["before"][name]["mean"]) if name in summary["before"] else ""
         table.add_row(Text(name), before, number(value["mean"]), number(value["std"]))
-    return table
-
-
-def tracking_table(tracking: "Tracking") -> Table:
-    """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
-    from vrnet.cardiac.strain import TITLES
-    from vrnet.report.cine import frame_text
-    from vrnet.report.measures import number
-
-    grid, by_slice = tracking.cine.grid, ", slice by slice" if tracking.found.slice_axis is not None else ""
-    steps = {"turned": tracking.found.turned_by, "refined": tracking.found.refined_by}
-    helped = "".join(f", {step}" for step, solver in steps.items() if solver)
-    method = method_title(tracking.found.method, tracking.found.weights)
-    table = numbers_table(f"{method}{helped}, {len(tracking.cine)} frames{by_slice}", "value")
-    if (found := tracking.volumes) is not None:
-        without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
-        for name, fraction in found.ejection_fractions_percent.items():
-            table.add_row(f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else ""))
-    for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
-        peak = tracking.strain and tracking.strain.peak(measure)
-        if peak:
-            place = frame_text(peak.frame, len(tracking.cine))
-            table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
-    if tracking.strain is not None and len(grid.shape) == 3:
-        measured = in_runs([k + 1 for k in sorted(tracking.strain.slices)])
-        table.add_row("Strain is of slices", f"{measured} (of {grid.shape[grid.across]})")
-    for way, length in tracking.closure_mm.items():
-        table.add_row(f"Closure error {way}, mm", number(length))
-    table.add_row("Folded voxels (strict), %", number(tracking.folding_strict_percent))
-    table.add_row("Seconds of tracking", number(tracking.found.seconds))
     return table
 
 

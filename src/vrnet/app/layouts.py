@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vrnet.app.cine import CURVES, FILM, LABELS, PAGE, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.app.pair import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
 from vrnet.app.pair import LABELS as WARPED_LABELS
+from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse
 from vrnet.data.acdc import frame_numbers, group_of
@@ -22,6 +22,7 @@ from vrnet.files import Row, exists, is_folder, write_rows
 from vrnet.images.grid import Grid
 from vrnet.images.transforms import Transform
 from vrnet.provenance import __version__
+from vrnet.report.cine import CURVES, GIF, PAGE
 from vrnet.report.figures import THUMBNAIL
 
 PAIR_LIST, CINE_LIST = "pairs.csv", "cines.csv"
@@ -193,7 +194,7 @@ NAMES = {
     SLICES: "{subject}_desc-slices_metrics.csv",
     SUMMARY: "{subject}_desc-tracking_metrics.json",
     CURVES: "{subject}_strain.png",
-    FILM: "{subject}_cine.gif",
+    GIF: "{subject}_cine.gif",
     PAGE: "{subject}_report.html",
     THUMBNAIL: "{subject}_thumbnail.png",
 }

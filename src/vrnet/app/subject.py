@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vrnet.app.cine import (
-    notes_on_tracking,
-    prepare_tracking,
-    shown_pair,
-    summary,
-    write_track_report,
-    write_tracking,
-)
 from vrnet.app.layouts import name_pair, name_tracking
 from vrnet.app.pair import notes_on, read_pair, register_pair
+from vrnet.app.track import write_results
+from vrnet.cardiac.cine import prepare_tracking
 from vrnet.cohort.results import Recipe
 from vrnet.cohort.summary import FIRST, LAST
 from vrnet.cohort.table import PAIRS, Subject
@@ -28,6 +22,7 @@ from vrnet.images.resample import one_thread
 from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
 from vrnet.registration.options import RegistrationOptions
+from vrnet.report.cine_figures import shown_pair, write_report
 from vrnet.report.figures import THUMBNAIL, write_thumbnail
 
 MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
@@ -108,21 +103,20 @@ class TrackSubject(SubjectWork):
             request = prepare_tracking(
                 subject.files["cine"],
                 self.method.load(),
-                subject.path("labels"),
-                int(subject.values.get("frame", 0)),
-                self.options.slices,
-                None,
-                self.options.device,
-                dict(self.label_names) if self.label_names and "labels" in subject.files else None,
+                labels=subject.path("labels"),
+                frame=int(subject.values.get("frame", 0)),
+                slices=self.options.slices,
+                label_names=dict(self.label_names) if self.label_names and "labels" in subject.files else None,
+                device=self.options.device,
             )
-            tracking = request.run(None, no_stage("tracking"))
-            write_tracking(tracking, folder, no_stage("writing"))
+            result = request.run()
+            write_results(result, folder, no_stage("writing"))
             if self.report:
-                write_track_report(tracking, folder)
-            write_thumbnail(folder / THUMBNAIL, shown_pair(tracking))
+                write_report(result, folder)
+            write_thumbnail(folder / THUMBNAIL, shown_pair(result))
         if self.bids:
-            name_tracking(folder, subject, tracking.frame, len(tracking.cine))
-        return row_of_tracking(summary(tracking)) | said([*notes, *notes_on_tracking(tracking)])
+            name_tracking(folder, subject, result.frame, len(result.cine))
+        return row_of_tracking(result.metrics()) | said([*notes, *result.notes()])
 
 
 @contextmanager

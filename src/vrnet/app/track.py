@@ -1,6 +1,9 @@
-"""`vrnet track`: the motion of a beating heart, from one frame of a cine to all others."""
+"""`vrnet track`: the motion of a beating heart, from one frame of a cine to all others, and the files of results."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vrnet.app.arguments import (
     CineFile,
@@ -12,9 +15,19 @@ from vrnet.app.arguments import (
     Name,
     OptionalFile,
 )
-from vrnet.app.console import STOPPED, end_if_failed, print_line, print_verdict, screen, stage_progress, tracking_table
-from vrnet.errors import counted
+from vrnet.errors import Progress, Stage, counted, in_runs, numbered
 from vrnet.vocabulary import Slices
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from vrnet.cardiac.cine import CineResult, TrackingRequest
+
+TRANSFORMS, LABELS, VOLUMES, STRAIN, SLICES, SUMMARY = (
+    "transforms", "labels.nii.gz", "volumes.csv", "strain.csv", "slices.csv", "summary.json"
+)  # fmt: skip
+LABELLED = LABELS, VOLUMES, STRAIN, SLICES
+"""What is written where labels are given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +35,7 @@ class Track:
     """Follow a beating heart: find the deformation from one frame of CINE, the reference, to every other.
 
     Writes in DIR transforms/frame_00.nii.gz and so on, and summary.json; given labels, also labels.nii.gz, volumes.csv,
-    strain.csv and slices.csv. Results of an earlier run are replaced, other files never. Interrupted, it goes on where
-    it stopped.
+    strain.csv and slices.csv. Results of an earlier run are replaced, other files never.
 
     Ends with a verdict: good, look or failed, the reasons, and what to try. Where it is failed, the exit status is 3.
 
@@ -50,7 +62,8 @@ class Track:
     device_options: Group[DeviceOptions]
 
     def run(self) -> None:
-        from vrnet.app.cine import has_kept_steps, notes_on_tracking, prepare_tracking, track_to_folder, verdict_of
+        from vrnet.app.console import end_if_failed, print_line, print_verdict, screen, stage_progress
+        from vrnet.cardiac.cine import prepare_tracking
         from vrnet.devices import find_device
 
         method, device = self.method_options.choose(self.method), self.device_options.device
@@ -58,21 +71,174 @@ class Track:
         with stage_progress() as stage:
             stage("reading")
             request = prepare_tracking(
-                self.cine, method, self.labels, self.frame, self.slices, None, device, self.label_names
+                self.cine,
+                method,
+                labels=self.labels,
+                frame=self.frame,
+                slices=self.slices,
+                label_names=self.label_names,
+                device=device,
             )
             inputs = self.cine, self.labels, self.method_options.weights
-            try:
-                tracking, written = track_to_folder(stage, request, self.out, inputs, report=self.report)
-            except KeyboardInterrupt:
-                if has_kept_steps(self.out):
-                    print_line(STOPPED)
-                raise
-        screen.print(tracking_table(tracking))
-        for note in notes_on_tracking(tracking):
+            result, written = track_to_folder(request, self.out, inputs, stage, report=self.report)
+        metrics = result.metrics()
+        screen.print(result_table(result))
+        for note in result.notes():
             print_line(f"Note: {note}")
-        verdict = verdict_of(tracking)
-        print_verdict(verdict)
+        print_verdict(metrics["verdict"])
         transforms = sum(name.startswith("transforms/") for name in written)
         others = ", ".join(name for name in written if not name.startswith("transforms/"))
         print_line(f"Wrote {counted(transforms, 'transform')}, {others} in {self.out}.")
-        end_if_failed(verdict)
+        end_if_failed(metrics["verdict"])
+
+
+def result_table(result: "CineResult") -> "Table":
+    """What a tracked cine comes to: volumes and peaks of strain where there are labels, and how well it closes."""
+    from vrnet.app.console import method_title, numbers_table
+    from vrnet.cardiac.strain import TITLES
+    from vrnet.report.measures import number
+
+    frames, shape, by_slice = len(result.cine), result.cine.grid.shape, result.slice_axis is not None
+    helped = (", turned" if result.turned_by else "") + (", refined" if result.refined_by else "")
+    title = f"{method_title(result.method, result.weights)}{helped}, {frames} frames"
+    table = numbers_table(f"{title}{', slice by slice' if by_slice else ''}", "value")
+    if (found := result.volumes) is not None:
+        without = f" (without {numbered('slice', found.open_slices)})" if found.open_slices else ""
+        for name, fraction in found.ejection_fractions_percent.items():
+            table.add_row(f"Ejection fraction of the {name}, %", number(fraction) + (without if name == "LV" else ""))
+    for measure in ("green_circumferential", "green_radial", "midwall_length", "wall_thickness"):
+        if peak := result.strain and result.strain.peak(measure):
+            place = f"{numbered('frame', [peak.frame])} of {frames}"
+            table.add_row(f"Peak {TITLES[measure]}, %", f"{number(peak.percent)} ({place})")
+    if result.strain is not None and result.across is not None:
+        measured = in_runs([k + 1 for k in sorted(result.strain.slices)])
+        table.add_row("Strain is of slices", f"{measured} (of {shape[result.across]})")
+    for way, length in result.closure_mm.items():
+        table.add_row(f"Closure error {way}, mm", number(length))
+    table.add_row("Folded voxels (strict), %", number(result.folding_strict_percent))
+    table.add_row("Seconds of tracking", number(result.seconds))
+    return table
+
+
+# The files of a tracked cine.
+
+
+def transform_name(k: int, frames: int) -> str:
+    """transforms/frame_07.nii.gz: with as many digits as the last frame needs, and two at least."""
+    return f"{TRANSFORMS}/frame_{k:0{max(2, len(str(frames - 1)))}d}.nii.gz"
+
+
+def track_to_folder(
+    request: "TrackingRequest", folder: Path, inputs: Sequence[Path | None], stage: Stage, *, report: bool
+) -> tuple["CineResult", list[str]]:
+    """Track a cine and write the results in a folder, all at once; also returns their names. `stage` is told what is
+    done; `report` asks for a page and pictures too."""
+    from vrnet.files import check_not_input, check_set, exists, own_files, replace_set
+    from vrnet.report.cine import CURVES, REPORT_FILES
+    from vrnet.report.cine_figures import write_report
+
+    n, is_labelled = len(request.cine), request.labels is not None
+    drawn = [name for name in REPORT_FILES if report and (is_labelled or name != CURVES)]
+    names = [*(transform_name(k, n) for k in range(n)), *(LABELLED if is_labelled else ()), SUMMARY, *drawn]
+    check_not_input((folder / name for name in names), inputs)
+    check_set(folder, names)
+    result = request.run(stage(f"tracking with {request.plan.method}"))
+    tell = stage("measuring")
+    for done, part in enumerate(("labels", "verdict"), 1):  # which takes long, and is kept: not while files are written
+        getattr(result, part)
+        tell(done / 2)
+    stale = [name for name in own_files(folder) if name.startswith(f"{TRANSFORMS}/frame_")]
+    with replace_set(folder, (*names, *LABELLED, *REPORT_FILES, *stale)) as staged:
+        write_results(result, staged, stage("writing"))
+        if report:
+            write_report(result, staged, stage("drawing"))
+        written = [name for name in names if exists(staged / name)]
+    return result, written
+
+
+def write_results(result: "CineResult", folder: Path, progress: Progress) -> None:
+    """Write all results; the transforms first, which take longest."""
+    import SimpleITK as sitk
+
+    from vrnet.cardiac.strain import MEASURES
+    from vrnet.files import write_json, write_rows
+    from vrnet.images.image import to_sitk
+    from vrnet.images.io import write_sitk
+
+    n, grid, times = len(result.cine), result.cine.grid, result.cine.times_ms
+    for k, transform in enumerate(result.transforms):
+        transform.save(folder / transform_name(k, n))
+        progress((k + 1) / (n + 1))
+    if result.labels is not None:
+        seconds = 1.0 if times is None else (times[-1] - times[0]) / (n - 1) / 1000
+        frames = [to_sitk(frame, grid) for frame in result.labels]
+        write_sitk(sitk.JoinSeries(frames, 0.0, seconds), folder / LABELS)
+    if result.volumes is not None:
+        write_rows(volume_rows(result), folder / VOLUMES)
+    if result.strain is not None:
+        write_rows(strain_rows(result), folder / STRAIN, (f"{m.name}_percent: {m.definition}" for m in MEASURES))
+    if result.by_slice is not None and result.by_slice.slices:
+        comments = (f"{name}: {said}" for name, (_, said) in slice_columns().items())
+        write_rows(slice_rows(result), folder / SLICES, ["slice, frame: counted from 0", *comments])
+    write_json(result.metrics(), folder / SUMMARY)
+
+
+def time_cell(result: "CineResult", t: int) -> dict[str, Any]:
+    """The number of a frame, and its time where that is known."""
+    times = result.cine.times_ms
+    return {"frame": t, "time_ms": times[t] if times else None}
+
+
+def volume_rows(result: "CineResult") -> list[dict[str, Any]]:
+    """One row per frame; the cells of a structure that is not labelled are empty."""
+    from vrnet.cardiac.volumes import known_ml
+
+    curves = {name: known_ml(getattr(result.volumes, name)).round(3) for name in ("lv_ml", "rv_ml", "wall_ml")}
+    return [time_cell(result, t) | {name: curve[t] for name, curve in curves.items()} for t in range(len(result.cine))]
+
+
+def strain_rows(result: "CineResult") -> list[dict[str, Any]]:
+    """One row per region and frame; comments above the header define the columns."""
+    from vrnet.cardiac.strain import MEASURES
+
+    found = result.strain
+    assert found is not None
+    return [
+        {"region": region, **time_cell(result, t)}
+        | {f"{m.name}_percent": found.percent[r, j, t] for j, m in enumerate(MEASURES)}
+        for r, region in enumerate(found.regions)
+        for t in range(len(result.cine))
+    ]
+
+
+def slice_columns() -> dict[str, tuple[str, str]]:
+    """{column of slices.csv: (its curve in SliceCurves, its definition)}"""
+    from vrnet.cardiac.strain import MEASURES
+
+    of_strain, ring = {m.name: m.definition for m in MEASURES}, "in this slice; empty where that is no closed ring"
+    return {
+        "cavity_mm2": ("cavity_mm2", "area of the cavity of the LV in the labels of this frame"),
+        "wall_mm2": ("wall_mm2", "area of the wall of the LV in the labels of this frame"),
+        **{
+            f"green_{way}_percent": (f"{way}_percent", f"{of_strain[f'green_{way}']} {ring}")
+            for way in ("circumferential", "radial")
+        },
+        "muscle_in_cavity_percent": (
+            "muscle_percent",
+            "how much more of the cavity looks like muscle than in the reference, in percent of the cavity: is no "
+            "brighter than half-way from the median of the wall to the 90th percentile of the cavity (no darker, where "
+            "blood is dark)",
+        ),
+    }
+
+
+def slice_rows(result: "CineResult") -> list[dict[str, Any]]:
+    """One row per slice and frame."""
+    curves = result.by_slice
+    assert curves is not None
+    columns = {name: getattr(curves, curve).round(3) + 0.0 for name, (curve, _) in slice_columns().items()}
+    return [
+        {"slice": number, **time_cell(result, t)} | {name: values[k, t] for name, values in columns.items()}
+        for k, number in enumerate(curves.slices)
+        for t in range(len(result.cine))
+    ]

@@ -1,18 +1,126 @@
-"""Which labels are the parts of the heart, by what they are called; and whether LV and RV seem to be exchanged."""
+"""What the labels of a cine's reference mean: which are the ventricles and the wall, and what may be wrong with them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
 
+from vrnet.cardiac.strain import NO_STRAIN, NO_WALL
+from vrnet.cardiac.volumes import open_wall_text
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import LabelNames, label_in_cavity
+from vrnet.data.labels import (
+    SMALLEST_CAVITY,
+    LabelNames,
+    find_cavity,
+    in_planes,
+    label_in_cavity,
+)
 from vrnet.errors import BadInput, warn_of_input
-from vrnet.images.image import Image
+from vrnet.images.grid import check_same_grid
+from vrnet.images.image import Cine, Image, as_labels
+from vrnet.images.io import ImageLike, given_image, grid_in_space
 
 PARTS = {"RV": "rv", "Myo": "wall", "LV": "lv"}
 """What parts of the heart are called in names of labels, and in HeartLabels."""
 ALSO_CALLED = {"wall": "wall", "myocardium": "wall", "cavity": "lv"}
 """Other names that people give, as pages do."""
+CAVITY = 3
+"""What the inside of the wall is labelled where a map has the wall alone."""
+SMALLEST_CAVITY_OF_A_THREE = 0.25
+"""Of a wall whose label is 3, which is the cavity in ACDC: less is a papillary muscle left out of the cavity."""
+OPEN_WALL = 1.2
+"""How many times as large as a wall that encloses nothing its convex hull is, where the wall is an open arc: that of
+the apex, a disc, is no larger than it."""
+
+
+def read_labels(
+    given: ImageLike, cine: Cine, heart: HeartLabels | None, names: LabelNames
+) -> tuple[Image, HeartLabels, LabelNames]:
+    """The label map of a frame, which labels are the parts of the heart, and what labels are called.
+
+    BadInput unless it lies on the grid of the cine and shows a part of the heart; warnings tell what it lacks, before a
+    minute is spent on tracking."""
+    labels = given_image("labels", given)
+    if len(cine.grid.shape) == 2 and labels.grid.shape[2:] == (1,):  # one slice, saved as a stack with that header
+        flat = grid_in_space(labels.grid, Path(labels.name))
+        labels = replace(labels, array=labels.array[..., 0], grid=flat)
+    check_same_grid(labels.name, labels.grid, f"the frames of {cine.name}", cine.grid)
+    labels = replace(as_labels(labels), grid=cine.grid)
+    if not labels.array.any():
+        raise BadInput(f"{labels.name} is 0 everywhere: give the label map of the reference frame")
+    said = heart_of(names) if names else heart
+    labels, meaning = (labels, said) if said else interpret_labels(labels)
+    check_parts(labels, meaning, names)
+    if slices := open_slices(labels, meaning):
+        warn_of_input(f"{labels.name}: {open_wall_text(slices)}; to count it, label the cavity too")
+    return labels, meaning, names
+
+
+def check_parts(labels: Image, heart: HeartLabels, names: LabelNames) -> None:
+    """BadInput if no part of the heart is labelled; a warning where names are given to labels that are not there, where
+    there is no wall, and where LV and RV seem to be exchanged."""
+    there = sorted(np.unique(labels.array[labels.array != 0]).tolist())
+    if not {heart.rv, heart.wall, heart.lv} & {*there}:
+        said = f"{labels.name} has the labels {', '.join(map(str, there))}, and none of {shown(names_by_part(heart))}"
+        raise BadInput(f"{said}: say which is which by `label_names`, as in 1=RV,2=Myo,3=LV")
+    if absent := {label: name for label, name in names.items() if label not in there}:
+        warn_of_input(f"{labels.name} has no label {shown(absent)}")
+    if heart.wall not in there:
+        said = f"{NO_STRAIN.format(reason=NO_WALL)}; the verdict looks neither at the wall nor for muscle in the cavity"
+        warn_of_input(said)
+    warn_of_exchanged_ventricles([labels], names or names_by_part(heart))
+
+
+def interpret_labels(labels: Image) -> tuple[Image, HeartLabels]:
+    """The labels with what they mean: as in ACDC; a lone value is the wall, and what it encloses is labelled too. A
+    lone 3 that encloses little is the cavity, as in ACDC. Warnings say so, and how to say what a disc is."""
+    values = np.unique(labels.array[labels.array != 0])
+    if len(values) > 1:
+        return labels, HeartLabels()
+    lone = int(values[0])
+    inside = np.stack([find_cavity(plane) for plane in in_planes(labels.array != 0, labels)])
+    least = SMALLEST_CAVITY_OF_A_THREE if lone == CAVITY else SMALLEST_CAVITY
+    is_solid = bool(inside.sum() <= least * np.count_nonzero(labels.array))
+    said = f"{labels.name} has one label, {lone}: it is taken for the"
+    if is_solid and lone == CAVITY:
+        warn_of_input(f"{said} cavity of the LV, since it encloses little")
+        return labels, HeartLabels(rv=None, wall=None, lv=lone)
+    cavity = CAVITY if lone != CAVITY else CAVITY + 1
+    array = labels.array.astype(np.int32)
+    if is_solid:
+        disc = f'if it is the cavity, give `label_names="{lone}=LV"`'
+        warn_of_input(f"{said} wall, but encloses next to nothing; {disc}")
+    else:
+        in_planes(array, labels)[inside] = cavity
+        warn_of_input(f"{said} wall, and what it encloses is labelled {cavity}")
+    return labels.with_array(array), HeartLabels(rv=None, wall=lone, lv=cavity)
+
+
+def open_slices(labels: Image, heart: HeartLabels) -> tuple[int, ...]:
+    """The slices whose wall is an open arc, as at the outflow: the LV has no volume there, though the wall has; none
+    where the LV is not labelled at all."""
+    walls, cavities = (in_planes(labels.array == part, labels) for part in (heart.wall, heart.lv))
+    pairs = zip(walls, cavities, strict=True) if cavities.any() else ()
+    return tuple(k for k, (wall, cavity) in enumerate(pairs) if is_open(wall, cavity | find_cavity(wall)))
+
+
+def is_open(wall: Bool[ndarray, "x y"], cavity: Bool[ndarray, "x y"]) -> bool:
+    """Whether a wall encloses nothing, and is an arc."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    if cavity.sum() > SMALLEST_CAVITY * wall.sum():
+        return False
+    try:
+        hull = ConvexHull(np.argwhere(wall)).volume
+    except (QhullError, ValueError):  # a line, a few voxels, or none
+        return False
+    return bool(hull > OPEN_WALL * wall.sum())
+
+
+# What labels are called, and which parts of the heart that makes them.
 
 
 def heart_of(names: LabelNames) -> HeartLabels:
@@ -30,12 +138,6 @@ def named_parts(names: LabelNames) -> list[tuple[str, int]]:
     """The parts of the heart that names of labels name, and their labels."""
     known = {name.casefold(): part for name, part in PARTS.items()} | ALSO_CALLED
     return [(known[name.casefold()], label) for label, name in names.items() if name.casefold() in known]
-
-
-def names_of(heart: HeartLabels, labels: Image) -> LabelNames:
-    """What the labels that are there are called, by which are the parts of the heart."""
-    there = set(np.unique(labels.array).tolist())
-    return {label: name for label, name in names_by_part(heart).items() if label in there}
 
 
 def names_by_part(heart: HeartLabels) -> LabelNames:

@@ -5,7 +5,7 @@ what differs between them does not. Directions are those away from the LV centre
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Shaped
@@ -277,6 +277,21 @@ class Strain:
         falls = next(m.falls for m in MEASURES if m.name == measure)
         frame = int(curve.argmin() if falls else curve.argmax())
         return Peak(float(curve[frame]), frame, self.times_ms[frame] if self.times_ms else None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Peaks of every region by every measure, what these mean, and which slices they come from."""
+        peaks = {region: {m.name: self.peak(m.name, region) for m in MEASURES} for region in self.regions}
+        return {
+            "definitions": {m.name: m.definition for m in MEASURES},
+            "peaks": {
+                region: {name: None if peak is None else peak._asdict() for name, peak in found.items()}
+                for region, found in peaks.items()
+            },
+            "slices": self.slices,
+            "slices_left_out": [vars(left) for left in self.left_out],
+            "levels": self.doubt_about_levels or "thirds of the slices, from base to apex",
+            "segments": "by the insertion of the RV" if self.insertions else NO_SEGMENTS,
+        }
 
 
 @dataclass(frozen=True)

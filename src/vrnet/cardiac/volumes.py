@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite, nan, prod
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Shaped
@@ -13,6 +14,10 @@ from vrnet.cardiac.wall import HeartLabels
 from vrnet.errors import numbered
 
 MYOCARDIUM_G_PER_ML = 1.05
+VOLUME_DEFINITION = (
+    "voxels of the labels brought to each frame, times their volume (Simpson's rule); ejection "
+    "fraction: 100 (largest - smallest) / largest volume of the cycle; mass: 1.05 g per ml of the reference's wall"
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,19 @@ class Volumes:
     def mass_g(self) -> float:
         """Mass of the LV's wall in the reference frame, whose labels were given: 1.05 g per ml; NaN without a wall."""
         return float(MYOCARDIUM_G_PER_ML * known_ml(self.wall_ml)[self.reference])
+
+    def as_json(self) -> dict[str, Any]:
+        """Ejection fractions, volumes and mass, with what they mean; of what is not labelled, NaN."""
+        lv = known_ml(self.lv_ml)
+        return {
+            "definition": VOLUME_DEFINITION,
+            "lv_ejection_fraction_percent": self.lv_ejection_fraction_percent,
+            "rv_ejection_fraction_percent": self.rv_ejection_fraction_percent,
+            "lv_largest_ml": lv.max(),
+            "lv_smallest_ml": lv.min(),
+            "mass_g": self.mass_g,
+            "slices_whose_wall_is_open": self.open_slices,
+        }
 
 
 def open_wall_text(slices: Iterable[int]) -> str:

@@ -19,7 +19,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.paper.study import Study
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.registration.cine import plan_tracking, propagate_labels, track_frames
+from vrnet.registration.cine import find_motion, plan_tracking, propagate_labels
 from vrnet.vocabulary import LEVELS
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def measure(subject: Subject, method: str, device: str) -> Row:
     """The row of a subject."""
     beat = subject.read()
     plan = plan_tracking(beat.cine, method, "auto", device)
-    found = track_frames(beat.cine, plan)
+    fields = find_motion(beat.cine, plan).fields
     diastole, systole = (labels.array for labels in beat.labels)
-    spacing, across = beat.cine.grid.spacing, found.slice_axis
-    curves = strain(found.fields, diastole, spacing, across=across)
-    tracked = volumes(propagate_labels(diastole, found.fields, across), spacing).lv_ml
+    spacing, across = beat.cine.grid.spacing, None if plan.slice_axis is None else plan.order[plan.slice_axis]
+    curves = strain(fields, diastole, spacing, across=across)
+    tracked = volumes(propagate_labels(diastole, fields, across), spacing).lv_ml
     labelled = volumes(np.stack([diastole, systole]), spacing).lv_ml
     regions = {measure.name: curves.curve(measure.name)[1] for measure in MEASURES} | {
         f"{name}_{level}": curves.curve(name, level)[1]

@@ -1,12 +1,14 @@
-"""A cine in, for every frame t the transform from the reference to t out."""
+"""A cine in, for every frame t the motion from the reference to t out: two chains of registrations round the cycle.
+
+Each frame starts from the motion of its neighbour and is registered against the reference; see `go_round`. What a
+network finds, one solver turns and another refines. docs/cine.md says how exact that is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from math import ceil
-from time import perf_counter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +29,11 @@ from vrnet.methods.solvers import Variational, preset
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.arrays import Repair, batch, check_axes, find_each, repair_folds, spacing_within, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
+from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
 from vrnet.vocabulary import Slices
+
+Array = NDArray[Any]
 
 # Two chains of registrations round a cycle I_0, I_1, …, I_n = I_0, one forwards and one backwards, and their blend.
 #
@@ -41,10 +46,10 @@ from vrnet.vocabulary import Slices
 # frame. Of methods that find nothing there, nothing is taken off.
 #
 # Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
-# frame are composed; only what is left of the motion is sought, which is little in fast phases too. Smoothing the start
-# forgets what the images do not show of a motion, along edges and within even tissue, and what would otherwise grow from
-# frame to frame; making it smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do
-# show is found again. With forward fields f and backward fields b, the blend is
+# frame are composed; only what is left of the motion is sought, which is little in fast phases too. Motion that images do
+# not constrain (along edges, within even tissue) would grow from frame to frame: smoothing the start forgets it, and making
+# the start smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do show is found
+# again. With forward fields f and backward fields b, the blend is
 #
 #     u_k = (1 − k/n) f_k + (k/n) b_k,
 #
@@ -87,19 +92,6 @@ class Smoothing(NamedTuple):
         return cls(tuple(start / h for h in spacing), tuple(result / h for h in spacing), kept)
 
 
-@runtime_checkable
-class LinkStore(Protocol):
-    """What keeps links, so that a chain that was interrupted goes on where it stopped."""
-
-    def load(self, step: int) -> Link | None:
-        """The link of a step that was done before, if it was."""
-        ...
-
-    def save(self, step: int, link: Link) -> None:
-        """Keep the link of a step."""
-        ...
-
-
 class Cycle(NamedTuple):
     """What two chains found."""
 
@@ -113,23 +105,18 @@ def go_round(
     find: FindFrom,
     frames: Float[Tensor, "t b 1 *s"],
     sigma: Smoothing,
-    store: LinkStore | None = None,
     after_step: Callable[[int], None] | None = None,
 ) -> Cycle:
     """Track every frame of a cycle whose first is the reference.
 
-    `after_step` is called with how many of n steps are done."""
+    The pairs of both chains are one batch. `after_step` is called with how many of n steps are done."""
     n, reference = len(frames), frames[0]
     fields = frames.new_zeros(n, reference.shape[0], reference.dim() - 2, *reference.shape[2:])
     link = Link(fields[0], fields[0])
     for step in range(1, n + 1):
-        known = None if store is None else store.load(step)
-        if known is None:
-            link = next_link(find, reference, frames[step % n], frames[n - step], link, sigma)
-        else:
-            link = Link(*(u.to(frames.device) for u in known))
-        if store is not None and known is None:
-            store.save(step, link)
+        start = sigma.kept * smooth(torch.cat(link), sigma.start)
+        pairs = torch.cat([reference, reference]), torch.cat([frames[step % n], frames[n - step]])
+        link = Link(*smooth(find(*pairs, start), sigma.result).chunk(2))
         if step < n:
             fields[step] += (1 - step / n) * link.forward
             fields[n - step] += (1 - step / n) * link.backward
@@ -150,13 +137,6 @@ def start_by_warping(find: Find, still: Callable[[], Float[Tensor, "b d *s"]] | 
     return find_from
 
 
-def next_link(find: FindFrom, reference: Tensor, ahead: Tensor, behind: Tensor, before: Link, sigma: Smoothing) -> Link:
-    """One step of both chains; their pairs are one batch."""
-    start = sigma.kept * smooth(torch.cat(before), sigma.start)
-    found = find(torch.cat([reference, reference]), torch.cat([ahead, behind]), start)
-    return Link(*smooth(found, sigma.result).chunk(2))
-
-
 # A motion that contracts as one field does, and turns as another: w = u + P(v − u).
 #
 # Any field, in mm, is the gradient of a potential and a part P u without divergence, which keeps areas. By Fourier
@@ -172,7 +152,7 @@ def next_link(find: FindFrom, reference: Tensor, ahead: Tensor, behind: Tensor, 
 # texture within it shows. There a chain of a network's motions keeps too little, and a solver finds more.
 
 
-def turned_as(
+def with_rotation_of(
     u: Float[Tensor, "b d *s"], v: Float[Tensor, "b d *s"], spacing: tuple[float, ...]
 ) -> Float[Tensor, "b d *s"]:
     """u + P(v − u), of fields in voxels with these edges in mm."""
@@ -195,7 +175,6 @@ def without_divergence(u: Float[Tensor, "b d *s"], spacing: tuple[float, ...]) -
     return scale(kept, tuple(1 / h for h in spacing))
 
 
-Array = NDArray[Any]
 ANEW = preset("Gaussian", "LNCC")
 """What finds a frame whose start is worse than none."""
 REFINEMENT = replace(ANEW, lam=1.0, levels=1, warps=5, finest_warps=0, momentum=0.0)
@@ -212,27 +191,15 @@ PART_OF_NETWORK, PART_OF_TURNING = 0.7, 0.2
 their part to the network."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class TrackedFrames:
-    """The result of `track_frames`."""
+class Motion(NamedTuple):
+    """The motion of every frame on the grid of the cine, in voxels."""
 
     fields: Float[ndarray, "t d *s"]
-    """In voxels: the point at x in the reference is at x + fields[t](x) in frame t."""
+    """The point at x in the reference is at x + fields[t](x) in frame t."""
     closing: Float[ndarray, "2 d *s"]
-    """In voxels: what the forward and the backward chain find for the reference itself, once round the cycle."""
-    method: str
-    weights: str | None
-    """The file that the weights of a trained model came from."""
-    device: str
-    slice_axis: int | None
-    """The axis across which slices were registered one by one, if they were."""
+    """What the forward and the backward chain find for the reference itself, once round the cycle."""
     repairs: tuple[Repair | None, ...]
     """What was changed in each frame's field to free it of folds: None where nothing was."""
-    seconds: float
-    refined_by: str | None = None
-    """The solver that refined what a network found."""
-    turned_by: str | None = None
-    """The solver that found how slices turn, where a network found how they contract."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +207,8 @@ class TrackingPlan:
     """How a cine is tracked: by what, where, and how its arrays are turned for it."""
 
     method: Method
+    find: Initializer
+    """The method, built for that dimension and device."""
     device: torch.device
     grid: Grid
     """That of the frames with their axes in the world's order."""
@@ -268,12 +237,6 @@ class TrackingPlan:
         """What finds how n frames turn, where the method finds how they contract: of slices that are refined."""
         return TURNING if self.refinement(n) is not None and self.d == 2 else None
 
-    def part_of_steps(self, n: int) -> float:
-        """Of the time that n frames take, that of the chains' steps, which are kept where a run is interrupted."""
-        if self.refinement(n) is None:
-            return 1.0
-        return PART_OF_NETWORK + (PART_OF_TURNING if self.turning(n) is None else 0.0)
-
     def seen(self, n: int) -> list[int]:
         """Those of n frames, from the reference on, that the method registers: of a network some, evenly spread over
         the cycle."""
@@ -290,35 +253,30 @@ def plan_tracking(cine: Cine, method: str | Method, slices: Slices, device: str)
     spacing = spacing_within(grid.spacing, axis)
     chosen = given.resolve(len(grid.shape) - (axis is not None), spacing, "cine")
     place = find_device(device, chosen.devices)
-    plan = TrackingPlan(chosen, place, grid, order, axis)
-    chosen.build(plan.d, place)  # BadInput where a package is missing, or the model has another dimension
+    find = chosen.build(len(grid.shape) - (axis is not None), place)
     warn_if_far(chosen, spacing)
-    return plan
+    return TrackingPlan(chosen, find, place, grid, order, axis)
 
 
-def track_frames(
-    cine: Cine, plan: TrackingPlan, frame: int = 0, store: LinkStore | None = None, progress: Progress | None = None
-) -> TrackedFrames:
+def find_motion(cine: Cine, plan: TrackingPlan, frame: int = 0, progress: Progress | None = None) -> Motion:
     """Find u_t with I_t(x + u_t(x)) ≈ I_r(x) for every frame t, r being the reference `frame`.
 
     All frames have one scaling of intensities. Slices of a stack move each within itself. No field folds by the strict
     count."""
-    start = perf_counter()
     check_reference(cine, frame)
     with torch.inference_mode(), threads_for(plan.method.is_network, cine.frames[0].size):
-        cycle = track_cycle(plan, prepare(cine, plan, frame), store, progress)
-        fields, repairs = repair_each(cycle, plan)
-        closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing]).cpu().numpy()
-    check_finite(torch.from_numpy(fields), str(plan.method))
-    axis = None if plan.slice_axis is None else plan.order[plan.slice_axis]
-    turned = np.roll(np.stack([turn_back(u, plan) for u in fields]), frame, axis=0)
-    shifted = tuple(repairs[(k - frame) % len(cine)] for k in range(len(cine)))
-    run = str(plan.method), plan.method.weights, plan.device.type, axis, shifted
-    closed = np.stack([turn_back(u, plan) for u in closing])
-    helpers = (plan.refinement(len(cine)), plan.turning(len(cine)))
-    return TrackedFrames(
-        turned, closed, *run, perf_counter() - start, *(None if each is None else str(each) for each in helpers)
-    )
+        cycle = track_cycle(plan, prepare(cine, plan, frame), progress or (lambda part: None))
+        with few_threads(cycle.fields[0, 0, 0].numel()):  # a blend of two fields may fold
+            mended = [
+                repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields
+            ]
+        fields = torch.stack([field for field, _ in mended])
+        closing = torch.stack([unbatch(u, plan.slice_axis) for u in cycle.closing])
+    check_finite(fields, str(plan.method))
+    turned = np.stack([turn_back(u, plan) for u in fields.cpu().numpy()])
+    closed = np.stack([turn_back(u, plan) for u in closing.cpu().numpy()])
+    repairs = tuple(mended[(k - frame) % len(cine)][1] for k in range(len(cine)))
+    return Motion(np.roll(turned, frame, axis=0), closed, repairs)
 
 
 def check_reference(cine: Cine, frame: int) -> None:
@@ -337,27 +295,23 @@ def prepare(cine: Cine, plan: TrackingPlan, frame: int) -> Float[Tensor, "t b 1 
     return scaled.movedim(1 + plan.slice_axis, 1)[:, :, None].contiguous().to(plan.device)
 
 
-def track_cycle(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress | None) -> Cycle:
+def track_cycle(plan: TrackingPlan, frames: Float[Tensor, "t b 1 *s"], tell: Progress) -> Cycle:
     """The motion of every frame. A network finds that of some frames, a solver how slices turn, and another refines
     that of all."""
-    n, tell = len(frames), progress or (lambda part: None)
-    refinement = plan.refinement(n)
+    n = len(frames)
+    refinement, turning, seen = plan.refinement(n), plan.turning(n), plan.seen(n)
     if refinement is None:
-        return follow(plan, frames, store, tell)
-    seen, turning = plan.seen(n), plan.turning(n)
-    cycle = follow(plan, frames[seen], store, partial(tell_part, tell, 0.0, plan.part_of_steps(n)))
+        return follow(plan, plan.find, frames, tell)
+    of_chains = PART_OF_NETWORK + (PART_OF_TURNING if turning is None else 0)
+    cycle = follow(plan, plan.find, frames[seen], lambda part: tell(of_chains * part))
     fields = between(cycle.fields, seen, n)
     if turning is not None:
-        tell_turning = partial(tell_part, tell, PART_OF_NETWORK, PART_OF_TURNING)
-        turns = follow(replace(plan, method=turning), frames, None, tell_turning).fields
+        find_turns = turning.build(plan.d, plan.device)
+        turns = follow(plan, find_turns, frames, lambda part: tell(PART_OF_NETWORK + PART_OF_TURNING * part)).fields
         for t in range(1, n):
-            fields[t] = turned_as(fields[t], turns[t], plan.spacing)
-    return refine(plan, refinement, frames, cycle._replace(fields=fields), tell)
-
-
-def tell_part(tell: Progress, done: float, share: float, part: float) -> None:
-    """Tell how much of the whole is done when a part is of something that has this share in it."""
-    tell(done + share * part)
+            fields[t] = with_rotation_of(fields[t], turns[t], plan.spacing)
+    done = PART_OF_NETWORK + PART_OF_TURNING
+    return refine(plan, refinement, frames, Cycle(fields, cycle.closing), lambda part: tell(done + (1 - done) * part))
 
 
 def between(fields: Float[Tensor, "m b d *s"], seen: list[int], n: int) -> Float[Tensor, "n b d *s"]:
@@ -378,7 +332,7 @@ def refine(
     A start that leads to something worse than no motion, as beside a frame that shows something else, is no start:
     there it is found anew, coarse to fine."""
     find, anew = (solve_from(each.build(plan.d, plan.device), plan) for each in (method, ANEW))
-    fields, others, before = cycle.fields, range(1, len(frames)), PART_OF_NETWORK + PART_OF_TURNING
+    fields, others = cycle.fields, range(1, len(frames))
 
     @torch.inference_mode()  # which holds for the thread that enters it alone
     def refined(t: int) -> Tensor:
@@ -391,15 +345,14 @@ def refine(
     in_threads = plan.d == 2 and plan.device == CPU
     for t, u in zip(others, side_by_side(refined, others) if in_threads else map(refined, others), strict=True):
         fields[t] = u
-        tell_part(tell, before, 1 - before, t / others[-1])
+        tell(t / others[-1])
     return cycle
 
 
-def follow(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress: Progress) -> Cycle:
-    """Both chains, by the method of the plan."""
-    find = plan.method.build(plan.d, plan.device)
-    in_threads = plan.method.is_network and plan.device == CPU
-    done, n = 0, len(frames)
+def follow(plan: TrackingPlan, find: Initializer, frames: Float[Tensor, "t b 1 *s"], progress: Progress) -> Cycle:
+    """Both chains, by the method of the plan or by a solver."""
+    n, done, is_network = len(frames), 0, plan.method.is_network
+    in_threads = is_network and plan.device == CPU
 
     def tell(part: float) -> None:
         progress((done + part) / n)
@@ -413,14 +366,14 @@ def follow(plan: TrackingPlan, frames: Tensor, store: LinkStore | None, progress
         tell(0.0)
 
     @cache
-    def find_still() -> Tensor:  # not where a run that was interrupted knows all links
+    def find_still() -> Tensor:
         return find_each(find, frames[0], frames[0], plan.spacing, None, in_threads, None)
 
     if isinstance(find, Solver):
         find_from = solve_from(find, plan)
     else:
-        find_from = start_by_warping(find_all, find_still if plan.method.is_network else None)
-    return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), store, after)
+        find_from = start_by_warping(find_all, find_still if is_network else None)
+    return go_round(find_from, frames, Smoothing.on(plan.spacing, isinstance(find, Solver)), after)
 
 
 def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
@@ -438,13 +391,6 @@ def solve_from(solver: Solver, plan: TrackingPlan) -> FindFrom:
         return torch.cat([begin(s)(J0, J1, plan.spacing) for J0, J1, s in parts])
 
     return find
-
-
-def repair_each(cycle: Cycle, plan: TrackingPlan) -> tuple[Array, list[Repair | None]]:
-    """The fields of all frames without folds, which a blend of two may have, and what was changed."""
-    with few_threads(cycle.fields[0, 0, 0].numel()):
-        found = [repair_folds(unbatch(u, plan.slice_axis), plan.grid.spacing, plan.slice_axis) for u in cycle.fields]
-    return torch.stack([field for field, _ in found]).cpu().numpy(), [repair for _, repair in found]
 
 
 def turn_back(u: Array, plan: TrackingPlan) -> Array:

@@ -1,8 +1,8 @@
 """The report of a tracked cine: one page that opens from disk, on which the heart beats."""
 
 from base64 import b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from math import ceil, isfinite, sqrt
 from pathlib import Path, PurePath
@@ -12,13 +12,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Shaped
 from numpy import ndarray
 
-from vrnet.cardiac.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Measure, Peak, Strain, StrainMap, strain_map
-from vrnet.cardiac.volumes import Volumes, open_wall_text
+from vrnet.cardiac.cine import CLOSURE, CineResult
+from vrnet.cardiac.strain import GLOBAL, MEASURES, NO_SEGMENTS, TITLES, Peak, Strain, StrainMap, strain_map
+from vrnet.cardiac.volumes import VOLUME_DEFINITION, Volumes, open_wall_text
 from vrnet.cardiac.wall import HeartLabels
-from vrnet.data.labels import LabelNames
-from vrnet.errors import numbered
+from vrnet.errors import in_runs, numbered
 from vrnet.files import write_bytes
-from vrnet.images.grid import Grid
+from vrnet.methods.names import kind_of
+from vrnet.provenance import versions
 from vrnet.report.drawing import (
     GRID,
     STRAIN_MAP,
@@ -32,11 +33,11 @@ from vrnet.report.drawing import (
     window_of,
 )
 from vrnet.report.page import edge_letters, span_with_margin
-from vrnet.report.pair import block_sizes, choose_slices, reduce_blocks, turn_array, turn_grid, viewing_order
-from vrnet.verdict.cine import Extreme
+from vrnet.report.pair import block_sizes, choose_slices, reduce_blocks, turn_array, viewing_order
+from vrnet.verdict.cine import verdict_as_json, where_to_look
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
-# A tracked cine, oriented as radiologists view it and cut to the part around the heart.
+# What is shown of a tracked cine, oriented as radiologists view it and cut to the part around the heart.
 
 MAX_SLICES = 24
 MAX_PIXELS = 12e6
@@ -47,63 +48,58 @@ BOX_MARGIN = 0.4
 
 @dataclass(frozen=True, eq=False)
 class Film:
-    """A tracked cine, ready to be shown: frames in the intensities of the file, fields in voxels.
+    """What is shown of a tracked cine: (t, w, h, n), across the picture, down it, and by slice; motion within slices
+    alone. The point at x in the reference is at x + u(x) in frame t, u being motion[t]."""
 
-    The point at x in the reference is at x + u(x) in frame t, u being fields[t]. The labels are those of the reference;
-    `heart` says what they mean."""
-
-    frames: Shaped[ndarray, "t *s"]
-    fields: Float[ndarray, "t d *s"]
-    grid: Grid
-    reference: int = 0
-    times_ms: tuple[float, ...] | None = None
-    labels: Integer[ndarray, "*s"] | None = None
-    heart: HeartLabels | None = None
-    strain: Strain | None = None
-    volumes: Volumes | None = None
-    label_names: LabelNames = field(default_factory=dict)
-    """What labels are called; parts of the heart that it lacks have names of their own."""
-    no_strain: str | None = None
-    """Why there is no strain, though there are labels."""
-    doubt: str = ""
-    """Why it may be no cine."""
-
-    def __len__(self) -> int:
-        """How many frames it has."""
-        return len(self.frames)
-
-    @cached_property
-    def slices(self) -> "FilmSlices":
-        """What is shown of it."""
-        return slice_film(self)
-
-
-@dataclass(frozen=True, eq=False)
-class FilmSlices:
-    """What is shown of a film: (t, w, h, n), across the picture, down it, and by slice; motion within slices alone."""
-
+    result: CineResult
     frames: Shaped[ndarray, "t w h n"]
+    """In the intensities of the file."""
     motion: Float[ndarray, "t 2 w h n"]
     """In voxels."""
     labels: Integer[ndarray, "w h n"] | None
-    heart: HeartLabels
+    """Those of the reference."""
     spacing: tuple[float, float]
     """Of voxels within slices, in mm."""
     numbers: list[int]
     """Of the slices in the cine, from 0."""
     depth: int
     """How many slices the cine has."""
-    edges: Mapping[str, str]
-    """The letters of what lies at each edge of a picture."""
-    label_names: LabelNames = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: CineResult) -> "Film":
+        """The slices to show, oriented, and cut to the part around the labels where there are any."""
+        grid, given = result.cine.grid, result.reference_labels
+        labels = None if given is None else given.array
+        if len(grid.shape) == 2:
+            parts = (None if each is None else each[..., None] for each in (result.cine.frames, result.fields, labels))
+            spacing, numbers, depth = grid.spacing, [0], 1
+        else:
+            order, signs = viewing_order(grid)
+            fields = result.fields[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
+            spacing, depth = tuple(grid.spacing[axis] for axis in order), grid.shape[order[2]]
+            numbers = choose_slices(depth, MAX_SLICES)
+            parts = (
+                None if each is None else turn_array(each, order, signs)[..., numbers]
+                for each in (result.cine.frames, fields, labels)
+            )
+        frames, motion, labels = parts
+        box = (slice(None), slice(None))
+        if labels is not None and labels.any():
+            across, down = (span_with_margin(labels.any(axis=(other, 2)), BOX_MARGIN) for other in (1, 0))
+            box = slice(*across), slice(*down)
+        labels = None if labels is None else labels[box]
+        return cls(result, frames[:, *box], motion[:, :2, *box], labels, (spacing[0], spacing[1]), numbers, depth)
+
+    @property
+    def heart(self) -> HeartLabels:
+        return self.result.heart or HeartLabels()
 
     @cached_property
     def strain(self) -> StrainMap | None:
         """Green strain at the voxels of the wall; None without labels, or where no slice shows a ring of wall."""
         if self.labels is None:
             return None
-        still = np.zeros_like(self.motion[:, :1])
-        fields = np.concatenate([self.motion, still], 1)
+        fields = np.concatenate([self.motion, np.zeros_like(self.motion[:, :1])], 1)
         return strain_map(fields, self.labels, (*self.spacing, 1.0), across=2, heart=self.heart)
 
     @cached_property
@@ -112,7 +108,7 @@ class FilmSlices:
         if self.labels is None:
             return {}
         found, parts = find_labels([self.labels]), (self.heart.rv, self.heart.wall, self.heart.lv)
-        names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True)) | dict(self.label_names)
+        names = dict(zip(parts, ("right ventricle", "wall", "cavity"), strict=True)) | dict(self.result.label_names)
         order = [*parts, *(label for label in found if label not in parts)]
         colours = dict(zip(order, label_colours(list(range(len(order)))).values(), strict=True))
         return {label: (names.get(label, f"label {label}"), colours[label]) for label in found}
@@ -134,52 +130,6 @@ class FilmSlices:
         return ceil(sqrt(self.frames.size / MAX_PIXELS))
 
 
-def slice_film(film: Film) -> FilmSlices:
-    """The slices to show, oriented, and cut to the part around the labels where there are any."""
-    whole = orient_film(film)
-    numbers = choose_slices(whole.grid.shape[2] if len(whole.grid.shape) == 3 else 1, MAX_SLICES)
-    frames, motion = (take(array, whole.grid, numbers) for array in (whole.frames, whole.fields[:, :2]))
-    labels = None if whole.labels is None else take(whole.labels, whole.grid, numbers)
-    box = (slice(None), slice(None)) if labels is None or not labels.any() else box_around_labels(labels)
-    return FilmSlices(
-        frames=frames[:, *box],
-        motion=motion[:, :, *box],
-        labels=None if labels is None else labels[box],
-        heart=film.heart or HeartLabels(),
-        spacing=(whole.grid.spacing[0], whole.grid.spacing[1]),
-        numbers=numbers,
-        depth=1 if len(whole.grid.shape) == 2 else whole.grid.shape[2],
-        edges=edge_letters(film.grid),
-        label_names=film.label_names,
-    )
-
-
-def orient_film(film: Film) -> Film:
-    """The film as radiologists view it: `orient_for_viewing` of each frame."""
-    if len(film.grid.shape) == 2:
-        return film
-    order, signs = viewing_order(film.grid)
-    fields = turn_array(film.fields, order, signs)[:, list(order)] * np.reshape(signs, (3, 1, 1, 1))
-    return replace(
-        film,
-        frames=turn_array(film.frames, order, signs),
-        fields=fields,
-        grid=turn_grid(film.grid, order, signs),
-        labels=None if film.labels is None else turn_array(film.labels, order, signs),
-    )
-
-
-def take(array: Any, grid: Grid, numbers: list[int]) -> Any:
-    """These slices along the last axis; a 2D image is one slice."""
-    return array[..., None] if len(grid.shape) == 2 else array[..., numbers]
-
-
-def box_around_labels(labels: Integer[ndarray, "w h n"]) -> tuple[slice, slice]:
-    """The part of slices that holds every label, with a margin."""
-    across, down = (span_with_margin(labels.any(axis=(other, 2)), BOX_MARGIN) for other in (1, 0))
-    return slice(*across), slice(*down)
-
-
 # The numbers of a tracked cine, as a page prints them, each with its definition.
 
 ABSENT = "–"
@@ -190,22 +140,10 @@ SYMBOLS = {
 """What a page has in place of the plain letters of files."""
 
 
-@dataclass(frozen=True)
-class Tracked:
-    """How well a cine was tracked, and what the numbers mean that are not in a film."""
-
-    closure_mm: Mapping[str, float]
-    """How far the forward and the backward chain are from where they began."""
-    folding_strict_percent: float
-    definitions: Mapping[str, str]
-    verdict: Mapping[str, Any] | None = None
-    """As summary.json holds it."""
-    worst: Extreme | None = None
-    """Where what is wrong is worst; None of a good cine, and of what is wrong in no frame of its own (closure)."""
+FOLDS = "voxels of all frames where any of the determinants between a voxel and its neighbours is 0 or less"
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """A number in the header: what it is, its value, and when it was reached."""
 
     name: str
@@ -213,8 +151,7 @@ class Number:
     detail: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Rows of texts, the first of each its heading."""
 
     title: str
@@ -223,15 +160,16 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-def headline(film: Film, tracked: Tracked) -> list[Number]:
+def headline(result: CineResult) -> list[Number]:
     """What one wants to know first."""
     rows = []
-    if film.volumes is not None:
-        rows.append(ejection_fraction(film.volumes))
+    if result.volumes is not None:
+        rows.append(ejection_fraction(result.volumes))
     for name, title in (("green_circumferential", "circumferential"), ("green_radial", "radial")):
-        if film.strain is not None and (peak := film.strain.peak(name)):
-            rows.append(Number(f"Peak {title} strain (Green)", in_percent(peak.percent), when(peak, len(film))))
-    rows.append(Number("Closure error, the larger", f"{max(tracked.closure_mm.values()):.2f} mm"))
+        if result.strain is not None and (peak := result.strain.peak(name)):
+            found = in_percent(peak.percent), when(peak, len(result.cine))
+            rows.append(Number(f"Peak {title} strain (Green)", *found))
+    rows.append(Number("Closure error, the larger", f"{max(result.closure_mm.values()):.2f} mm"))
     return rows
 
 
@@ -243,12 +181,12 @@ def ejection_fraction(volumes: Volumes) -> Number:
     return Number(f"Ejection fraction, {name}", in_percent(fraction), ", ".join([*without, *beside]))
 
 
-def tables(film: Film, tracked: Tracked) -> list[Table]:
+def tables(result: CineResult) -> list[Table]:
     """What there is of strain, volumes and quality."""
-    found = [] if film.strain is None else [peak_table(film.strain)]
-    found += [] if film.volumes is None else [volume_table(film.volumes)]
-    closure = [(f"Closure error, {way}", f"{length:.2f} mm") for way, length in tracked.closure_mm.items()]
-    folds = ("Folded voxels, strict", in_percent(tracked.folding_strict_percent, 3))
+    found = [] if result.strain is None else [peak_table(result.strain)]
+    found += [] if result.volumes is None else [volume_table(result.volumes)]
+    closure = [(f"Closure error, {way}", f"{length:.2f} mm") for way, length in result.closure_mm.items()]
+    folds = ("Folded voxels, strict", in_percent(result.folding_strict_percent, 3))
     return [*found, Table("Quality", (), [*closure, folds])]
 
 
@@ -260,8 +198,13 @@ def peak_table(strain: Strain) -> Table:
         peaks = [strain.peak(m.name, region) for region in regions]
         values = (with_minus(f"{peak.percent:.1f}") if peak else ABSENT for peak in peaks)
         rows.append((m.title, *values, when(peaks[0])))
-    reasons = dict.fromkeys(left.reason for left in strain.left_out)
-    left_out = [f"{slices_of(reason, strain)} left out: {reason}." for reason in reasons]
+    reasons: dict[str, list[int]] = {}
+    for left in strain.left_out:
+        reasons.setdefault(left.reason, []).append(left.slice)
+    left_out = [
+        f"{numbered('slice', slices).capitalize()} {'is' if len(slices) == 1 else 'are'} left out: {reason}."
+        for reason, slices in reasons.items()
+    ]
     notes = (
         f"Measured in {numbered('slice', strain.slices)}.",
         *([f"{doubt}."] if (doubt := strain.doubt_about_levels) else []),
@@ -269,12 +212,6 @@ def peak_table(strain: Strain) -> Table:
         *([] if strain.insertions else [f"Segments are {NO_SEGMENTS}."]),
     )
     return Table("Peak strain, %", (*regions, "global peak at"), rows, notes)
-
-
-def slices_of(reason: str, strain: Strain) -> str:
-    """The slices that are left out for this reason, as the subject of a sentence."""
-    slices = [left.slice for left in strain.left_out if left.reason == reason]
-    return f"{numbered('slice', slices).capitalize()} {'is' if len(slices) == 1 else 'are'}"
 
 
 def volume_table(volumes: Volumes) -> Table:
@@ -295,17 +232,16 @@ def volume_table(volumes: Volumes) -> Table:
     return Table("Volumes", ("largest", "smallest", "ejection fraction"), rows, tuple(notes))
 
 
-def smallest_cavity(film: Film) -> int | None:
+def smallest_cavity(result: CineResult) -> int | None:
     """The frame at which the LV is smallest, where outlines are least sure; None where it is not labelled in some
     frame, or where that is the reference, whose outlines were given."""
-    if film.volumes is None or not film.volumes.lv_ml.all():
+    if result.volumes is None or not result.volumes.lv_ml.all():
         return None
-    smallest = int(film.volumes.lv_ml.argmin())
-    return None if smallest == film.reference else smallest
+    smallest = int(result.volumes.lv_ml.argmin())
+    return None if smallest == result.frame else smallest
 
 
-@dataclass(frozen=True)
-class LookAt:
+class LookAt(NamedTuple):
     """Where the verdict leads to, in words and in numbers."""
 
     before: str
@@ -315,26 +251,55 @@ class LookAt:
     """Of the slice among those that are shown; None where it is no slice of its own."""
 
 
-def look_at(film: Film, tracked: Tracked) -> LookAt | None:
+def look_at(film: Film) -> LookAt | None:
     """The slice and the frame of what is worst; of a good cine the frame where outlines are least sure. None where what
     is wrong has no frame."""
-    if (worst := tracked.worst) is not None and worst.frame is not None:
-        frame, number, shown = frame_text(worst.frame), worst.slice, film.slices.numbers
-        if number is None:
+    worst = where_to_look(film.result.evidence)
+    if worst is not None and worst.frame is not None:
+        frame = frame_text(worst.frame)
+        if worst.slice is None:
             return LookAt("Look at", frame, worst.frame)
-        place = int(np.abs(np.array(shown) - number).argmin())
-        return LookAt("Look at", f"slice {shown[place] + 1}, {frame}", worst.frame, place)
-    smallest = smallest_cavity(film)
-    if smallest is None or tracked.verdict is None or tracked.verdict["level"] != "good":
+        place = int(np.abs(np.array(film.numbers) - worst.slice).argmin())
+        return LookAt("Look at", f"slice {film.numbers[place] + 1}, {frame}", worst.frame, place)
+    smallest = smallest_cavity(film.result)
+    if smallest is None or film.result.verdict.level != "good":
         return None
-    said = "Outlines are least sure where the cavity is smallest: look at"
-    return LookAt(said, frame_text(smallest), smallest)
+    return LookAt("Outlines are least sure where the cavity is smallest: look at", frame_text(smallest), smallest)
 
 
-def definitions(film: Film, tracked: Tracked) -> dict[str, str]:
+def definitions(result: CineResult) -> dict[str, str]:
     """What the numbers mean."""
-    measures = {} if film.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
-    return {**measures, **tracked.definitions}
+    measures = {} if result.strain is None else {m.title: in_symbols(m.definition) for m in MEASURES}
+    of_volumes = {} if result.volumes is None else {"volumes": VOLUME_DEFINITION}
+    return {**measures, **of_volumes, "closure error": CLOSURE, "folded voxels": FOLDS}
+
+
+def what_was_run(result: CineResult) -> dict[str, str]:
+    """What was run and by which code: {heading: text}."""
+    cine, grid = result.cine, result.cine.grid
+    size, spacing = " x ".join(map(str, grid.shape)), " x ".join(f"{h:.4g}" for h in grid.spacing)
+    about = {
+        "cine": cine.name,
+        "frames": f"{len(cine)} of {size} voxels of {spacing} mm",
+        "reference": frame_text(result.frame, len(cine)),
+        "in files": "frames are counted from 0, as in Python: frame 1 here is frame 0 there, or frame_00",
+        "labels": None if result.reference_labels is None else result.reference_labels.name,
+        "method": result.method,
+        "configuration": kind_of(result.method),
+        "turns found by": result.turned_by,
+        "refined by": result.refined_by,
+    }
+    if len(grid.shape) == 3:
+        about["slices"] = "each by itself" if result.slice_axis is not None else "together"
+    if repaired := [k + 1 for k in result.repaired_frames]:
+        about["folds"] = f"repaired in {len(repaired)} of {len(cine)} frames: {in_runs(repaired)}"
+    about |= {
+        "device": result.device,
+        "seconds of tracking": f"{result.seconds:.1f}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if version),
+        "date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+    }
+    return {heading: text for heading, text in about.items() if text is not None}
 
 
 def in_symbols(definition: str) -> str:
@@ -397,32 +362,22 @@ class MaterialPoints:
     """Of the voxels of the wall, in the order of the strain map."""
 
 
-def material_points(slices: FilmSlices, k: int) -> MaterialPoints:
+def material_points(film: Film, k: int) -> MaterialPoints:
     """The points of the k-th slice."""
-    lines = grid_lines(slices.frames.shape[1:3])
+    sides = film.frames.shape[1:3]
+    step = max(1, round(max(sides) / GRID_LINES))
+    lines = [np.arange(step // 2, n, step) + 0.5 for n in sides]  # through the middles of pixels
     still = [np.stack(np.meshgrid(*lines, indexing="ij")).reshape(2, -1)]
     outlines, count = [], still[0].shape[1]
-    for label, line in trace_labels(slices.labels, k):
-        outlines.append(Outline(label, count, line.shape[1]))
-        still.append(line)
-        count += line.shape[1]
-    squares, corners = voxel_corners(slices, k)
-    moved = move_points(np.concatenate([*still, squares], 1), slices.motion[..., k])
+    flat = np.zeros(sides, int) if film.labels is None else film.labels[..., k]
+    for label in np.unique(flat[flat != 0]).tolist():
+        for line in trace_outlines(flat == label):
+            outlines.append(Outline(label, count, line.shape[1]))
+            still.append(line)
+            count += line.shape[1]
+    squares, corners = voxel_corners(film, k)
+    moved = move_points(np.concatenate([*still, squares], 1), film.motion[..., k])
     return MaterialPoints(moved, (len(lines[0]), len(lines[1])), outlines, corners + count)
-
-
-def grid_lines(shape: tuple[int, ...]) -> list[Float[ndarray, " n"]]:
-    """Where the lines of a grid cross each axis: through the middles of pixels."""
-    step = max(1, round(max(shape) / GRID_LINES))
-    return [np.arange(step // 2, n, step) + 0.5 for n in shape]
-
-
-def trace_labels(labels: Integer[ndarray, "w h n"] | None, k: int) -> list[tuple[int, Float[ndarray, "2 m"]]]:
-    """The outlines of every label in a slice."""
-    if labels is None:
-        return []
-    values = np.unique(labels[..., k][labels[..., k] != 0]).tolist()
-    return [(value, line) for value in values for line in trace_outlines(labels[..., k] == value)]
 
 
 def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
@@ -435,11 +390,11 @@ def trace_outlines(mask: Bool[ndarray, "w h"]) -> list[Float[ndarray, "2 m"]]:
     return [np.asarray(line)[:-1].T - 1.5 for line in lines]  # the last point is the first again
 
 
-def voxel_corners(slices: FilmSlices, k: int) -> tuple[Float[ndarray, "2 m"], Integer[ndarray, "n 4"]]:
+def voxel_corners(film: Film, k: int) -> tuple[Float[ndarray, "2 m"], Integer[ndarray, "n 4"]]:
     """The corners of the wall's voxels, each once, and which four are those of a voxel, in the order around it."""
-    if slices.strain is None:
+    if film.strain is None:
         return np.empty((2, 0)), np.empty((0, 4), int)
-    across, down, at = slices.strain.index
+    across, down, at = film.strain.index
     voxels = np.stack([across, down], 1)[at == k]
     around = np.array([[0, 0], [1, 0], [1, 1], [0, 1]])
     unique, which = np.unique((voxels[:, None] + around).reshape(-1, 2), axis=0, return_inverse=True)
@@ -468,40 +423,39 @@ ASSUMED_CYCLE_MS = 1000.0
 
 def cine_data(film: Film) -> dict[str, Any]:
     """What the page holds of a film."""
-    slices = film.slices
-    _, width, height, _ = slices.frames.shape
-    side = slices.block
+    result = film.result
+    frames, width, height, _ = film.frames.shape
+    side, times, volumes, strain = film.block, result.cine.times_ms, result.volumes, result.strain
+    curves = {} if volumes is None else {"LV": volumes.lv_ml, "RV": volumes.rv_ml, "wall": volumes.wall_ml}
     return {
-        "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": sheet_columns(len(film))},
+        "tiles": {"width": -(-width // side), "height": -(-height // side), "columns": sheet_columns(frames)},
         "block": side,
         "size": [width, height],
-        "spacing": slices.spacing,
-        "frames": len(film),
-        "reference": film.reference,
-        "times": film.times_ms,
-        "cycle": cycle_ms(film.times_ms) or ASSUMED_CYCLE_MS,
-        "slices": [k + 1 for k in slices.numbers],
-        "depth": slices.depth,
-        "start": slices.main,
-        "edges": dict(slices.edges),
+        "spacing": film.spacing,
+        "frames": frames,
+        "reference": result.frame,
+        "times": times,
+        "cycle": cycle_ms(times) or ASSUMED_CYCLE_MS,
+        "slices": [k + 1 for k in film.numbers],
+        "depth": film.depth,
+        "start": film.main,
+        "edges": edge_letters(result.cine.grid),
         "labels": [
-            {"value": value, "name": name, "colour": colour} for value, (name, colour) in slices.structures.items()
+            {"value": value, "name": name, "colour": colour} for value, (name, colour) in film.structures.items()
         ],
-        "wall": slices.heart.wall,
+        "wall": film.heart.wall,
         "range": [-max(width, height) / 2, 1.5 * max(width, height)],
         "strainRange": STRAIN_RANGE,
         "limits": COLOUR_LIMITS,
-        "sheets": grey_sheets(slices),
-        "points": [slice_points(slices, k) for k in range(len(slices.numbers))],
-        "strain": strain_curves(film.strain),
-        "volumes": volume_curves(film.volumes),
-        "segments": segment_list(film.strain),
+        "sheets": grey_sheets(film),
+        "points": [slice_points(film, k) for k in range(len(film.numbers))],
+        "strain": None if strain is None else strain_curves(strain),
+        "volumes": None if volumes is None else {name: brief(ml) for name, ml in curves.items() if ml.any()},
+        "segments": [
+            {"region": f"segment {s.number}", "number": s.number, "name": s.name, "level": s.level}
+            for s in (SEGMENTS if strain is not None and strain.insertions is not None else ())
+        ],
     }
-
-
-def cine_colours() -> dict[str, Any]:
-    """The colours that the scripts of the page paint with."""
-    return {"strain": colour_stops(STRAIN_MAP), "grid": GRID}
 
 
 def cycle_ms(times_ms: tuple[float, ...] | None) -> float | None:
@@ -509,40 +463,34 @@ def cycle_ms(times_ms: tuple[float, ...] | None) -> float | None:
     return None if times_ms is None else (times_ms[-1] - times_ms[0]) * len(times_ms) / (len(times_ms) - 1)
 
 
-def grey_sheets(slices: FilmSlices) -> list[str]:
+def grey_sheets(film: Film) -> list[str]:
     """One picture per slice, with all of its frames."""
-    low, high = window_of([slices.frames], WINDOW_PERCENTILES)
-    factors = (slices.block, slices.block)
-    found = []
-    for k in range(len(slices.numbers)):
-        film = np.moveaxis(slices.frames[..., k], 0, -1).astype(np.float32)
-        means = reduce_blocks(np.add, film, factors) / block_sizes(film.shape[:2], factors)
+    low, high = window_of([film.frames], WINDOW_PERCENTILES)
+    factors, found = (film.block, film.block), []
+    for k in range(len(film.numbers)):
+        stack = np.moveaxis(film.frames[..., k], 0, -1).astype(np.float32)
+        means = reduce_blocks(np.add, stack, factors) / block_sizes(stack.shape[:2], factors)
         found.append(encode_sheet(quantise(means, low, high), "JPEG"))
     return found
 
 
-def slice_points(slices: FilmSlices, k: int) -> dict[str, Any]:
-    """The points of a slice in every frame, what they make, and the strain of the wall's voxels; arrays in base 64."""
-    points = material_points(slices, k)
-    size = max(slices.frames.shape[1:3])
-    scaled = (points.moved / size + 0.5) * (65535 / 2)
+def slice_points(film: Film, k: int) -> dict[str, Any]:
+    """The points of a slice in every frame, what they make, and the strain of the wall's voxels frame by frame, None
+    where it has no ring of wall; arrays in base 64."""
+    points, strain = material_points(film, k), None
+    if film.strain is not None and len(points.corners):
+        here = film.strain.index[2] == k
+        maps = {name: getattr(film.strain, name)[:, here] for name in COLOUR_LIMITS}
+        strain = {name: in_base64(quantise(percent, *STRAIN_RANGE), "u1") for name, percent in maps.items()}
+    scaled = (points.moved / max(film.frames.shape[1:3]) + 0.5) * (65535 / 2)
     return {
         "count": points.moved.shape[2],
         "moved": in_base64(np.rint(scaled).clip(0, 65535), "<u2"),
         "grid": points.grid,
         "outlines": points.outlines,
         "corners": in_base64(points.corners, "<u4"),
-        "strain": voxel_strain(slices, k, points),
+        "strain": strain,
     }
-
-
-def voxel_strain(slices: FilmSlices, k: int, points: MaterialPoints) -> dict[str, str] | None:
-    """The strain of the wall's voxels in a slice, frame by frame; None where it has no ring of wall."""
-    if slices.strain is None or not len(points.corners):
-        return None
-    here = slices.strain.index[2] == k
-    maps = {name: getattr(slices.strain, name)[:, here] for name in COLOUR_LIMITS}
-    return {name: in_base64(quantise(percent, *STRAIN_RANGE), "u1") for name, percent in maps.items()}
 
 
 def in_base64(array: Any, kind: str) -> str:
@@ -550,38 +498,21 @@ def in_base64(array: Any, kind: str) -> str:
     return b64encode(np.ascontiguousarray(array.astype(kind)).tobytes()).decode()
 
 
-def strain_curves(strain: Strain | None) -> dict[str, Any] | None:
-    """{measure: {region: percent by frame}}, of the regions that some slice shows, with their peaks."""
-    if strain is None:
-        return None
-    return {
-        m.name: {
+def strain_curves(strain: Strain) -> dict[str, Any]:
+    """By measure: what it is, its curve in every region that some slice shows, and the frames of their peaks.
+
+    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle alone."""
+    found = {}
+    for m in MEASURES:
+        peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(m.name, region))}
+        found[m.name] = {
             "title": m.title,
             "definition": in_symbols(m.definition),
-            "direction": direction(m),
-            **measured_curves(strain, m.name),
+            "direction": "circumferential" if m.falls else "radial",
+            "regions": {region: brief(strain.curve(m.name, region)) for region in peaks},
+            "peaks": peaks,
         }
-        for m in MEASURES
-    }
-
-
-def direction(measure: Measure) -> str:
-    """The strain of COLOUR_LIMITS that a measure goes with: a beat shortens the wall around the ventricle alone."""
-    return "circumferential" if measure.falls else "radial"
-
-
-def measured_curves(strain: Strain, measure: str) -> dict[str, Any]:
-    """The curve of each region by one measure, and the frame of its peak."""
-    peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(measure, region))}
-    return {"regions": {region: brief(strain.curve(measure, region)) for region in peaks}, "peaks": peaks}
-
-
-def volume_curves(volumes: Volumes | None) -> dict[str, list[float]] | None:
-    """ml by frame of the structures that are labelled."""
-    if volumes is None:
-        return None
-    curves = {"LV": volumes.lv_ml, "RV": volumes.rv_ml, "wall": volumes.wall_ml}
-    return {name: brief(curve) for name, curve in curves.items() if curve.any()}
+    return found
 
 
 def brief(curve: Float[ndarray, " t"]) -> list[float]:
@@ -589,29 +520,27 @@ def brief(curve: Float[ndarray, " t"]) -> list[float]:
     return [round(float(value), 2) for value in curve]
 
 
-def segment_list(strain: Strain | None) -> list[dict[str, Any]]:
-    """The 16 segments where it is known where they are; otherwise none."""
-    if strain is None or strain.insertions is None:
-        return []
-    return [{"region": f"segment {s.number}", "number": s.number, "name": s.name, "level": s.level} for s in SEGMENTS]
+PAGE, CURVES, GIF = REPORT_FILES = "report.html", "strain.png", "cine.gif"
 
 
-def write_cine_page(path: Path, film: Film, tracked: Tracked, run: Mapping[str, str]) -> None:
-    """Write the page; `run` says what was run, in order, by its entries "cine" and "method" on which file and how."""
+def write_page(film: Film, path: Path) -> Path:
+    """Write the page of a tracked cine, and return its path."""
+    result, run = film.result, what_was_run(film.result)
     text = render_template(
         "cine.html",
-        method=run.get("method", ""),
+        method=result.method,
         configuration=run.get("configuration", ""),
-        name=PurePath(run.get("cine", "cine")).name,
-        verdict=tracked.verdict,
-        look_at=look_at(film, tracked),
-        no_strain=film.no_strain,
-        doubt=film.doubt,
-        headline=headline(film, tracked),
-        tables=tables(film, tracked),
-        definitions=definitions(film, tracked),
+        name=PurePath(result.cine.name).name,
+        verdict=verdict_as_json(result),
+        look_at=look_at(film),
+        no_strain=result.no_strain,
+        doubt=result.cine.doubt,
+        headline=headline(result),
+        tables=tables(result),
+        definitions=definitions(result),
         run=run,
-        colours=cine_colours(),
+        colours={"strain": colour_stops(STRAIN_MAP), "grid": GRID},
         data=cine_data(film),
     )
     write_bytes(text.encode(errors="replace"), path)
+    return path

@@ -1,4 +1,4 @@
-"""A tracked cine for slides: its curves as a picture, and a film of the middle slice."""
+"""A tracked cine in pictures: its curves, a film for slides, and what notebooks show."""
 
 from io import BytesIO
 from pathlib import Path
@@ -8,20 +8,29 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from numpy import ndarray
 
+from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import GLOBAL, Strain
 from vrnet.cardiac.volumes import Volumes
+from vrnet.errors import Progress
 from vrnet.files import write_bytes
 from vrnet.report.cine import (
     COLOUR_LIMITS,
+    CURVES,
+    GIF,
+    PAGE,
     WINDOW_PERCENTILES,
     Film,
-    FilmSlices,
     MaterialPoints,
     frame_text,
+    headline,
     material_points,
+    smallest_cavity,
     with_minus,
+    write_page,
 )
-from vrnet.report.drawing import GRID, STRAIN_MAP, quantise, window_of
+from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
+from vrnet.report.figures import Card, save
+from vrnet.report.pair import Pair
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
 if TYPE_CHECKING:
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
+PAGE_SUFFIX = ".html"
+ROW_INCHES, CURVE_INCHES = 3.6, 4.6
 CURVE_COLOURS = {GLOBAL: "#1f5fd0", "basal": "#b4560f", "mid": "#187a49", "apical": "#8240b8"}
 LEVEL_LINES = dict(zip(LEVELS, ("-", "--", ":"), strict=True))
 VOLUME_COLOURS = {"LV": "#d3222b", "RV": "#0f7ea3", "wall": "#9a6b00"}
@@ -48,30 +59,65 @@ TINT = 12
 DEFAULT_FRAME_MS = 40
 
 
-def curves_figure(film: Film, title: str) -> "Figure":
-    """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
-    from vrnet.report.drawing import Picture
+def write_report(result: CineResult, place: Path, progress: Progress | None = None) -> Path:
+    """Write the page alone, at a path that ends in .html; in a folder, the page and the pictures. Returns the page."""
+    tell, film = progress or (lambda done: None), Film.of(result)
+    if place.suffix == PAGE_SUFFIX:
+        return write_page(film, place)
+    write_page(film, place / PAGE)
+    tell(1 / 3)
+    if result.volumes is not None:
+        save(curves_figure(result, Path(result.cine.name).name), place / CURVES)
+    tell(2 / 3)
+    write_film(film, place / GIF)
+    return place / PAGE
 
-    has_segments = film.strain is not None and film.strain.insertions is not None
-    columns = (len(PLOTTED) if film.strain is not None else 0) + 1 + has_segments
-    figure = Picture(figsize=(4.6 * columns, 4.2), layout="constrained")
+
+# Curves.
+
+
+def curves_figure(result: CineResult, title: str) -> "Figure":
+    """Curves of strain, where it was measured, and of volumes; the segments' peaks, where they are known."""
+    strain = result.strain
+    has_segments = strain is not None and strain.insertions is not None
+    columns = (len(PLOTTED) if strain is not None else 0) + 1 + has_segments
+    figure = Picture(figsize=(CURVE_INCHES * columns, 4.2), layout="constrained")
     figure.suptitle(title, parse_math=False)
-    axes = [figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)]
-    if film.strain is not None:
-        for ax, measure in zip(axes, PLOTTED, strict=False):
-            plot_strain(ax, film.strain, measure, times_of(film))
-    if film.volumes is not None:
-        plot_volumes(axes[-1], film.volumes, times_of(film))
-    for ax in axes:
-        ax.set_xlabel("frame" if film.times_ms is None else "ms")
-    if film.strain is not None and has_segments:
-        draw_bullseye(figure.add_subplot(1, columns, columns, projection="polar"), film.strain)
+    plot_curves([figure.add_subplot(1, columns, 1 + i) for i in range(columns - has_segments)], result)
+    if strain is not None and has_segments:
+        draw_bullseye(figure.add_subplot(1, columns, columns, projection="polar"), strain)
     return figure
 
 
-def times_of(film: Film) -> Float[ndarray, " t"]:
-    """Where frames lie along a plot: in ms; where times are not known by their number, from 1."""
-    return np.arange(1.0, len(film) + 1) if film.times_ms is None else np.array(film.times_ms)
+def tracking_figure(result: CineResult) -> "Figure":
+    """The reference and the frame farthest from it, with contours and strain, or the grid; below, the curves."""
+    film, frames = Film.of(result), len(result.cine)
+    points = material_points(film, film.main)
+    curves = (len(PLOTTED) if result.strain is not None else 0) + (result.volumes is not None)
+    rows = 2 if curves else 1
+    figure = Picture(figsize=(CURVE_INCHES * max(curves, 3), ROW_INCHES * rows), layout="constrained")
+    figure.suptitle(f"{Path(result.cine.name).name}, {result.method}", parse_math=False, fontsize=11)
+    upper, *lower = figure.subfigures(rows, 1, squeeze=False)[:, 0]
+    for ax, t in zip(upper.subplots(1, 2), (result.frame, shown_frame(result)), strict=True):
+        ax.imshow(film_picture(film, points, t))
+        ax.set_title(frame_text(t, frames) + (" (reference)" if t == result.frame else ""), fontsize=10)
+        ax.set_axis_off()
+    if lower:
+        plot_curves(lower[0].subplots(1, curves, squeeze=False)[0].tolist(), result)
+    return figure
+
+
+def plot_curves(axes: list["Axes"], result: CineResult) -> None:
+    """Strain, where it was measured, and volumes over the cycle: in ms, or by the number of the frame from 1."""
+    known = result.cine.times_ms
+    times = np.arange(1.0, len(result.cine) + 1) if known is None else np.array(known)
+    if result.strain is not None:
+        for ax, measure in zip(axes, PLOTTED, strict=False):
+            plot_strain(ax, result.strain, measure, times)
+    if result.volumes is not None:
+        plot_volumes(axes[-1], result.volumes, times)
+    for ax in axes:
+        ax.set_xlabel("frame" if known is None else "ms")
 
 
 def plot_strain(ax: "Axes", strain: Strain, measure: str, times: Float[ndarray, " t"]) -> None:
@@ -121,14 +167,19 @@ def draw_bullseye(ax: Any, strain: Strain) -> None:
     ax.set_axis_off()
 
 
-def write_film(path: Path, film: Film) -> None:
-    """Write the middle slice over the cycle as an animated GIF: in grey with contours, and beside it with the strain of
-    the wall or, without labels, with the grid."""
-    points = material_points(film.slices, film.slices.main)
-    pictures = [film_picture(film, points, t) for t in range(len(film))]
-    file = BytesIO()
-    first, *others = (reduce_colours(picture) for picture in pictures)
-    first.save(file, "GIF", save_all=True, append_images=others, duration=frame_ms(film), loop=0)
+# The film, as an animated GIF.
+
+
+def write_film(film: Film, path: Path) -> None:
+    """Write the middle slice over the cycle: in grey with contours, and beside it with the strain of the wall or,
+    without labels, with the grid. Each frame is shown as long as it lasted; GIF counts in 10 ms, and browsers show none
+    for less than 20."""
+    points, times, file = material_points(film, film.main), film.result.cine.times_ms, BytesIO()
+    first, *others = (reduce_colours(film_picture(film, points, t)) for t in range(len(film.frames)))
+    duration = DEFAULT_FRAME_MS
+    if times is not None:
+        duration = max(20, 10 * round((times[-1] - times[0]) / (len(times) - 1) / 10))
+    first.save(file, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
     write_bytes(file.getvalue(), path)
 
 
@@ -145,29 +196,19 @@ def reduce_colours(picture: "Image") -> "Image":
     return picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
-def frame_ms(film: Film) -> int:
-    """How long each frame is shown: as long as it lasted; GIF counts in 10 ms, and browsers show no less than 20."""
-    if film.times_ms is None:
-        return DEFAULT_FRAME_MS
-    return max(20, 10 * round((film.times_ms[-1] - film.times_ms[0]) / (len(film) - 1) / 10))
-
-
 def film_picture(film: Film, points: MaterialPoints, t: int) -> "Image":
-    """Two pictures of a frame, side by side, and a strip below them."""
+    """Two pictures of a frame of the main slice, side by side, and a strip below them."""
     from PIL import Image
 
-    slices = film.slices
-    low, high = window_of([slices.frames[..., slices.main]], WINDOW_PERCENTILES)
-    still = quantise(slices.frames[t, ..., slices.main], low, high)
-    left, scale = enlarge(still, slices.spacing)
-    right = left.copy()
-    moved = points.moved[t].T * scale
-    if slices.strain is None:
+    low, high = window_of([film.frames[..., film.main]], WINDOW_PERCENTILES)
+    left, scale = enlarge(quantise(film.frames[t, ..., film.main], low, high), film.spacing)
+    right, moved = left.copy(), points.moved[t].T * scale
+    if film.strain is None:
         draw_grid(right, points, moved)
     else:
-        draw_wall(right, slices, points, moved, t)
+        draw_wall(right, film, points, moved, t)
     for picture in (left, right):
-        draw_outlines(picture, slices, points, moved)
+        draw_outlines(picture, film, points, moved)
     gap = 4 * OVERSAMPLING
     both = Image.new("RGB", (2 * left.width + gap, left.height + STRIP_PIXELS * OVERSAMPLING))
     both.paste(left, (0, 0))
@@ -184,9 +225,10 @@ def draw_strip(picture: "Image", film: Film, t: int) -> None:
     em = round(min(FONT_PIXELS * OVERSAMPLING, picture.width / LEAST_EMS))
     font = ImageFont.truetype(Path(mpl.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", em)
     pen, y = ImageDraw.Draw(picture), picture.height - STRIP_PIXELS * OVERSAMPLING // 2
-    time = "" if film.times_ms is None else f" · {film.times_ms[t]:.0f} ms"
-    pen.text((em // 2, y), frame_text(t, len(film)) + time, "white", font, anchor="lm")
-    if film.slices.strain is None:
+    times = film.result.cine.times_ms
+    time = "" if times is None else f" · {times[t]:.0f} ms"
+    pen.text((em // 2, y), frame_text(t, len(film.frames)) + time, "white", font, anchor="lm")
+    if film.strain is None:
         return
     limit = COLOUR_LIMITS["circumferential"]
     shades = mpl.colormaps[STRAIN_MAP](np.linspace(0, 1, 8 * em), bytes=True)[None, :, :3].repeat(em // 2, 0)
@@ -207,13 +249,13 @@ def enlarge(still: UInt8[ndarray, "w h"], spacing: tuple[float, float]) -> tuple
     return picture.resize((int(size[0]), int(size[1])), Image.Resampling.BICUBIC), size / still.shape
 
 
-def draw_outlines(picture: "Image", slices: FilmSlices, points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
+def draw_outlines(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"]) -> None:
     """The outlines of the labels, each in its colour."""
     from PIL import ImageDraw
 
     pen, width = ImageDraw.Draw(picture), 2 * OVERSAMPLING
     for outline in points.outlines:
-        line, colour = moved[outline.first : outline.first + outline.length], slices.structures[outline.label][1]
+        line, colour = moved[outline.first : outline.first + outline.length], film.structures[outline.label][1]
         pen.line([*map(tuple, line), tuple(line[0])], fill=colour, width=width, joint="curve")
 
 
@@ -227,15 +269,13 @@ def draw_grid(picture: "Image", points: MaterialPoints, moved: Float[ndarray, "m
         pen.line([*map(tuple, line)], fill=GRID, width=OVERSAMPLING)
 
 
-def draw_wall(
-    picture: "Image", slices: FilmSlices, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int
-) -> None:
+def draw_wall(picture: "Image", film: Film, points: MaterialPoints, moved: Float[ndarray, "m 2"], t: int) -> None:
     """The circumferential strain of the wall as colour, half seen through, within its outlines."""
     import matplotlib as mpl
     from PIL import Image, ImageDraw
 
-    assert slices.strain is not None
-    percent = slices.strain.circumferential[t, slices.strain.index[2] == slices.main]
+    assert film.strain is not None
+    percent = film.strain.circumferential[t, film.strain.index[2] == film.main]
     shades = mpl.colormaps[STRAIN_MAP](0.5 + percent / (2 * COLOUR_LIMITS["circumferential"]), bytes=True)
     covered, mask = picture.copy(), Image.new("1", picture.size)
     pen = ImageDraw.Draw(covered)
@@ -243,7 +283,7 @@ def draw_wall(
         colour = tuple(map(int, shade[:3]))
         pen.polygon([*map(tuple, moved[corners])], fill=colour, outline=colour, width=2 * OVERSAMPLING)
     for outline in points.outlines:
-        if outline.label == slices.heart.wall:
+        if outline.label == film.heart.wall:
             mask = invert_within(mask, moved[outline.first : outline.first + outline.length])
     picture.paste(Image.blend(picture, covered, WALL_OPACITY), mask=mask)
 
@@ -255,3 +295,39 @@ def invert_within(mask: "Image", line: Float[ndarray, "m 2"]) -> "Image":
     inside = Image.new("1", mask.size)
     ImageDraw.Draw(inside).polygon([*map(tuple, line)], fill=1)
     return ImageChops.logical_xor(mask, inside)
+
+
+# One picture of a tracked cine, in notebooks and in the page of a cohort.
+
+
+def shown_frame(result: CineResult) -> int:
+    """The frame that a picture shows beside the reference: where the labels show the cavity of the left ventricle, that
+    of its smallest volume; where they do not, or where the reference is that frame, the one that has moved farthest."""
+    if (smallest := smallest_cavity(result)) is not None:
+        return smallest
+    spacing = np.reshape(result.cine.grid.spacing, (-1, *[1] * len(result.cine.grid.shape)))
+    return int(np.argmax([float(np.square(field * spacing).mean()) for field in result.fields]))
+
+
+def shown_pair(result: CineResult) -> Pair:
+    """The reference, the frame that is shown beside it, and that frame brought back: what a thumbnail shows."""
+    cine, k, reference = result.cine, shown_frame(result), result.reference_labels
+    return Pair(
+        fixed=cine.frames[result.frame].astype(np.float32),
+        moving=cine.frames[k].astype(np.float32),
+        warped=result.warped(k).array,
+        field=result.fields[k],
+        grid=cine.grid,
+        fixed_labels=None if reference is None else reference.array,
+    )
+
+
+def tracking_card(result: CineResult) -> Card:
+    """The frame beside the reference, and the numbers that the page has on top."""
+    film, t, file = Film.of(result), shown_frame(result), BytesIO()
+    frames = len(result.cine)
+    film_picture(film, material_points(film, film.main), t).save(file, "PNG")
+    facts = [(each.name, each.value + (f" ({each.detail})" if each.detail else "")) for each in headline(result)]
+    title = f"{frames} frames of {Path(result.cine.name).name}, tracked by {result.method}"
+    caption = f"{frame_text(t, frames).capitalize()}, as it has moved from frame {result.frame + 1}."
+    return Card(title, facts, file.getvalue(), caption, result.verdict)

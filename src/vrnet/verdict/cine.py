@@ -9,7 +9,7 @@ slice's own, and is said of the whole alone. docs/verdict.md says how the limits
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ from jaxtyping import Bool, Float, Real
 from numpy import ndarray
 from torch import Tensor
 
+from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import Strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
-from vrnet.errors import numbered, percent
+from vrnet.errors import as_options, numbered, percent
 from vrnet.verdict import advice
 from vrnet.verdict.advice import Run
 from vrnet.verdict.evidence import Evidence, RegisteredPair, as_blocks, block_sides, range_of_moving
@@ -179,7 +180,7 @@ class CineEvidence:
     frames: tuple[tuple[int, Evidence], ...]
     """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
     closure_mm: float
-    """The larger of both chains': see `vrnet.app.cine.CLOSURE`."""
+    """The larger of both chains': see `vrnet.cardiac.cine.CLOSURE`."""
     whole: HeartExtremes = HeartExtremes()
     """Of all slices together."""
     slices: tuple[HeartExtremes, ...] = ()
@@ -460,6 +461,36 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
     """The rules that are not good of it, those that failed first, and that no other rule tells."""
     found = [rule for rule in FINDINGS if rule.level(evidence) != "good" and rule.is_told(evidence)]
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
+
+
+def cine_evidence(result: CineResult) -> CineEvidence:
+    """The grounds of the verdict on a tracked cine."""
+    motion, axis = (result.fields, result.labelled.astype(float)), result.stack_axis
+    frames, unmatched = judge_frames(registered_frames(result), axis)
+    whole = extremes_of_whole(*motion, result.volumes, result.strain, result.muscle_in_cavity)
+    return CineEvidence(
+        frames=frames,
+        closure_mm=max(result.closure_mm.values()),
+        whole=whole,
+        slices=() if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
+        sixths=None if result.strain is None else SixthExtremes.of(result.strain),
+    )
+
+
+def registered_frames(result: CineResult) -> Iterable[tuple[int, RegisteredPair]]:
+    """The reference and every other frame, by its number, as a registered pair."""
+    frames, grid = result.cine.frames, result.cine.grid
+    for k in range(len(frames)):
+        if k != result.frame:
+            warped = result.warped(k).array
+            yield k, RegisteredPair(frames[result.frame], frames[k], warped, result.fields[k], grid, grid)
+
+
+def verdict_as_json(result: CineResult) -> dict[str, Any]:
+    """The verdict as summary.json holds it, with what to try as options of the command, and where it is worst."""
+    verdict, worst = result.verdict, where_to_look(result.evidence)
+    told = replace(verdict, try_=tuple(as_options(advice) for advice in verdict.try_)).as_json()
+    return told | {"worst": None if worst is None else {"slice": worst.slice, "frame": worst.frame}}
 
 
 def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:

@@ -1,4 +1,4 @@
-"""`vrnet track`: its files, what happens after a stop, and what it refuses."""
+"""`vrnet track`: its files, and what it refuses."""
 
 import csv
 import json
@@ -12,8 +12,6 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet import Grid, Image, Transform, write_image
-from vrnet.app.cine import UNFINISHED, LinkFiles
-from vrnet.app.console import STOPPED
 from vrnet.cardiac.strain import MEASURES
 from vrnet.fields.calculus import warp
 from vrnet.images.io import to_sitk
@@ -147,78 +145,38 @@ def test_simpleitk_brings_a_frame_to_the_reference_as_we_do(track, files, beat):
     assert after < 0.8 * before
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_files(track, files, monkeypatch):
-    assert track("--labels", files / "labels.nii.gz")[0] == 0
+def test_a_run_that_was_stopped_leaves_the_results_that_were_there(track, files, monkeypatch):
+    """And nothing half-written: the same command tracks again."""
+    assert track()[0] == 0
     whole = everything(files / "out")
-    save, saved = LinkFiles.save, []
 
-    def stop_at_the_third(self, step, link):
-        saved.append(step)
-        if len(saved) == 3:
-            raise KeyboardInterrupt
-        save(self, step, link)
-
-    monkeypatch.setattr(LinkFiles, "save", stop_at_the_third)
-    status, out, _ = track("--labels", files / "labels.nii.gz")
-    assert (status, STOPPED in " ".join(out.split())) == (130, True)
-    assert everything(files / "out") == whole
-    assert saved == [1, 2, 3]
-    status, out, err = track("--labels", files / "labels.nii.gz")
-    assert status == 0, err
-    assert "2 of 5 steps" in out
-    assert "What follows" not in out, "of a solver's steps nothing is left"
-    assert saved == [1, 2, 3, 3, 4, 5]
-    assert everything(files / "out") == whole
-    assert not (files / "out" / UNFINISHED).exists()
-
-
-def test_a_run_whose_steps_are_all_kept_says_what_is_left(track, files, monkeypatch):
     def stop(*words):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr("vrnet.registration.cine.refine", stop)
-        assert track("--method", "short-axis-cine")[0] == 130
-    status, out, err = track("--method", "short-axis-cine")
-    assert status in (0, 3), err
-    assert (
-        f"holds {FRAMES} of {FRAMES} steps of this very tracking: it goes on from there. What follows the steps, about "
-        f"30 % of the time, is not kept: how slices turn, and the refinement of all {FRAMES} frames"
-    ) in " ".join(out.split())
-
-
-def test_a_run_that_was_stopped_at_its_first_step_does_not_say_that_it_goes_on(track, monkeypatch):
-    def stop(*words):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LinkFiles, "save", stop)
-    status, out, err = track()
-    assert (status, STOPPED in " ".join(out.split())) == (130, False)
+    monkeypatch.setattr("vrnet.registration.cine.smooth", stop)
+    status, _, err = track("--labels", files / "labels.nii.gz")
+    assert status == 130
     assert "interrupted; nothing is half-written" in err
+    assert everything(files / "out") == whole
 
 
-@pytest.mark.parametrize("change", [["--frame", "1"], ["--set", "lam=0.2"], "cine", "commit", "KEPT_OF_START"])
-def test_what_was_begun_otherwise_is_begun_anew(track, files, beat, monkeypatch, change):
-    save, saved = LinkFiles.save, []
-
-    def stop_at_the_second(self, step, link):
-        save(self, step, link)
-        saved.append(step)
-        if len(saved) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(LinkFiles, "save", stop_at_the_second)
-    assert track()[0] == 130
-    if change == "cine":
-        write_cine(files / "cine.nii.gz", beat.frames.numpy() + 0.001 * beat.frames.numpy()[::-1])
-    elif change == "commit":
-        monkeypatch.setattr("vrnet.app.cine.commit", lambda: "another")
-    elif change == "KEPT_OF_START":
-        monkeypatch.setattr("vrnet.app.cine.KEPT_OF_START", 0.5)
-    status, out, err = track(*(change if isinstance(change, list) else []))
+def test_a_run_without_a_report_takes_that_of_the_run_before_away(vrnet, files):
+    words = ("track", files / "cine.nii.gz", "--labels", files / "labels.nii.gz", "--method", "identity")
+    status, said, err = vrnet(*words, "--out", files / "out", "--report")
     assert status == 0, err
-    assert "begun anew" in out
-    assert saved == [1, 2, 1, 2, 3, 4, 5]
+    assert "report.html, strain.png, cine.gif" in said
+    drawn = {"report.html", "strain.png", "cine.gif"}
+    assert drawn <= {path.name for path in (files / "out").iterdir()}
+    assert vrnet(*words, "--out", files / "out")[0] == 0
+    assert not drawn & {path.name for path in (files / "out").iterdir()}
+
+
+def test_the_right_ventricle_alone_is_tracked_and_has_no_curves_by_slice(track, files, beat):
+    write_image(Image((beat.labels.numpy() == 1) * np.uint8(1), GRID), files / "rv.nii.gz")
+    status, out, err = track("--labels", files / "rv.nii.gz", "--label-names", "1=RV")
+    assert status == 0, err
+    assert "no strain is measured" in " ".join(out.split())
+    assert {"volumes.csv"} == {path.name for path in (files / "out").glob("*.csv")}
 
 
 def spoiled(k, value):
@@ -249,16 +207,8 @@ def one_frame(files, frames):
     write_cine(files / "cine.nii.gz", frames[:1])
 
 
-def one_stack(files, frames):
-    write_image(Image(frames[0], GRID), files / "cine.nii.gz")
-
-
 def missing(files, frames):
     (files / "cine.nii.gz").unlink()
-
-
-def no_image(files, frames):
-    (files / "cine.nii.gz").write_text("no image")
 
 
 def cut(files, frames):
@@ -283,20 +233,17 @@ def own_file(files, frames):
 LABELLED = ("--labels", "labels.nii.gz")
 ONES = np.ones(GRID.shape, np.uint8)
 BAD = {
-    "one frame only, as a file of four axes": (one_frame, (), "one frame only|no time frames"),
-    "one frame only, as a stack": (one_stack, (), "one frame only"),
+    "one frame only": (one_frame, (), "one frame only|no time frames"),
     "a frame of NaN": (spoiled(2, np.nan), (), "NaN"),
     "a frame of zeros": (spoiled(3, 0.0), (), "frame 3 of .* shows nothing"),
     "time runs backwards": (header(pixdim=-0.17), (), "time runs forward"),
     "no such file": (missing, (), "there is no"),
-    "no image": (no_image, (), "cannot read"),
     "half a file": (cut, (), "cannot read"),
     "a folder without DICOM": (folder_of_texts, (), "no DICOM image"),
     "no such frame": (nothing, ("--frame", "5"), "frames 0 to 4"),
     "labels on another grid": (labels(ONES[1:], Grid.plain((47, 44, 2), GRID.spacing)), LABELLED, "not on the grid"),
     "labels of nothing": (labels(0 * ONES), LABELLED, "0 everywhere"),
     "labels that are an image": (labels(ONES * np.float32(0.5)), LABELLED, "whole numbers"),
-    "names of labels": (nothing, (*LABELLED, "--label-names", "1=Aorta"), "1=RV,2=Myo,3=LV"),
     "no names of labels": (nothing, (*LABELLED, "--label-names", "wall"), "1=RV,2=Myo,3=LV"),
     "a label named twice": (nothing, (*LABELLED, "--label-names", "1=RV,1=Myo"), "twice"),
     "names of no part of the heart": (nothing, (*LABELLED, "--label-names", "1=scar"), "name a part of the heart"),

@@ -7,13 +7,12 @@ from math import inf, pi, sin
 import numpy as np
 import pytest
 
-from vrnet.app.cine import Tracking
+from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import strain
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.registration.cine import TrackedFrames
 from vrnet.verdict.advice import Run
 from vrnet.verdict.cine import (
     FINDINGS,
@@ -45,9 +44,9 @@ def tracking_of(beat, frames=None, fields=None, closing_mm=0.0):
     grid = Grid.plain(tuple(beat.labels.shape), beat.spacing)
     known = beat.fields.numpy() if fields is None else fields
     closing = np.full((2, 2, *grid.shape), closing_mm / beat.spacing[0] / 2**0.5, np.float32)
-    found = TrackedFrames(known, closing, "TV-L1", None, "cpu", None, (None,) * len(known), 1.0)
     cine = Cine(beat.frames.numpy() if frames is None else frames, grid, None)
-    return Tracking(cine, 0, found, Image(beat.labels.numpy(), grid, "labels"), HeartLabels())
+    labels = Image(beat.labels.numpy(), grid, "labels")
+    return CineResult(cine, 0, known, closing, None, "TV-L1", reference_labels=labels, heart=HeartLabels())
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,361 @@
+"""A cine in, `CineResult` out: its motion, and all that follows from that.
+
+Transforms, labels of every frame, volumes, strain and the verdict are computed when they are first asked for, and kept.
+`app/track.py` writes them, `report/cine.py` draws them."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Integer
+from numpy import ndarray
+
+from vrnet.cardiac.labels import names_by_part, open_slices, read_labels
+from vrnet.cardiac.segments import anterior_direction
+from vrnet.cardiac.strain import NO_SEGMENTS, NO_STRAIN, Strain, strain
+from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes, muscle_in_cavity, slice_curves, volumes
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.data.labels import LabelNames, read_label_names
+from vrnet.errors import BadInput, Progress, numbered, warn_of_input
+from vrnet.evaluation.metrics import folding_strict_percent
+from vrnet.images.image import Cine, Image
+from vrnet.images.io import CineLike, ImageLike, given_cine
+from vrnet.images.transforms import Transform
+from vrnet.methods.method import Method
+from vrnet.provenance import versions
+from vrnet.registration.arrays import Repair, explain_bad_keyword
+from vrnet.registration.cine import (
+    TrackingPlan,
+    check_reference,
+    find_motion,
+    motion_of,
+    plan_tracking,
+    propagate_labels,
+)
+from vrnet.vocabulary import Slices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vrnet.verdict.cine import CineEvidence
+    from vrnet.verdict.rules import Verdict
+
+CLOSURE = (
+    "mean length, in mm over the labelled voxels (without labels, over all), of the displacement that a chain of "
+    "registrations, before it is refined, finds for the reference itself after going once round the cycle; 0 if it "
+    "does not drift"
+)
+COUNTING = "numbers of frames and slices are counted from 0; sentences count from 1"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class CineResult:
+    """The result of `track`."""
+
+    cine: Cine
+    frame: int
+    """The reference, to which the labels belong."""
+    fields: Float[ndarray, "t d *s"]
+    """In voxels: the point at x in the reference is at x + u(x) in frame t, u being fields[t]."""
+    closing: Float[ndarray, "2 d *s"]
+    """In voxels: what the forward and the backward chain find for the reference itself, once round the cycle."""
+    slice_axis: int | None
+    """The axis across which slices were registered one by one, if they were."""
+    method: str
+    weights: str | None = None
+    """The file that the weights of a trained model came from."""
+    device: str = "cpu"
+    seconds: float = 0.0
+    """Of tracking, without what is measured afterwards."""
+    repairs: tuple[Repair | None, ...] = ()
+    """What was changed in each frame's field to free it of folds: None where nothing was."""
+    turned_by: str | None = None
+    """The solver that found how slices turn, where a network found how they contract."""
+    refined_by: str | None = None
+    """The solver that refined what a network found."""
+    reference_labels: Image | None = None
+    heart: HeartLabels | None = None
+    """Which labels are the ventricles and the wall; None without labels."""
+    label_names: LabelNames = field(default_factory=dict)
+    """What labels are called, where that was given."""
+
+    def __repr__(self) -> str:
+        return f"CineResult({self.method}, {self.cine}, {self.seconds:.2f} s)"
+
+    @cached_property
+    def transforms(self) -> tuple[Transform, ...]:
+        """From the reference to every frame."""
+        return tuple(Transform.from_voxels(field, self.cine.grid) for field in self.fields)
+
+    def warped(self, k: int) -> Image:
+        """Frame k brought to the reference."""
+        return self.transforms[k].apply(self.cine.image(k))
+
+    @property
+    def across(self) -> int | None:
+        """The axis across which slices lie; None of a cine of one slice."""
+        return self.cine.grid.across if len(self.cine.grid.shape) == 3 else None
+
+    @property
+    def stack_axis(self) -> int | None:
+        """The axis across which several slices lie, each of which was tracked by itself; None where that is not so."""
+        axis = self.slice_axis
+        return axis if axis is not None and self.cine.grid.shape[axis] > 1 else None
+
+    # What the labels of the reference tell of every frame; all None without labels.
+
+    @cached_property
+    def labels(self) -> Integer[ndarray, "t *s"] | None:
+        """The label map of every frame, brought there from the reference."""
+        if self.reference_labels is None:
+            return None
+        return propagate_labels(self.reference_labels.array, self.fields, self.slice_axis)
+
+    @cached_property
+    def volumes(self) -> Volumes | None:
+        """Volumes of the ventricles at every frame."""
+        if self.labels is None or self.reference_labels is None or self.heart is None:
+            return None
+        found = volumes(self.labels, self.cine.grid.spacing, self.frame, self.heart)
+        return replace(found, open_slices=open_slices(self.reference_labels, self.heart))
+
+    @cached_property
+    def strain_or_reason(self) -> Strain | str | None:
+        """The strain, or why it cannot be measured."""
+        if self.reference_labels is None or self.heart is None:
+            return None
+        grid, times = self.cine.grid, self.cine.times_ms
+        anterior = anterior_direction(grid) if len(grid.shape) == 3 else None
+        try:
+            return strain(self.fields, self.reference_labels.array, grid.spacing, across=self.across,
+                          anterior=anterior, times_ms=times, heart=self.heart)  # fmt: skip
+        except BadInput as error:
+            warn_of_input(NO_STRAIN.format(reason=error))
+            return str(error)
+
+    @property
+    def strain(self) -> Strain | None:
+        """Strain of the wall of the left ventricle; None too where no slice shows a ring of wall."""
+        return self.strain_or_reason if isinstance(self.strain_or_reason, Strain) else None
+
+    @property
+    def no_strain(self) -> str | None:
+        """Why there is no strain, though there are labels; None where there is."""
+        return self.strain_or_reason if isinstance(self.strain_or_reason, str) else None
+
+    @cached_property
+    def muscle_in_cavity(self) -> CavityMuscle | None:
+        """How much more of the cavity looks like muscle than in the reference."""
+        if self.labels is None or self.heart is None:
+            return None
+        return muscle_in_cavity(self.cine.frames, self.labels, self.heart, self.frame, self.across)
+
+    @cached_property
+    def by_slice(self) -> SliceCurves | None:
+        """Areas, strain and muscle in the cavity of every slice at every frame."""
+        if self.labels is None or self.heart is None:
+            return None
+        spacing, heart = self.cine.grid.spacing, self.heart
+        return slice_curves(self.labels, spacing, heart, self.frame, self.across, self.strain, self.muscle_in_cavity)
+
+    # What the tracking is worth.
+
+    @cached_property
+    def labelled(self) -> Bool[ndarray, "*s"]:
+        """The voxels of the reference that have a label; without labels, all."""
+        if self.reference_labels is not None and self.reference_labels.array.any():
+            return np.asarray(self.reference_labels.array != 0)
+        return np.ones(self.cine.grid.shape, bool)
+
+    @cached_property
+    def closure_mm(self) -> dict[str, float]:
+        """How far each chain is from where it began, once round the cycle: see CLOSURE."""
+        spacing = np.reshape(self.cine.grid.spacing, (-1, *[1] * len(self.cine.grid.shape)))
+        lengths = np.linalg.norm(self.closing * spacing, axis=1)
+        forward, backward = (float(length[self.labelled].mean()) for length in lengths)
+        return {"forward": forward, "backward": backward}
+
+    @cached_property
+    def folding_strict_percent(self) -> float:
+        """Voxels of all frames that are folded, by the strict count; of slices, within any slice."""
+        motions = (motion_of(field, self.slice_axis) for field in self.fields)
+        return float(np.mean([folding_strict_percent(torch.as_tensor(u)) for u in motions]))
+
+    @property
+    def repaired_frames(self) -> list[int]:
+        """The frames whose fields were changed to free them of folds."""
+        return [k for k, repair in enumerate(self.repairs) if repair is not None]
+
+    @cached_property
+    def evidence(self) -> "CineEvidence":
+        """The grounds of the verdict."""
+        from vrnet.verdict.cine import cine_evidence
+
+        return cine_evidence(self)
+
+    @cached_property
+    def verdict(self) -> "Verdict":
+        """What the tracking is worth: good, look or failed, why, and what to try."""
+        from vrnet.verdict.advice import Run
+        from vrnet.verdict.cine import judge_cine
+
+        dimension = len(self.cine.grid.shape) - (self.slice_axis is not None)
+        return judge_cine(self.evidence, Run(self.method, dimension, self.stack_axis is not None))
+
+    def notes(self) -> list[str]:
+        """What a reader should know beside the verdict: whether it may be no cine, why there are no segments, and in
+        which frames folds were repaired."""
+        found = [f"{self.cine.doubt}."] if self.cine.doubt else []
+        if self.strain is not None and not self.strain.insertions:
+            found.append(f"Segments are {NO_SEGMENTS}.")
+        changed = {k: repair.changed_percent for k, repair in enumerate(self.repairs) if repair is not None}
+        if changed:
+            worst = max(changed, key=lambda k: changed[k])
+            most = f"in the worst, {numbered('frame', [worst])}, {changed[worst]:.2g} % of the voxels were moved"
+            found.append(f"Folds were repaired in {len(changed)} of {len(self.cine)} frames: {most}.")
+        return found
+
+    def metrics(self) -> dict[str, Any]:
+        """What `vrnet track` writes in summary.json: closure error, folds; with labels, volumes and peaks of strain."""
+        from vrnet.verdict.cine import verdict_as_json
+
+        cine = self.cine
+        about: dict[str, Any] = {
+            "cine": cine.name, "doubt": cine.doubt or None, "counting": COUNTING,
+            "frames": len(cine), "reference": self.frame,
+            "shape": cine.grid.shape, "spacing_mm": cine.grid.spacing, "times_ms": cine.times_ms,
+            "method": self.method, "weights": self.weights,
+            "turned_by": self.turned_by, "refined_by": self.refined_by, "device": self.device, "seconds": self.seconds,
+            "slice_by_slice": self.slice_axis is not None,
+            "closure_mm": {"definition": CLOSURE, **self.closure_mm},
+            "folding_strict_percent": self.folding_strict_percent,
+            "frames_with_repaired_folds": self.repaired_frames,
+            "verdict": verdict_as_json(self),
+        }  # fmt: skip
+        if self.reference_labels is not None and self.heart is not None:
+            there = set(np.unique(self.reference_labels.array).tolist())
+            by_part = {label: name for label, name in names_by_part(self.heart).items() if label in there}
+            about["label_names"] = {str(label): name for label, name in (self.label_names or by_part).items()}
+        if self.volumes is not None:
+            about["volumes"] = self.volumes.as_json()
+        if self.strain is not None:
+            about["strain"] = self.strain.as_json()
+        if self.no_strain is not None:
+            about["strain_not_measured"] = self.no_strain
+        return about | versions()
+
+    # What people look at.
+
+    def show(self) -> "Figure":
+        """A figure of matplotlib: two frames with what was tracked, and curves of strain and volumes given labels."""
+        from vrnet.report.cine_figures import tracking_figure
+
+        return tracking_figure(self)
+
+    def report(self, path: str | PathLike[str]) -> Path:
+        """Write the page on which the heart beats, in a file that ends in .html. In a folder, which is made if it is
+        not there, write report.html, and for slides cine.gif and, given labels, strain.png. Returns the page."""
+        from vrnet.report.cine_figures import write_report
+
+        return write_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from vrnet.report.cine_figures import tracking_card
+
+        return tracking_card(self).html()
+
+
+Tracking = CineResult
+"""What it was called before."""
+
+
+@dataclass(frozen=True)
+class TrackingRequest:
+    """A cine that is read and checked, and how it is to be tracked."""
+
+    cine: Cine
+    plan: TrackingPlan
+    frame: int
+    labels: Image | None = None
+    heart: HeartLabels | None = None
+    label_names: LabelNames = field(default_factory=dict)
+
+    def run(self, progress: Progress | None = None) -> CineResult:
+        """Track it."""
+        start, plan, n = perf_counter(), self.plan, len(self.cine)
+        motion = find_motion(self.cine, plan, self.frame, progress)
+        turning, refinement = plan.turning(n), plan.refinement(n)
+        return CineResult(
+            self.cine,
+            self.frame,
+            motion.fields,
+            motion.closing,
+            slice_axis=None if plan.slice_axis is None else plan.order[plan.slice_axis],
+            method=str(plan.method),
+            weights=plan.method.weights,
+            device=plan.device.type,
+            seconds=perf_counter() - start,
+            repairs=motion.repairs,
+            turned_by=None if turning is None else str(turning),
+            refined_by=None if refinement is None else str(refinement),
+            reference_labels=self.labels,
+            heart=self.heart,
+            label_names=self.label_names,
+        )
+
+
+def prepare_tracking(
+    cine: CineLike,
+    method: str | Method = "default",
+    *,
+    labels: ImageLike | None = None,
+    frame: int = 0,
+    slices: Slices = "auto",
+    heart: HeartLabels | None = None,
+    label_names: str | LabelNames | None = None,
+    device: str = "auto",
+) -> TrackingRequest:
+    """Read what is to be tracked; BadInput if it cannot be. The arguments are those of `track`."""
+    names = {} if label_names is None else read_label_names(label_names)
+    if names and heart is not None:
+        raise BadInput("labels are explained twice: give `heart` or `label_names`")
+    if labels is None and (names or heart is not None):
+        raise BadInput("names of labels are given, but not the labels: give `labels` too")
+    whole = given_cine(cine)
+    check_reference(whole, frame)
+    known = () if labels is None else read_labels(labels, whole, heart, names)
+    return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, *known)
+
+
+@explain_bad_keyword
+def track(
+    cine: CineLike,
+    method: str | Method = "default",
+    *,
+    labels: ImageLike | None = None,
+    frame: int = 0,
+    slices: Slices = "auto",
+    heart: HeartLabels | None = None,
+    label_names: str | LabelNames | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> CineResult:
+    """Follow a beating heart: the transform from the reference `frame` to every frame of a cine, or of its file,
+    or of a 4D image of SimpleITK or nibabel.
+
+    Each frame starts from what was found for its neighbour and is registered against the reference, both ways round the
+    cycle; the two are blended, so that the last frame closes on the first. Networks track at most 20 frames; a solver
+    refines all of them. With `labels` of the reference, every frame gets labels, and there are volumes and strain.
+    Their values are those of ACDC (1 RV, 2 wall of the LV, 3 its cavity; a lone value is the wall, but a lone 3 that
+    encloses little the cavity), unless `heart` says otherwise, or `label_names`, such as "3=RV,2=Myo,1=LV", which names
+    other structures too. Where no method is named, the bundled model tracks stacks slice by slice, and Gaussian-LNCC
+    tracks volumes; `slices` are as in `register_images`."""
+    request = prepare_tracking(
+        cine, method, labels=labels, frame=frame, slices=slices, heart=heart, label_names=label_names, device=device
+    )
+    return request.run(progress)

@@ -1,0 +1,264 @@
+"""The report of a tracked cine: what its page holds and says, and its pictures."""
+
+import json
+import re
+from base64 import b64decode
+from dataclasses import replace
+from io import BytesIO
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from PIL import Image as Picture
+
+from tests.cardiac.cines import exact_result, with_labels_of, without_labels
+from tests.report.conftest import SCRIPT
+from vrnet import Cine, CineResult, Grid, InputWarning
+from vrnet.cardiac.wall import HeartLabels
+from vrnet.phantom import cycle
+from vrnet.report.cine import (
+    ASSUMED_CYCLE_MS,
+    STRAIN_RANGE,
+    Film,
+    cine_data,
+    cycle_ms,
+    ejection_fraction,
+    in_percent,
+    look_at,
+    material_points,
+    smallest_cavity,
+    what_was_run,
+    write_page,
+)
+from vrnet.report.cine_figures import shown_frame, shown_pair, tracking_card, tracking_figure
+from vrnet.verdict.cine import CineEvidence, Extreme, HeartExtremes
+from vrnet.verdict.rules import Verdict
+
+SHAPE, SPACING = (72, 64, 3), (2.4, 2.4, 10.0)
+
+
+@pytest.fixture(scope="module")
+def heart():
+    return exact_result(cycle(2, SHAPE, SPACING, frames=6))
+
+
+@pytest.fixture(scope="module")
+def film(heart):
+    return Film.of(heart)
+
+
+@pytest.fixture(scope="module")
+def data(film):
+    return cine_data(film)
+
+
+def judged(result, level="good", worst=None, reasons=(), to_try=()):
+    """The same with another verdict, of which a slice is worst."""
+    found, slices = replace(result), () if worst is None else (HeartExtremes(unmatched=worst),)
+    vars(found)["verdict"] = Verdict(level, tuple(reasons), tuple(to_try))
+    vars(found)["evidence"] = CineEvidence(frames=(), closure_mm=0.0, slices=slices)
+    return found
+
+
+def one_slice(result, k=1):
+    """The same of slice k alone, without labels."""
+    grid = Grid.plain(result.cine.grid.shape[:2], result.cine.grid.spacing[:2])
+    cine = replace(result.cine, frames=result.cine.frames[..., k], grid=grid)
+    fields, closing = result.fields[:, :2, ..., k], result.closing[:, :2, ..., k]
+    return replace(without_labels(result), cine=cine, fields=fields, closing=closing, slice_axis=None)
+
+
+# What the scripts of the page read.
+
+
+def test_the_page_holds_the_points_to_a_hundredth_of_a_pixel(film, data):
+    low, high = data["range"]
+    for k, held in enumerate(data["points"]):
+        words = np.frombuffer(b64decode(held["moved"]), "<u2").reshape(len(film.frames), 2, held["count"])
+        assert_allclose(low + words * ((high - low) / 65535), material_points(film, k).moved, atol=0.01)
+
+
+def test_the_page_holds_the_strain_of_voxels_to_half_a_percent(film, data):
+    held = np.frombuffer(b64decode(data["points"][1]["strain"]["circumferential"]), np.uint8)
+    low, high = STRAIN_RANGE
+    expected = film.strain.circumferential[:, film.strain.index[2] == 1]
+    assert_allclose(low + held.reshape(expected.shape) * (high - low) / 255, expected, atol=0.51)
+
+
+def test_a_sheet_holds_every_frame_of_its_slice(film, data):
+    low, high = np.percentile(film.frames, (0.5, 99.5))
+    sheet = np.asarray(Picture.open(BytesIO(b64decode(data["sheets"][2].partition(",")[2]))), float)
+    tiles = data["tiles"]
+    for t in range(len(film.frames)):
+        row, column = divmod(t, tiles["columns"])
+        tile = sheet[row * tiles["height"] :, column * tiles["width"] :][: tiles["height"], : tiles["width"]]
+        expected = (255 * (film.frames[t, ..., 2].T - low) / (high - low)).clip(0, 255)
+        assert np.abs(tile - expected).mean() < 4
+
+
+def test_curves_are_those_that_were_measured(heart, data):
+    held = data["strain"]["green_radial"]
+    assert_allclose(held["regions"]["basal"], heart.strain.curve("green_radial", "basal"), atol=0.006)
+    assert held["peaks"]["global"] == heart.strain.peak("green_radial").frame
+    assert_allclose(data["volumes"]["LV"], heart.volumes.lv_ml, atol=0.006)
+    assert len(data["segments"]) == 16
+
+
+def test_what_is_not_known_is_left_out(heart):
+    blind = with_labels_of(heart, 2, 3)
+    blind = cine_data(Film.of(replace(blind, cine=replace(blind.cine, times_ms=None))))
+    assert (blind["segments"], blind["times"], blind["cycle"]) == ([], None, ASSUMED_CYCLE_MS)
+    assert blind["volumes"].keys() == {"LV", "wall"}
+    assert not any(region.startswith("segment") for region in blind["strain"]["green_radial"]["regions"])
+    bare = cine_data(Film.of(without_labels(heart)))
+    assert (bare["strain"], bare["volumes"], bare["labels"]) == (None, None, [])
+    assert all(points["strain"] is None for points in bare["points"])
+
+
+def test_one_slice_has_one_level_and_no_number_that_json_lacks(heart):
+    flat, labels = one_slice(heart), heart.reference_labels
+    labels = replace(labels, array=labels.array[..., 1], grid=flat.cine.grid)
+    data = cine_data(Film.of(replace(flat, reference_labels=labels, heart=HeartLabels())))
+    assert json.loads(json.dumps(data, allow_nan=False))["depth"] == 1
+    levels = {name for name in data["strain"]["green_radial"]["regions"] if not name.startswith("segment")}
+    assert levels == {"global", "mid"}
+
+
+def test_a_cycle_lasts_until_the_frame_after_the_last():
+    assert cycle_ms((100.0, 300.0, 500.0)) == 600.0
+
+
+# Where the verdict leads to.
+
+
+def test_of_a_slice_that_is_not_shown_the_verdict_leads_to_the_nearest(film):
+    """Of many slices a page shows some."""
+    shown = list(range(0, 60, 3))
+    for k in (31, 32):
+        found = look_at(replace(film, result=judged(film.result, worst=Extreme(1.0, 3, k)), numbers=shown))
+        assert abs(shown[found.place] - k) == min(abs(number - k) for number in shown)
+        assert found.text == f"slice {shown[found.place] + 1}, frame 4"
+
+
+def test_where_something_is_found_the_smallest_cavity_is_not_looked_at(film):
+    """Not even where what is found has no frame."""
+    for level, frame in (("good", smallest_cavity(film.result)), ("look", None), ("failed", None)):
+        found = look_at(replace(film, result=judged(film.result, level)))
+        assert (found and found.frame) == frame
+
+
+def test_no_frame_is_least_sure_where_outlines_were_given_or_there_are_none(heart):
+    smallest = smallest_cavity(heart)
+    assert smallest == heart.volumes.lv_ml.argmin() != heart.frame
+    assert smallest_cavity(without_labels(heart)) is None
+    assert smallest_cavity(with_labels_of(heart, 1)) is None
+
+
+# The page and the pictures.
+
+
+def test_a_report_is_a_page_with_pictures_beside_it_or_the_page_alone(heart, tmp_path):
+    heart = judged(heart)
+    page = heart.report(tmp_path / "new" / "folder")
+    assert page == tmp_path / "new" / "folder" / "report.html"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["cine.gif", "report.html", "strain.png"]
+    text = page.read_text()
+    assert "<title>truth: heart.nii.gz</title>" in text
+    assert f"{max(heart.closure_mm.values()):.2f} mm" in text
+    with Picture.open(page.parent / "cine.gif") as gif:
+        assert gif.n_frames == 6
+    bare = judged(without_labels(heart))
+    bare.report(tmp_path / "bare")
+    assert sorted(path.name for path in (tmp_path / "bare").iterdir()) == ["cine.gif", "report.html"]
+    assert bare.report(tmp_path / "alone" / "page.html") == tmp_path / "alone" / "page.html"
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("parts", [HeartLabels(), HeartLabels(rv=None, wall=None)])
+def test_labels_without_a_wall_have_volumes_alone_and_the_page_says_why(heart, tmp_path, parts):
+    """The cavity alone: no strain is measured, and the page and the picture do without."""
+    with pytest.warns(InputWarning, match="no strain is measured"):
+        said = judged(with_labels_of(heart, 3, heart=parts)).report(tmp_path).read_text()
+    assert "Ejection fraction, LV" in said
+    assert "Peak strain" not in said
+    assert "Not measured: the wall of the left ventricle is not labelled, and strain needs it." in said
+    assert (tmp_path / "strain.png").exists()
+
+
+def test_the_page_says_what_was_run(heart):
+    said = what_was_run(replace(heart, turned_by="TV-L1"))
+    assert (said["cine"], said["method"], said["slices"]) == ("a/heart.nii.gz", "truth", "each by itself")
+    assert said["frames"] == "6 of 72 x 64 x 3 voxels of 2.4 x 2.4 x 10 mm"
+    assert said["reference"] == "frame 1 of 6"
+    assert "frame 1 here is frame 0 there" in said["in files"]
+    assert ("turns found by" in said, "refined by" in said) == (True, False)
+
+
+def test_a_cine_that_failed_or_may_be_none_says_so_in_title_and_header(heart, tmp_path):
+    bad = replace(heart, cine=replace(heart.cine, doubt="BEWARE: it is <b>"))
+    bad = judged(bad, "failed", reasons=[f"Points end far off {SCRIPT}"], to_try=['`method="TV-L1"`'])
+    text = write_page(Film.of(bad), tmp_path / "bad.html").read_text()
+    assert "<title>✗ Failed: truth: heart.nii.gz</title>" in text
+    header = text.split("</header>")[0]
+    assert '<section class="verdict failed"' in header
+    assert "Points end far off &lt;script&gt;" in header
+    assert "--method TV-L1" in header
+    assert "BEWARE: it is &lt;b&gt;." in header
+    assert SCRIPT not in header
+
+
+def test_there_are_letters_of_directions_only_where_the_header_says_them(heart, tmp_path):
+    text = write_page(Film.of(judged(heart)), tmp_path / "page.html").read_text()
+    assert "The header does not say how the image lies: anterior and inferior segments may be exchanged." in text
+    assert 'class="edge' not in text
+    grid = replace(heart.cine.grid, origin=(-80.0, 10.0, 5.0))
+    placed = replace(heart, cine=replace(heart.cine, grid=grid), reference_labels=None, heart=None)
+    text = write_page(Film.of(judged(placed)), tmp_path / "page.html").read_text()
+    assert re.findall(r'class="edge (\w+)" aria-hidden="true">(.)', text) == [
+        ("left", "R"), ("right", "L"), ("top", "A"), ("bottom", "P")
+    ]  # fmt: skip
+    assert "how the image lies" not in text
+    assert "Without labels the wall, the cavity and the strain are not checked." in text
+
+
+def test_a_page_of_ten_slices_and_thirty_frames_is_below_15_mb(tmp_path):
+    """Noise, which nothing compresses, and no labels, so that nothing is cut away."""
+    shape = (160, 160, 10)
+    frames = np.random.default_rng(0).uniform(0, 1, (30, *shape)).astype(np.float32)
+    fields = np.zeros((30, 3, *shape), np.float32)
+    noise = CineResult(Cine(frames, Grid.plain(shape, (1.4, 1.4, 8.0))), 0, fields, fields[:2], 2, "none")
+    write_page(Film.of(judged(noise)), tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size < 15e6
+
+
+def test_the_ejection_fractions_of_both_ventricles_stand_together(heart):
+    """One entry, so that the page's first line stays short; without the LV it is that of the RV."""
+    volumes = heart.volumes
+    both = ejection_fraction(volumes)
+    assert both.name == "Ejection fraction, LV"
+    assert both.detail == f"RV {in_percent(volumes.rv_ejection_fraction_percent)}"
+    assert ejection_fraction(replace(volumes, open_slices=(2,))).detail.startswith("without slice 3, RV ")
+    right = ejection_fraction(replace(volumes, lv_ml=0 * volumes.lv_ml, open_slices=(2,)))
+    assert (right.name, right.detail) == ("Ejection fraction, RV", "")
+
+
+# What notebooks and the pages of cohorts show: the reference, and the frame where most has happened.
+
+
+def test_with_labels_the_frame_of_the_smallest_cavity_is_shown_and_else_the_farthest(heart):
+    jump, fields = 5, heart.fields.copy()
+    fields[jump, 0] += 3.0
+    tracked = replace(heart, fields=fields)
+    smallest = shown_frame(tracked)
+    assert smallest == tracked.volumes.lv_ml.argmin()
+    assert smallest not in (0, jump)
+    assert shown_frame(without_labels(tracked)) == jump
+    assert shown_frame(with_labels_of(tracked, 2)) == jump, "no cavity is labelled"
+
+
+def test_figure_card_and_thumbnail_show_the_same_frame_counted_from_1(heart):
+    k = shown_frame(heart)
+    assert (shown_pair(heart).moving == heart.cine.frames[k]).all()
+    titles = [ax.get_title() for ax in tracking_figure(heart).axes]
+    assert titles[:2] == ["frame 1 of 6 (reference)", f"frame {k + 1} of 6"]
+    assert tracking_card(heart).caption == f"Frame {k + 1} of 6, as it has moved from frame 1."
