@@ -8,16 +8,19 @@ from io import BytesIO
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from PIL import Image as Picture
 
 from tests.cardiac.cines import exact_result, with_labels_of, without_labels
 from tests.report.conftest import SCRIPT
-from vrnet import Cine, CineResult, Grid, InputWarning
+from vrnet import Cine, CineResult, Grid, Image, InputWarning
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.phantom import cycle
 from vrnet.report.cine import (
     ASSUMED_CYCLE_MS,
+    BOX_MARGIN,
+    MAX_PIXELS,
+    MAX_SLICES,
     STRAIN_RANGE,
     Film,
     cine_data,
@@ -27,6 +30,7 @@ from vrnet.report.cine import (
     look_at,
     material_points,
     smallest_cavity,
+    trace_outlines,
     what_was_run,
     write_page,
 )
@@ -66,6 +70,96 @@ def one_slice(result, k=1):
     cine = replace(result.cine, frames=result.cine.frames[..., k], grid=grid)
     fields, closing = result.fields[:, :2, ..., k], result.closing[:, :2, ..., k]
     return replace(without_labels(result), cine=cine, fields=fields, closing=closing, slice_axis=None)
+
+
+# What is shown: the part around the heart, oriented, and the points of tissue that all drawing is made of.
+
+SQUARE = (40, 30, 3)
+
+
+def film_of(frames, fields, grid, labels=None, heart=None):
+    """What is shown of a cine that was tracked so."""
+    given = None if labels is None else Image(labels, grid)
+    return Film.of(
+        CineResult(Cine(frames, grid), 0, fields, fields, None, "truth", reference_labels=given, heart=heart)
+    )
+
+
+def moving_square(direction):
+    """A bright square that moves by (2, -3, 0) voxels of the array from frame 0 to frame 1."""
+    frames, labels, fields = np.full((2, *SQUARE), 0.001), np.zeros(SQUARE, np.uint8), np.zeros((2, 3, *SQUARE))
+    labels[12:20, 14:22] = frames[0, 12:20, 14:22] = 1
+    frames[1, 14:22, 11:19] = 1
+    fields[1, 0], fields[1, 1] = 2, -3
+    return film_of(frames, fields, Grid(SQUARE, (1.0, 1.0, 9.0), (0.0, 0.0, 0.0), tuple(direction.ravel())), labels)
+
+
+@pytest.mark.parametrize("signs", [(1, 1, 1), (1, -1, -1), (-1, 1, 1), (-1, -1, -1)])
+@pytest.mark.parametrize("swap", [False, True])
+def test_outlines_follow_what_moves_however_the_file_is_stored(swap, signs):
+    direction = np.diag(signs).astype(float)
+    film = moving_square(direction[:, [1, 0, 2]] if swap else direction)
+    points = material_points(film, 1)
+    (outline,) = points.outlines
+    for t in (0, 1):
+        line = points.moved[t, :, outline.first : outline.first + outline.length]
+        bright = np.argwhere(film.frames[t, ..., 1] > 0.5)
+        assert_allclose(line.mean(1), bright.mean(0) + 0.5, atol=0.05)
+        assert_allclose([line.min(1), line.max(1)], [bright.min(0), bright.max(0) + 1], atol=0.3)
+    margin = round(BOX_MARGIN * 8)
+    assert film.frames.shape == (2, 8 + 2 * margin, 8 + 2 * margin, 3), "the part around the labels"
+    assert (film.numbers, film.depth, film.block) == ([0, 1, 2], 3, 1)
+
+
+def test_an_image_is_one_slice_and_many_slices_are_thinned():
+    noise = np.random.default_rng(0).random((2, 9, 8, 100))
+    flat = film_of(noise[..., 0], np.zeros((2, 2, 9, 8)), Grid.plain((9, 8), (1.0, 1.0)))
+    assert (flat.frames.shape, flat.motion.shape, flat.depth) == ((2, 9, 8, 1), (2, 2, 9, 8, 1), 1)
+    deep = film_of(noise, np.zeros((2, 3, 9, 8, 100)), Grid.plain((9, 8, 100), (1.0, 1.0, 3.0)))
+    assert len(deep.numbers) <= MAX_SLICES
+    assert deep.depth == 100
+
+
+def test_large_slices_are_shown_by_blocks_so_that_pixels_are_few(film):
+    frames = np.broadcast_to(np.float32(0), (30, 800, 800, 10))
+    large = replace(film, frames=frames)
+    assert frames.size / large.block**2 <= MAX_PIXELS < frames.size / (large.block - 1) ** 2
+
+
+def test_a_part_of_the_heart_has_one_colour_whatever_its_number(film):
+    def colours(values, heart):
+        labels = np.array(values).reshape(-1, 1, 1)
+        return dict(replace(film, result=replace(film.result, heart=heart), labels=labels).structures.values())
+
+    usual = colours([0, 1, 2, 3], HeartLabels())
+    assert usual == colours([0, 7, 5, 9], HeartLabels(rv=9, wall=7, lv=5))
+    assert colours([0, 2, 3, 8], HeartLabels(rv=-1)).items() >= {k: usual[k] for k in ("wall", "cavity")}.items()
+    assert len(set(colours([1, 2, 3, 8, 9], HeartLabels()).values())) == 5
+
+
+def test_the_outline_of_a_ring_is_two_circles():
+    radius = np.hypot(*(np.indices((50, 50)) - 24.5))
+    lines = trace_outlines((radius > 10) & (radius < 18))
+    found = sorted(float(np.hypot(*(line - 25)).mean()) for line in lines)
+    assert_allclose(found, [10, 18], atol=0.15)
+    for line in lines:
+        assert np.ptp(np.hypot(*(line - 25))) < 1.0  # less than the steps of voxels
+
+
+def test_corners_of_voxels_and_lines_of_the_grid_are_where_they_belong_and_move(film):
+    x, y = np.indices((50, 50)) - 24.5
+    radius, motion = np.hypot(x, y), np.zeros((2, 2, 50, 50, 1))
+    labels = np.select([radius < 10, radius < 18], [3, 2])[..., None]
+    motion[1] = 0.1 * np.stack([x, y])[..., None]
+    frames = np.zeros((2, 50, 50, 1))
+    growing = replace(film, frames=frames, motion=motion, labels=labels, spacing=(1.0, 1.0), numbers=[0], depth=1)
+    points = material_points(growing, 0)
+    middles, voxels = points.moved[..., points.corners].mean(-1), growing.strain.index[:2]
+    assert_allclose(middles[0], voxels + 0.5)
+    assert_allclose(middles[1], 25 + 1.1 * (voxels - 24.5), atol=1e-6)
+    nodes = points.moved[0][:, : np.prod(points.grid)].reshape(2, *points.grid)
+    assert_array_equal(np.diff(nodes[0, :, 0]), 2)
+    assert_array_equal(nodes % 1, 0.5)
 
 
 # What the scripts of the page read.

@@ -22,8 +22,8 @@ QUOTES = "\"'\n</script><script>document.title = 'run'</script>`${alert(1)}"
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, heart):  # noqa: F811
-    """Pages of a heart; of one whose first slice is worst; without RV and times, with bad names; of the wall alone; with
-    a slice without labels; and of one slice without any."""
+    """Pages of a heart; of one whose first slice is worst; without RV and times, with bad names; of the wall alone;
+    with a slice without labels; and of one slice without any."""
     folder, hostile = tmp_path_factory.mktemp("cines"), with_labels_of(heart, 2, 3)
     hostile = replace(hostile, cine=replace(heart.cine, name=HOSTILE, times_ms=None), method=QUOTES, refined_by=SCRIPT)
     partly = heart.reference_labels.array.copy()

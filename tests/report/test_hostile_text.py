@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.report.browser import open_file
 from tests.cardiac.cines import exact_result
+from tests.report.browser import open_file
 from tests.report.conftest import METRICS
 from vrnet.phantom import cycle
 from vrnet.report.cine import Film, write_page

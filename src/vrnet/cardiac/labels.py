@@ -1,4 +1,4 @@
-"""What the labels of a cine's reference mean: which are the ventricles and the wall, and what may be wrong with them."""
+"""What the labels of a cine's reference mean: which are the ventricles and the wall, and what may be wrong there."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -151,8 +151,8 @@ class Scanner:
 # Beating-heart phantoms: end-diastole I0, end-systole I1, and the exact u with I1(x + u(x)) = I0(x).
 #
 # The anatomy A is a function of end-diastolic position, the motion φ = id + u a map in closed form. The images are
-# I0 = A and I1 = A ∘ φ⁻¹ on one grid, then blurred and made noisy; no voxel is ever warped. A 2D phantom is a cut of a 3D
-# one across the long axis, without the motion along it.
+# I0 = A and I1 = A ∘ φ⁻¹ on one grid, then blurred and made noisy; no voxel is ever warped. A 2D phantom is a cut of
+# a 3D one across the long axis, without the motion along it.
 
 
 @dataclass(frozen=True)

@@ -333,8 +333,8 @@ def frame_text(k: int, frames: int | None = None) -> str:
 
 # Points of tissue in one slice, and where they are in every frame: y_t = x + u_t(x).
 #
-# They make the lines of a grid, the outlines of labels, and the corners of the voxels of the wall: all that a film draws.
-# Coordinates are in pixels, pixel i from i to i + 1.
+# They make the lines of a grid, the outlines of labels, and the corners of the voxels of the wall: all that a film
+# draws. Coordinates are in pixels, pixel i from i to i + 1.
 
 GRID_LINES = 28
 """Along the longer side of a picture."""
@@ -501,7 +501,7 @@ def in_base64(array: Any, kind: str) -> str:
 def strain_curves(strain: Strain) -> dict[str, Any]:
     """By measure: what it is, its curve in every region that some slice shows, and the frames of their peaks.
 
-    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle alone."""
+    Its direction is the strain of COLOUR_LIMITS that it goes with: a beat shortens the wall around the ventricle."""
     found = {}
     for m in MEASURES:
         peaks = {region: peak.frame for region in strain.regions if (peak := strain.peak(m.name, region))}
