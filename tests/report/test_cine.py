@@ -122,14 +122,16 @@ def test_an_image_is_one_slice_and_many_slices_are_thinned():
 
 def test_large_slices_are_shown_by_blocks_so_that_pixels_are_few(film):
     frames = np.broadcast_to(np.float32(0), (30, 800, 800, 10))
-    large = replace(film, frames=frames)
+    still = np.broadcast_to(np.float32(0), (30, 2, *frames.shape[1:]))
+    large = replace(film, frames=frames, motion=still, labels=None)
     assert frames.size / large.block**2 <= MAX_PIXELS < frames.size / (large.block - 1) ** 2
 
 
 def test_a_part_of_the_heart_has_one_colour_whatever_its_number(film):
     def colours(values, heart):
         labels = np.array(values).reshape(-1, 1, 1)
-        return dict(replace(film, result=replace(film.result, heart=heart), labels=labels).structures.values())
+        arrays = {"frames": labels[None], "motion": np.zeros((1, 2, *labels.shape)), "labels": labels}
+        return dict(replace(film, result=replace(film.result, heart=heart), **arrays).structures.values())
 
     usual = colours([0, 1, 2, 3], HeartLabels())
     assert usual == colours([0, 7, 5, 9], HeartLabels(rv=9, wall=7, lv=5))

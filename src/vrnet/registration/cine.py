@@ -48,8 +48,8 @@ Array = NDArray[Any]
 # Every frame is compared with the reference itself, so that errors do not add up as they do when motions from frame to
 # frame are composed; only what is left of the motion is sought, which is little in fast phases too. Motion that images
 # do not constrain (along edges, within even tissue) would grow from frame to frame: smoothing the start forgets it, and
-# making the start smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do show is
-# found again. With forward fields f and backward fields b, the blend is
+# making the start smaller forgets what smoothing does not, such as a turn of the whole heart. What the images do show
+# is found again. With forward fields f and backward fields b, the blend is
 #
 #     u_k = (1 − k/n) f_k + (k/n) b_k,
 #
