@@ -118,7 +118,7 @@ def read_arrays(file: ZipFile, names: Iterable[str], path: Path, folder: str = "
     found = {}
     for name, info in members.items():
         with file.open(info) as member:
-            found[name] = np.lib.format.read_array(member, allow_pickle=False)
+            found[name] = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -212,14 +212,16 @@ class PreparedSplit:
     @property
     def names(self) -> list[str]:
         """The subjects; no image is read to know them."""
-        stored = isinstance(self.samples, StoredSamples)
-        return list(self.samples.names) if stored else [sample.name for sample in self.samples]
+        if isinstance(self.samples, StoredSamples):
+            return list(self.samples.names)
+        return [sample.name for sample in self.samples]
 
     @property
     def read(self) -> Callable[[str], Sample]:
         """What gives the sample of a name; it can be sent to other processes."""
-        stored = isinstance(self.samples, StoredSamples)
-        return self.samples.read if stored else {sample.name: sample for sample in self.samples}.__getitem__
+        if isinstance(self.samples, StoredSamples):
+            return self.samples.read
+        return {sample.name: sample for sample in self.samples}.__getitem__
 
     def identity(self, subject: str) -> str:
         """A short text that changes with the sample of a subject: that by which it is stored, or its SHA-256."""
@@ -481,7 +483,7 @@ def load_pack(path: Path) -> dict[tuple[str, str], PreparedSplit]:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise BadInput(f"{path} was written by another version of vrnet: {PREPARE_AGAIN}")
-    found = {}
+    found: dict[tuple[str, str], PreparedSplit] = {}
     for place, part in enumerate(read_record(index, PackIndex, path, PREPARE_AGAIN).parts):
         reader = PackReader(path, {subject: f"{place}/{k}/" for k, subject in enumerate(part.subjects)})
         samples = StoredSamples(part.subjects, reader, reader.identify)

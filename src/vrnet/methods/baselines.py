@@ -39,15 +39,13 @@ class VoxelMorph(Learned):
     width: int | None = None
     """Channels of the first level; 64 in 2D and 8 in 3D where not given."""
 
+    summary = "learned: one U-Net"
+
     def __post_init__(self) -> None:
         check_width(self.width)
 
     def __str__(self) -> str:
         return f"VoxelMorph{suffix(self.width)}"
-
-    @property
-    def summary(self) -> str:
-        return "learned: one U-Net"
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         return Cascade(Predict(unet(d, 2, self.width or PAPER_WIDTH[d])), []).to(device)
@@ -60,19 +58,14 @@ class Siamese(Learned):
     width: int | None = None
     """Channels of the first level; 64 where not given."""
 
+    summary = "learned: two encoders that share weights"
+    loss = LossTerms("L2", "Huber", alpha=0.02)
+
     def __post_init__(self) -> None:
         check_width(self.width)
 
     def __str__(self) -> str:
         return f"Siamese{suffix(self.width)}"
-
-    @property
-    def summary(self) -> str:
-        return "learned: two encoders that share weights"
-
-    @property
-    def loss(self) -> LossTerms:
-        return LossTerms("L2", "Huber", alpha=0.02)
 
     def build(self, d: int, device: torch.device = CPU) -> Cascade:
         return Cascade(Predict(siamese.Siamese(d, self.width or SIAMESE_WIDTH)), []).to(device)
@@ -124,19 +117,14 @@ def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | 
     return kind(parse_width(found[1])) if found else None
 
 
-# No registration: the row that others are measured against.
-
-
 @dataclass(frozen=True)
 class Identity(Method):
-    """u = 0."""
+    """u = 0: the row that others are measured against."""
+
+    summary = "no registration: what there was before"
 
     def __str__(self) -> str:
         return "identity"
-
-    @property
-    def summary(self) -> str:
-        return "no registration: what there was before"
 
     def build(self, d: int, device: torch.device = CPU) -> Initializer:
         return no_motion

@@ -25,22 +25,15 @@ class BundledModel:
 
 
 BUNDLED = {
-    SHORT_AXIS: BundledModel(
-        FOLDER / "short_axis.safetensors",
-        "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
-    ),
-    SHORT_AXIS_CINE: BundledModel(
-        FOLDER / "short_axis_cine.safetensors",
-        "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of `vrnet track`",
-    ),
-    "hippocampus": BundledModel(
-        FOLDER / "hippocampus.safetensors",
-        "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
-    ),
-    "hippocampus-template": BundledModel(
-        FOLDER / "hippocampus_template.safetensors",
-        "in the box: through a template of 140 T1 images cut to the hippocampus, made without labels, in 3D",
-    ),
+    name: BundledModel(FOLDER / f"{name.replace('-', '_')}.safetensors", summary)
+    for name, summary in {
+        SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
+        SHORT_AXIS_CINE: "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of "
+        "`vrnet track`",
+        "hippocampus": "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
+        "hippocampus-template": "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
+        "labels, in 3D",
+    }.items()
 }
 """Every model in the box by its name."""
 
@@ -80,12 +73,10 @@ nearly as phantoms do, whose motion is known."""
 class Default(Method):
     """A choice that waits for the images; what it comes to has a name of its own."""
 
-    @property
-    def summary(self) -> str:
-        return (
-            f"where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel (short-axis-cine where "
-            f"they are tracked), {SOLVER} for the rest"
-        )
+    summary = (
+        "where none is named: short-axis for 2D images and slices of 0.6 to 5.4 mm a pixel (short-axis-cine where "
+        f"they are tracked), {SOLVER} for the rest"
+    )
 
     def __str__(self) -> str:
         return "default"

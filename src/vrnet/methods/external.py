@@ -35,7 +35,7 @@ Iterations = tuple[int, ...]
 class ExternalTool(Method, Protocol):
     """A tool of others: `find` gives displacements in mm, fixed to moving, of one pair on a plain grid."""
 
-    devices = ("cpu",)
+    devices: tuple[str, ...] = ("cpu",)
     package: str
 
     def find(self, fixed: ndarray, moving: ndarray, spacing: tuple[float, ...], masks: MaskArrays) -> ndarray: ...

@@ -56,34 +56,35 @@ class Variational(Method):
     tolerance: float = 1e-3
     """Stop when three warps together change the energy by less than this part of it."""
 
+    masks = MASKS_OF_SOLVERS
+    fixed_parameters = FIXED
+
     def __post_init__(self) -> None:
         if self.regularizer not in REGULARIZERS or self.data not in DATA_TERMS:
             known = f"pair {', '.join(REGULARIZERS)} with {', '.join(DATA_TERMS)}"
             raise BadInput(f"there is no {self.regularizer}-{self.data}: {known}")
         check_positive({"warps": self.warps, "iterations": self.iterations, "levels": self.levels})
+        check_at_most("levels", self.levels, MAX_LEVELS)
         for d in (2, 3):
             first, last = value_in(self.theta, d)
             check_positive({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last})
-        for name, value in (("tolerance", self.tolerance), ("fluid", self.fluid)):
-            if not 0 <= value < float("inf"):
-                raise BadInput(f"{name} is {value}: it must be zero or more")
-        for d in (2, 3):
             momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d)
+            window = value_in(self.window, d)
+            for name, value in (("tolerance", self.tolerance), ("fluid", self.fluid), ("window", window)):
+                if not 0 <= value < float("inf"):
+                    raise BadInput(f"{name} is {value}: it must be zero or more")
             if not 0 <= momentum < 1:
                 raise BadInput(f"momentum is {momentum}: it must be zero or more, and below 1")
             if momentum and not self.fluid:
                 raise BadInput(
                     f"momentum is {momentum} and fluid 0: only composed updates have a momentum; give momentum=0, too"
                 )
-            if not 0 <= (window := value_in(self.window, d)) < float("inf"):
-                raise BadInput(f"window is {window}: it must be zero or more")
             if window and not DATA_TERMS[self.data].takes_window:
                 others = ", ".join(name for name, term in DATA_TERMS.items() if term.takes_window)
                 raise BadInput(f"window is {window}, and {self.data} takes none: {others} do")
             if finest_warps < 0:
                 raise BadInput(f"finest_warps is {finest_warps}: it must be zero or more")
             check_at_most("warps times iterations", max(self.warps, finest_warps) * self.iterations, MAX_STEPS)
-        check_at_most("levels", self.levels, MAX_LEVELS)
 
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}{changes(self, preset(self.regularizer, self.data), FIXED)}"
@@ -93,16 +94,8 @@ class Variational(Method):
         return f"iterative: {DATA_TERMS[self.data].summary}, {REGULARIZERS[self.regularizer].summary}"
 
     @property
-    def masks(self) -> str:
-        return MASKS_OF_SOLVERS
-
-    @property
     def scaling(self) -> Scaling:
         return "jointly" if DATA_TERMS[self.data].compares_intensities else "each"
-
-    @property
-    def fixed_parameters(self) -> tuple[str, ...]:
-        return FIXED
 
     def build(self, d: int, device: torch.device = CPU) -> Solver:
         return self.solver(DATA_TERMS[self.data], d).to(device)
