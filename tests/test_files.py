@@ -1,10 +1,18 @@
+"""Files are written whole or not at all, nobody else's are touched, and tables, JSON and records read as they went."""
+
 import csv
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 import tracemalloc
+from contextlib import suppress
+from dataclasses import dataclass, field
 from io import StringIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,16 +20,24 @@ import pytest
 from tests.images.conftest import picture
 from vrnet.errors import BadInput
 from vrnet.files import (
+    RECORD,
     atomic_write,
     check_file,
     check_folder,
+    check_set,
     columns_of,
     csv_text,
     exists,
+    hold_lock,
+    is_locked,
     json_ready,
     read_json,
+    read_record,
     read_rows,
     read_table,
+    remove_leftovers,
+    replace_set,
+    sha256,
     write_json,
     write_rows,
     write_table,
@@ -355,3 +371,298 @@ def test_a_formula_is_guarded_in_a_csv_file_and_read_back_as_it_was(tmp_path, ce
 def test_a_name_that_is_no_text_can_be_a_cell(tmp_path):
     write_rows([{"name": "a\udcff"}], tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text(encoding="utf-8") == "name\na\\udcff\n"
+
+
+# The files of a result
+
+NAMES = ("a.txt", "b.txt", "c.txt", "both/x.txt", "both/y.txt", "before/x.txt", "after/all/x.txt")
+OLD = {"a.txt": "old a", "b.txt": "old b", "both/x.txt": "old x", "before/x.txt": "old"}
+NEW = {"a.txt": "new a", "c.txt": "new c", "both/x.txt": "new x", "both/y.txt": "new y", "after/all/x.txt": "new"}
+
+
+def write_set(folder, texts):
+    with replace_set(folder, NAMES) as staged:
+        for name, text in texts.items():
+            (staged / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).write_text(text)
+
+
+def stop_while_writing(folder):
+    with replace_set(folder, NAMES) as staged:
+        (staged / "a.txt").write_text("half")
+        raise KeyboardInterrupt
+
+
+def contents(folder):
+    """{name: text} of what can be opened there by its name, but for the record."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*")
+        if path.exists() and path.is_file() and not path.relative_to(folder).parts[0].startswith(".")
+    }
+
+
+def files_of(folder):
+    """{name: bytes} of every file, the record's too."""
+    return {name: (folder / name).read_bytes() for name in names_there(folder) if (folder / name).is_file()}
+
+
+def names_there(folder):
+    """The names of all that a folder and those below it hold."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def with_folders(names):
+    """The names, and those of the folders on the way."""
+    places = (parent.as_posix() for name in names for parent in PurePosixPath(name).parents)
+    return {*names, *places} - {"."}
+
+
+def test_a_set_replaces_all_of_the_earlier_one_and_nothing_else(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    write_set(tmp_path, OLD)
+    assert contents(tmp_path) == OLD | {"mine.txt": "mine"}
+    write_set(tmp_path, NEW)
+    assert contents(tmp_path) == NEW | {"mine.txt": "mine"}
+    assert names_there(tmp_path) == {*with_folders(NEW), "mine.txt", RECORD}
+    recorded = json.loads((tmp_path / RECORD).read_text())["files"]
+    assert recorded == {name: sha256(tmp_path / name) for name in NEW}
+
+
+def test_a_folder_that_others_use_too_stays(tmp_path):
+    write_set(tmp_path, OLD)
+    (tmp_path / "before" / "mine.txt").write_text("mine")
+    write_set(tmp_path, NEW)
+    assert contents(tmp_path) == NEW | {"before/mine.txt": "mine"}
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_folder_that_is_none_is_refused_before_the_work(tmp_path, is_link):
+    (tmp_path / "else").mkdir()
+    if is_link:
+        (tmp_path / "both").symlink_to(tmp_path / "else")
+    else:
+        (tmp_path / "both").write_text("a file")
+    with pytest.raises(BadInput, match="is no folder"):
+        check_set(tmp_path, NAMES)
+
+
+def test_a_set_that_fails_leaves_the_earlier_one(tmp_path):
+    write_set(tmp_path, OLD)
+    before = files_of(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        stop_while_writing(tmp_path)
+    assert before == files_of(tmp_path)
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_text("by somebody else"), lambda path: path.mkdir()])
+def test_a_file_of_somebody_else_is_refused_before_the_work_and_kept(tmp_path, spoil):
+    spoil(tmp_path / "a.txt")
+    with pytest.raises(BadInput, match=r"a\.txt .*: (move it away, or )?choose another folder"):
+        check_set(tmp_path, NAMES)
+    with pytest.raises(BadInput):
+        write_set(tmp_path, NEW)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_file_that_was_changed_since_is_somebody_else_s(tmp_path, name):
+    """If the new set has its name it is refused; if not, it stays."""
+    write_set(tmp_path, OLD)
+    (tmp_path / name).write_text("changed by hand")
+    if name in NEW:
+        with pytest.raises(BadInput, match="would be lost"):
+            write_set(tmp_path, NEW)
+        assert contents(tmp_path) == OLD | {name: "changed by hand"}
+    else:
+        write_set(tmp_path, NEW)
+        assert contents(tmp_path) == NEW | {name: "changed by hand"}
+
+
+def test_a_link_of_somebody_else_s_is_not_followed(tmp_path):
+    write_set(tmp_path / "out", OLD)
+    (tmp_path / "elsewhere").write_text("old a")
+    (tmp_path / "out" / "a.txt").unlink()
+    (tmp_path / "out" / "a.txt").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="would be lost"):
+        check_set(tmp_path / "out", NAMES)
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"files": 3}', '{"files": {"a.txt": 1, "../x": "y"}}', "\x00"])
+def test_a_damaged_record_makes_nothing_ours(tmp_path, record):
+    write_set(tmp_path, OLD)
+    (tmp_path / RECORD).write_text(record)
+    with pytest.raises(BadInput, match="would be lost"):
+        write_set(tmp_path, NEW)
+    assert contents(tmp_path) == OLD
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing is tidied up after it."""
+
+
+def test_whenever_a_run_is_killed_each_file_is_whole_and_the_run_can_be_repeated(tmp_path, monkeypatch):
+    """Killed before its n-th rename, for every n: each name has its old file or its new one, and nothing is lost."""
+    rename, done = os.replace, False
+    for limit in range(100):
+        if done:
+            break
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        (folder / "mine.txt").write_text("mine")
+        write_set(folder, OLD)
+        left = iter([None] * limit)
+
+        def stop(*args, left=left):
+            if next(left, "end") == "end":
+                raise Killed
+            rename(*args)
+
+        monkeypatch.setattr(os, "replace", stop)
+        monkeypatch.setattr(os, "rename", stop)
+        with suppress(Killed):
+            write_set(folder, NEW)
+            done = True
+        monkeypatch.undo()
+        for name, text in contents(folder).items():
+            assert text in (OLD.get(name), NEW.get(name), "mine")
+        write_set(folder, NEW)
+        assert contents(folder) == NEW | {"mine.txt": "mine"}
+        assert names_there(folder) == {*with_folders(NEW), "mine.txt", RECORD}
+    assert limit > 7
+
+
+@pytest.mark.parametrize(("there", "asked"), [("x.nii", "x.nii.gz"), ("x.nii.gz", "x.nii")])
+def test_no_image_is_written_beside_one_that_itk_takes_for_it(tmp_path, there, asked):
+    (tmp_path / there).touch()
+    with pytest.raises(BadInput, match="ITK takes it for"):
+        check_set(tmp_path, [asked])
+
+
+# Locks
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from vrnet.files import hold_lock, partial_folder
+with hold_lock(Path(sys.argv[1], "lock")), partial_folder(Path(sys.argv[1])) as folder:
+    (folder / "half").write_text("half of the n")
+    (folder / "new").mkdir()
+    (folder / "new" / "x").touch()
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds a lock and writes in a temporary folder, until it is killed."""
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_keeps_others_out_until_its_process_is_killed(tmp_path, holder):
+    assert is_locked(tmp_path / "lock")
+    with pytest.raises(BlockingIOError), hold_lock(tmp_path / "lock"):
+        pass
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert not is_locked(tmp_path / "lock")
+    with hold_lock(tmp_path / "lock"):
+        assert is_locked(tmp_path / "lock")
+    assert not (tmp_path / "lock").exists()
+
+
+def test_what_a_living_process_writes_stays_and_what_a_dead_one_left_goes(tmp_path, holder):
+    (partial,) = tmp_path.glob(".partial-*")
+    check_folder(tmp_path)
+    assert (partial / "half").read_text() == "half of the n"
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    check_folder(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_only_folders_of_our_own_are_taken_for_left_behind(tmp_path):
+    (tmp_path / ".partial-mine").mkdir()
+    (tmp_path / ".partial-mine" / "precious").touch()
+    (tmp_path / ".partial-file").touch()
+    (tmp_path / ".partial-link").symlink_to(tmp_path / ".partial-mine")
+    (tmp_path / ".partial-killed-at-once").mkdir()
+    remove_leftovers(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {".partial-mine", ".partial-file", ".partial-link"}
+    assert (tmp_path / ".partial-mine" / "precious").exists()
+
+
+def test_where_there_are_no_locks_work_goes_on(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with hold_lock(tmp_path / "lock"):
+        write_json({}, tmp_path / "x.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+# Records
+
+FILE = Path("some") / "file.json"
+
+
+@dataclass(frozen=True)
+class Wheel:
+    inches: float
+
+
+@dataclass(frozen=True)
+class Bicycle:
+    name: str
+    gears: int
+    wheels: tuple[Wheel, ...]
+    colour: Literal["red", "blue"] = "red"
+    stickers: dict[str, int] = field(default_factory=dict)
+    owner: str | None = None
+    more: Any = None
+    is_old: bool = False
+
+    def __post_init__(self):
+        if self.gears < 1:
+            raise BadInput(f"a bicycle has a gear, not {self.gears}")
+
+
+GOOD = {"name": "Hercules", "gears": 3, "wheels": [{"inches": 28}, {"inches": 26.5}]}
+
+
+def test_what_fits_becomes_the_dataclass_through_json():
+    given = GOOD | {"stickers": {"star": 2}, "owner": "Θ", "more": [1, "x"], "is_old": True}
+    expected = Bicycle("Hercules", 3, (Wheel(28.0), Wheel(26.5)), "red", {"star": 2}, "Θ", [1, "x"], True)
+    assert read_record(json.loads(json.dumps(given)), Bicycle, FILE, "buy another") == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (3, "Expected `object`, got `int`"),
+        ({"name": "x", "gears": 3}, "wheels is missing"),
+        (GOOD | {"bell": 1}, "the key 'bell' is not known"),
+        (GOOD | {"gears": "3"}, "Expected `int`, got `str` - at `$.gears`"),
+        (GOOD | {"gears": True}, "Expected `int`, got `bool` - at `$.gears`"),
+        (GOOD | {"gears": 0}, "a bicycle has a gear, not 0"),
+        (GOOD | {"name": "a\x1b[31m"}, r"it holds 'a\x1b[31m', which is no line of text"),
+        (GOOD | {"name": "x" * 1001}, "which is no line of text"),
+        (GOOD | {"wheels": [{"inches": 28}, {"inches": None}]}, "got `null` - at `$.wheels[1].inches`"),
+        (GOOD | {"wheels": [{"inches": float("inf")}]}, "it holds inf, which is no finite number"),
+        (GOOD | {"colour": "green"}, "Invalid enum value 'green' - at `$.colour`"),
+    ],
+)  # fmt: skip
+def test_what_does_not_is_named_by_file_and_key(given, words):
+    with pytest.raises(BadInput) as raised:
+        read_record(given, Bicycle, FILE, "buy another")
+    message = str(raised.value)
+    assert message.startswith("some/file.json is not as vrnet writes it, ")
+    assert message.endswith(f"{words}: buy another")
+    assert message.isprintable()
+    assert len(message) < 200

@@ -14,7 +14,7 @@ from tests.models import card
 from vrnet.data.prepared import PreparedSplit, save_pack, save_sample
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
-from vrnet.files import write_json, write_rows
+from vrnet.files import write_json, write_rows, write_tensors
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image
 from vrnet.images.io import IMAGE_SUFFIXES, write_image
@@ -23,7 +23,6 @@ from vrnet.images.transforms import TRANSFORM_SUFFIXES, Transform
 from vrnet.methods.weights import save_weights
 from vrnet.paper.tables import Table
 from vrnet.report.figures import save
-from vrnet.tensors import write_tensors
 from vrnet.training.run import RunState, save_checkpoint
 
 NOISE = np.random.default_rng(0).standard_normal((2, 96, 96))

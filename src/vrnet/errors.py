@@ -164,3 +164,13 @@ def shell_word(value: str) -> str:
     """A value as Python has it, as a shell takes it: "each" without its quotes, and True as nothing, of a flag."""
     bare = value.strip('"')
     return "" if value == "True" else bare if re.fullmatch(r"[\w+./=,-]*", bare) else value
+
+
+MAX_SHOWN_CHARACTERS = 80
+"""Of a text from outside, in a message."""
+
+
+def shown(text: str) -> str:
+    """A text from outside as one line of a message can hold it."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: MAX_SHOWN_CHARACTERS + 1])
+    return line if len(text) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}..."

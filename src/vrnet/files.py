@@ -1,120 +1,66 @@
-"""Files: checked before the work, written whole or not at all; rows of CSV files; JSON."""
+"""Files: checked before the work, written whole or not at all; CSV, JSON and tensors."""
 
 import csv
-import errno
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import MISSING, dataclass, fields
 from io import StringIO
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from random import uniform
 from tempfile import TemporaryFile, mkdtemp
-from time import monotonic, sleep
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import numpy as np
 
-from vrnet.errors import BadInput
-from vrnet.schema import shown
+from vrnet.errors import BadInput, most_like, shown
 
-# Locks that end with their process, and temporary folders that go with it.
-#
-# The lock is flock, which the system releases however a process ends. A lock file is removed by its holder; one that a
-# killed process left behind is free, and taken over by the next. Where a file system has no locks, nobody is kept out,
-# and nothing is taken for left behind.
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+T = TypeVar("T")
+
+# Locks that end with their process, and temporary folders that go with it. Where a file system has no locks, nobody is
+# kept out.
 
 PARTIAL = ".partial-"
 """How the names of temporary folders begin."""
 ORDINARY = ".ordinary"
 """The lock file of a temporary folder; it also has the permissions of an ordinary file."""
-RETRY_SECONDS = 0.02
-SHARING_SECONDS = 10.0
-"""How long to wait for who looks at a lock that is shared: that takes microseconds, and on a busy file system more."""
 
 
 @contextmanager
 def hold_lock(path: Path, patience_seconds: float = 0.0) -> Iterator[None]:
     """Hold a lock file meanwhile; BlockingIOError if another holds it for longer than this process is patient."""
-    with closing(wait_for_lock(path, patience_seconds)):
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    from filelock import FileLock, Timeout
 
-
-@contextmanager
-def closing(descriptor: int) -> Iterator[None]:
-    """Close a descriptor at the end, which frees its lock."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=patience_seconds, poll_interval=0.02)
+    except Timeout as error:
+        raise BlockingIOError(f"{path} is held") from error
+    except OSError:
+        if not path.parent.is_dir():
+            raise
     try:
         yield
     finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def share_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file meanwhile together with others who share it; who wants it alone finds it held.
-
-    It stays where it is, since others may hold it: whoever finds it free removes it. He holds it alone for that moment,
-    as does whoever looks whether it is held: this one waits for them."""
-    with closing(wait_for_lock(path, SHARING_SECONDS, is_shared=True)):
-        yield
-
-
-def wait_for_lock(path: Path, patience_seconds: float, is_shared: bool = False) -> int:
-    """A descriptor that holds a lock file; BlockingIOError if others hold it for longer than one is patient."""
-    end = monotonic() + patience_seconds
-    while True:
-        try:
-            return acquire_lock(path, is_shared=is_shared)
-        except BlockingIOError:
-            if monotonic() > end:
-                raise
-            sleep(uniform(0.0, RETRY_SECONDS))  # by chance: who holds it again and again may do so in step
-
-
-def acquire_lock(path: Path, is_needed: bool = False, is_shared: bool = False) -> int:
-    """A descriptor that holds a lock file until it is closed; BlockingIOError if another process holds it.
-
-    Where there are no locks, one that is needed is an OSError; any other is taken for held."""
-    import fcntl
-
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            if is_same_file(path, descriptor):  # and not one that its last holder has just removed
-                return descriptor
-            os.close(descriptor)
-        except OSError as error:
-            if not is_needed and not isinstance(error, BlockingIOError):
-                return descriptor
-            os.close(descriptor)
-            raise
-
-
-def is_same_file(path: Path, descriptor: int) -> bool:
-    """Whether an open file is still the one of that name."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
 def is_locked(path: Path) -> bool:
     """Whether a living process holds a lock file."""
-    if not path.exists():
-        return False
     try:
-        os.close(acquire_lock(path))
-    except OSError:
+        with hold_lock(path) if path.exists() else nullcontext():
+            return False
+    except BlockingIOError:
         return True
-    return False
 
 
 @contextmanager
@@ -123,13 +69,14 @@ def partial_folder(parent: Path) -> Iterator[Path]:
     while True:
         folder = Path(mkdtemp(prefix=PARTIAL, dir=parent))
         with suppress(FileNotFoundError):  # another process took it for left behind before it was locked
-            descriptor = acquire_lock(folder / ORDINARY)
+            (folder / ORDINARY).touch()
             break
-    with closing(descriptor):
-        try:
+    try:
+        with hold_lock(folder / ORDINARY):
             yield folder
-        finally:
-            remove_partial(folder)
+            remove_but_lock(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -139,19 +86,18 @@ def remove_leftovers(folder: Path) -> None:
             if place.is_symlink() or not (place / ORDINARY).exists():
                 place.rmdir()  # which removes an empty folder alone
                 continue
-            with closing(acquire_lock(place / ORDINARY, is_needed=True)):
-                remove_partial(place)
+            with hold_lock(place / ORDINARY):
+                remove_but_lock(place)
+            place.rmdir()
 
 
-def remove_partial(folder: Path) -> None:
-    """Remove a temporary folder: its lock file last, so that what a stop leaves of it is known as such."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != ORDINARY:
-                path.unlink()
-    shutil.rmtree(folder, ignore_errors=True)
+def remove_but_lock(folder: Path) -> None:
+    """Remove what a temporary folder holds: its lock file last, so that what a stop leaves of it is known as such."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != ORDINARY:
+            path.unlink()
 
 
 Row = dict[str, Any]
@@ -441,31 +387,15 @@ def finite_or_none(value: Any) -> Any:
     return None if isinstance(value, (float, np.floating)) and not isfinite(value) else value
 
 
-# Sets of files that belong together, such as the results of a registration: all of the old ones, or all of the new.
-#
-# No system call renames several files at once, so a set is swapped by a link that all of its names go through:
-#
-# 1. The new set is written and verified in a temporary folder inside the folder of the results. Beside it, `old` gets
-#    hard links to the files that are there, and `current` is a symbolic link to `old`. The folder becomes `.vrnet-swap`.
-# 2. Each name is replaced by a symbolic link to `.vrnet-swap/current/NAME`, which is still the old file.
-# 3. `current` is replaced by a link to `new`, in one rename: at this moment, and for all names, the new set is there.
-# 4. Each link is replaced by the file that it leads to; links that lead nowhere are removed, and so is `.vrnet-swap`.
-#
-# Whoever opens the files by their names sees all of one set at any moment, also if the process is killed between two
-# steps; the next run then puts the files that the links lead to in their places. Where the file system has no links,
-# files are renamed one by one.
-#
-# A name may lead into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
+# The files of a result: each is moved to its place when all are written.
 #
 # A record in the folder says which files were written so, and their SHA-256. Only those are replaced or removed: what
-# was put there by others, or changed since, stays, and a run that would need its name is refused before the work.
+# was put there by others, or changed since, stays, and a run that would need its name is refused before the work. A
+# name may lead into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
 
-RECORD, LOCK, SWAP = ".vrnet.json", ".vrnet.lock", ".vrnet-swap"
-OLD, NEW, CURRENT = "old", "new", "current"
+RECORD, LOCK, NEW = ".vrnet.json", ".vrnet.lock", "new"
 PATIENCE_SECONDS = 10.0
-"""How long to wait for another run that swaps its files: that takes milliseconds."""
-NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""What a file system without links answers."""
+"""How long to wait for another run that moves its files: that takes milliseconds."""
 
 
 def check_set(folder: Path, names: Iterable[str]) -> None:
@@ -475,164 +405,54 @@ def check_set(folder: Path, names: Iterable[str]) -> None:
     for place in {folder / parent for name in names for parent in PurePosixPath(name).parents}:
         if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()) and place != folder:
             raise BadInput(f"{place} is no folder, and would have to be one: move it away, or choose another folder")
-    if names and exists(folder):
-        with writing(folder):  # a set that is half swapped would be taken for one of others
-            settle(folder)
-            check_unclaimed(folder, names)
+    check_unclaimed(folder, names)
 
 
 @contextmanager
 def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield a folder to write a set of files in. If the block succeeds, they replace the earlier set; if not, it stays.
+    """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run; else these stay.
 
-    `names` are all that the set may have: recorded files of these names that the new set lacks go with the old one."""
+    `names` are all that a run may write: recorded files of these names that are not written again are removed."""
     check_set(folder, ())
-    with failing(folder):
+    try:
         folder.mkdir(parents=True, exist_ok=True)
         with partial_folder(folder) as partial:
-            (partial / NEW).mkdir()
+            (staged := partial / NEW).mkdir()
             try:
-                yield partial / NEW
+                yield staged
             except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
-                raise BadInput(str(error).replace(str(partial / NEW), str(folder))) from error
-            with writing(folder):
-                settle(folder)
-                swap(folder, partial, names)
-
-
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Keep other runs from writing in the folder meanwhile; BadInput if one does not end."""
-    with failing(folder):
-        try:
+                raise BadInput(str(error).replace(str(staged), str(folder))) from error
             with hold_lock(folder / LOCK, PATIENCE_SECONDS):
-                yield
-        except BlockingIOError as error:
-            raise BadInput(f"another run is writing in {folder}: wait for it, or choose another folder") from error
-
-
-@contextmanager
-def failing(folder: Path) -> Iterator[None]:
-    """BadInput in place of the system's errors."""
-    try:
-        yield
+                move_set(staged, folder, names)
+    except BlockingIOError as error:
+        raise BadInput(f"another run is writing in {folder}: wait for it, or choose another folder") from error
     except OSError as error:
-        raise BadInput(f"cannot write in {folder} ({error.strerror}): nothing was replaced") from error
+        raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
 
 
-def swap(folder: Path, partial: Path, names: Sequence[str]) -> None:
-    """Put the new set of a temporary folder in the place of the old one."""
-    written = names_in(partial / NEW)
+def move_set(staged: Path, folder: Path, names: Sequence[str]) -> None:
+    """Move staged files to their places, and remove those of the earlier run that have no successor.
+
+    Until all are there, the record knows both the old files and the new ones, so that a run that is killed meanwhile
+    can be repeated."""
+    written = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
     check_unclaimed(folder, written)
     owned = own_files(folder)
-    going = [name for name in owned if name in names]
-    kept = {name: owned[name] for name in owned if name not in going}
-    write_json({"files": kept | {name: sha256(partial / NEW / name) for name in written}}, partial / NEW / RECORD)
-    if exists(folder / RECORD):
-        going.append(RECORD)
-    try:
-        link_old(folder, partial, going)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        rename_one_by_one(folder, partial, going)
-        return
-    try:
-        show_new(folder, partial, going)
-    finally:
-        settle(folder)
-
-
-def names_in(folder: Path) -> list[str]:
-    """The files in a folder and in the folders below it, by their names from there."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not is_real_folder(path))
-
-
-def is_real_folder(path: Path) -> bool:
-    """Whether something is a folder itself, and no link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def link_to_swap(name: str) -> Path:
-    """Where the link of a name leads, seen from its own folder."""
-    return Path(*[".."] * (len(PurePosixPath(name).parts) - 1), SWAP, CURRENT, name)
-
-
-def link_old(folder: Path, partial: Path, going: Iterable[str]) -> None:
-    """Step 1: hard links to the old files, and `current`, which leads to them."""
-    (partial / OLD).mkdir()
-    for name in going:
-        (partial / OLD / name).parent.mkdir(parents=True, exist_ok=True)
-        (partial / OLD / name).hardlink_to(folder / name)
-    (partial / CURRENT).symlink_to(OLD)
-    partial.chmod(folder.stat().st_mode)  # whoever may read the results may follow the links through it
-    for place in (partial / OLD, partial / NEW, partial):
-        flush_folder(place)
-
-
-def show_new(folder: Path, partial: Path, going: Iterable[str]) -> None:
-    """Steps 2 and 3: every name leads through `current`, which then leads to the new set."""
-    place = folder / SWAP
-    partial.rename(place)
-    for name in going:
-        if not os.path.samestat((folder / name).lstat(), (place / OLD / name).lstat()):
-            raise FileExistsError(errno.EEXIST, f"{name} was changed meanwhile")
-        (place / "link").symlink_to(link_to_swap(name))
-        (place / "link").replace(folder / name)
-    for name in names_in(place / NEW):
-        if name not in going:  # fails where somebody has put a file meanwhile
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).symlink_to(link_to_swap(name))
-    flush_folder(folder)
-    (place / "link").symlink_to(NEW)
-    (place / "link").replace(place / CURRENT)
-    flush_folder(place)
-
-
-def settle(folder: Path) -> None:
-    """Step 4, after a swap that went through or was stopped: the files that the links lead to, in their places."""
-    place = folder / SWAP
-    if not exists(place):
-        return
-    names = {name for side in (OLD, NEW) for name in names_in(place / side)}
-    for name in names:
-        if not is_link_of_swap(folder, name):
-            continue
-        with suppress(FileNotFoundError):
-            (place / CURRENT / name).replace(folder / name)
-        if is_link_of_swap(folder, name):
-            (folder / name).unlink()
-    remove_empty_folders(folder, names)
-    flush_folder(folder)
-    shutil.rmtree(place)
-
-
-def remove_empty_folders(folder: Path, names: Iterable[str]) -> None:
-    """Remove the folders of these names, below the folder, that hold nothing any more."""
-    places = {parent for name in names for parent in PurePosixPath(name).parents if parent.parts}
+    kept = {name: digest for name, digest in owned.items() if name not in names and name not in written}
+    recorded = kept | {name: sha256(staged / name) for name in written}
+    write_json({"files": recorded, "before": owned}, folder / RECORD)
+    for name in written:
+        flush_file(staged / name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).replace(folder / name)
+    gone = owned.keys() - recorded.keys()
+    for name in gone:
+        (folder / name).unlink()
+    places = {parent for name in gone for parent in PurePosixPath(name).parents if parent.parts}
     for place in sorted(places, key=lambda place: -len(place.parts)):
         with suppress(OSError):  # which is raised where something is in it
             (folder / place).rmdir()
-
-
-def is_link_of_swap(folder: Path, name: str) -> bool:
-    """Whether a name is a link that a swap has made."""
-    try:
-        return (folder / name).readlink() == link_to_swap(name)
-    except OSError:
-        return False
-
-
-def rename_one_by_one(folder: Path, partial: Path, going: Iterable[str]) -> None:
-    """Replace the old set where there are no links; a process that is killed meanwhile leaves some of both."""
-    new = names_in(partial / NEW)
-    for name in new:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (partial / NEW / name).replace(folder / name)
-    for name in set(going) - set(new):
-        (folder / name).unlink()
-    remove_empty_folders(folder, going)
-    flush_folder(folder)
+    write_json({"files": recorded}, folder / RECORD)
 
 
 def check_unclaimed(folder: Path, names: Iterable[str]) -> None:
@@ -651,10 +471,11 @@ def check_unclaimed(folder: Path, names: Iterable[str]) -> None:
 def own_files(folder: Path) -> dict[str, str]:
     """{name: SHA-256} of the files that the record has, and that are still as they were written."""
     try:
-        recorded = dict(read_json(folder / RECORD)["files"])
-    except (BadInput, LookupError, TypeError, ValueError):  # no record, or a damaged one: nothing is ours
+        record = read_json(folder / RECORD)
+        recorded = [*dict(record.get("before", {})).items(), *dict(record["files"]).items()]
+    except (BadInput, LookupError, TypeError, ValueError, AttributeError):  # none, or a damaged one: nothing is ours
         return {}
-    return {name: digest for name, digest in recorded.items() if is_as_recorded(folder, name, digest)}
+    return {name: digest for name, digest in recorded if is_as_recorded(folder, name, digest)}
 
 
 def is_as_recorded(folder: Path, name: object, digest: object) -> bool:
@@ -680,3 +501,159 @@ def sha256(path: Path) -> str:
     """The SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Records: what JSON says, as a frozen dataclass, by msgspec.
+
+MAX_TEXT_CHARACTERS = 1_000
+"""More than any name or description of ours has."""
+MIN_COLUMN_SIMILARITY = 0.8
+"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
+
+
+def read_record(values: Any, schema: type[T], path: Path, advice: str) -> T:
+    """What a file holds, as this dataclass; BadInput names the file and the wrong key, and ends in the advice."""
+    try:
+        return convert_record(values, schema)
+    except ValueError as error:
+        raise BadInput(f"{path} is not as vrnet writes it, {shown(str(error))}: {advice}") from error
+
+
+def convert_record(values: Any, schema: type[T]) -> T:
+    """The values, {key: value}, as a dataclass, its numbers finite and its texts of one line; ValueError if they are
+    of other types. What a type cannot say, such as a range, the dataclass checks itself, in `__post_init__`."""
+    import msgspec
+
+    check_plain(values)
+    if isinstance(values, dict):
+        known = {field.name: field for field in fields(schema)}  # type: ignore[arg-type]
+        if unknown := [key for key in values if key not in known]:
+            raise ValueError(f"the key {unknown[0]!r} is not known")
+        for name, field in known.items():
+            if field.default is MISSING and field.default_factory is MISSING and name not in values:
+                raise ValueError(f"{name} is missing")
+    return msgspec.convert(values, schema)
+
+
+def check_plain(value: Any) -> None:
+    """ValueError for a number that is not finite, or a text that a line of a message cannot hold, anywhere within."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            check_plain(item)
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"it holds {value}, which is no finite number")
+    if isinstance(value, str) and (not value.isprintable() or len(value) > MAX_TEXT_CHARACTERS):
+        raise ValueError(f"it holds {value[:40]!a}, which is no line of text")
+
+
+def refuse_misspelt(columns: Collection[str], known: Collection[str], path: Path) -> None:
+    """BadInput for a column of a file that is nearly one of the known ones; any other may be the owner's own."""
+    for name in columns:
+        meant = most_like(name, {*known} - {*columns}, MIN_COLUMN_SIMILARITY)
+        if meant and name not in known:
+            raise BadInput(f'{path} has a column "{shown(name)}": did you mean {meant}?')
+
+
+# Tensors: safetensors, in which nothing can be executed. What a file says of itself is known before its numbers are
+# read.
+
+CHECKSUM = "sha256"
+"""The key of the header that has the checksum of all that a file holds."""
+Layout = tuple[tuple[int, ...], "torch.dtype"]
+"""Shape and type of a tensor."""
+
+
+def write_tensors(tensors: "Mapping[str, Tensor]", path: Path, metadata: dict[str, str]) -> None:
+    """Write tensors, whole or not at all, and only finite numbers."""
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save_file
+
+    if not are_finite(tensors):
+        raise BadInput(f"some of its numbers are NaN or infinite: {path} is not written")
+    with atomic_write(path) as temporary:
+        try:
+            save_file(dict(tensors), temporary, metadata | {CHECKSUM: checksum(tensors, metadata)})
+            with safe_open(temporary, "pt") as file:  # which compares the size with the header
+                check_written(file.keys() == sorted(tensors), path)
+        except SafetensorError as error:
+            raise BadInput(f"cannot write {path}: is the disk full?") from error
+
+
+def checksum(tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str]) -> str:
+    """SHA-256 of what a file says of itself, of the name, type and shape of each tensor, and of all numbers."""
+    import torch
+
+    layouts = {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
+    digest = hashlib.sha256(json.dumps([dict(metadata), layouts], sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def are_finite(tensors: "Mapping[str, Tensor]") -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())
+
+
+@contextmanager
+def open_tensors(path: Path, advice: str) -> Iterator["TensorFile"]:
+    """A file of tensors to read from; BadInput, which ends in the advice, if it is none."""
+    from safetensors import SafetensorError, safe_open
+
+    check_ordinary(path)
+    try:
+        with safe_open(path, "pt") as file:
+            yield TensorFile(path, file, dict(file.metadata() or {}), advice)
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path} is damaged, or no file of tensors: {advice}") from error
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """A file of tensors that is open."""
+
+    path: Path
+    file: Any
+    metadata: Mapping[str, str]
+    advice: str
+    """What to do if it cannot be used."""
+
+    def record(self, key: str, schema: type[T]) -> T:
+        """What the header says under a key, in JSON, as a dataclass."""
+        if key not in self.metadata:
+            raise self.refusal("was not written by vrnet for this")
+        try:
+            values = parse_json(self.metadata[key])
+        except ValueError as error:
+            raise self.refusal(f'has no JSON under "{key}"') from error
+        return read_record(values, schema, self.path, self.advice)
+
+    def layouts(self) -> dict[str, Layout]:
+        """Shape and type of every tensor; none is read to know them."""
+        import torch
+
+        types = {"F16": torch.float16, "F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
+        found = {}
+        for name in self.file.keys():  # noqa: SIM118
+            about = self.file.get_slice(name)
+            if about.get_dtype() not in types:
+                raise self.refusal(f"holds numbers of type {about.get_dtype()}")
+            found[name] = tuple(about.get_shape()), types[about.get_dtype()]
+        return found
+
+    def read(self) -> "dict[str, Tensor]":
+        """All tensors, as copies: what safetensors gives is the file itself, and changes where it is changed.
+
+        BadInput unless the checksum, if there is one, is that of the content, and all numbers are finite."""
+        tensors = {name: self.file.get_tensor(name).clone() for name in self.layouts()}
+        said = {key: text for key, text in self.metadata.items() if key != CHECKSUM}
+        if self.metadata.get(CHECKSUM, "") not in ("", checksum(tensors, said)):
+            raise self.refusal("is damaged, its content is not that of its checksum")
+        if not are_finite(tensors):
+            raise self.refusal("holds numbers that are NaN or infinite")
+        return tensors
+
+    def refusal(self, reason: str) -> BadInput:
+        """The error to raise where the file cannot be used."""
+        return BadInput(f"{self.path} {reason}: {self.advice}")

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from vrnet import BadInput
+from vrnet.files import checksum, write_tensors
 from vrnet.methods.bundled import BUNDLED, SHORT_AXIS
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.weights import Card, load_weights, save_weights
-from vrnet.tensors import checksum, write_tensors
 
 CARD = Card("C-L2-2x1-w4", 2, (1.8, 1.8), "jointly", "phantoms", "0.1.0")
 
@@ -98,12 +98,12 @@ WRONG_KEY = "m.safetensors is not as vrnet writes it, "
         ({}, NOT_OURS),
         ({"vrnet": "{"}, 'has no JSON under "vrnet"'),
         ({"vrnet": "[" * 100_000}, 'has no JSON under "vrnet"'),
-        ({"vrnet": "[]"}, WRONG_KEY + "it holds \\[\\] where keys"),
+        ({"vrnet": "[]"}, WRONG_KEY + "Expected `object`"),
         ({"vrnet": "{}"}, WRONG_KEY + "method is missing"),
         (header(colour="red"), WRONG_KEY + "the key 'colour' is not known"),
-        (header(method=3), WRONG_KEY + "method is 3 and should be a word"),
-        (header(method="a\nb"), "method is 'a.*b' and should be a word"),
-        (header(version="x" * 9999), "version is 'x*...x*' and should be a word"),
+        (header(method=3), WRONG_KEY + "Expected `str`, got `int`"),
+        (header(method="a\nb"), "no line of text"),
+        (header(version="x" * 9999), "no line of text"),
         (header(method="R-L1-6x1-w8"), "of another model"),
         (header(method="VoxelMorph-w4000"), "of another model"),
         (header(method="TV-L1"), 'a model called "TV-L1", which this vrnet does not know'),
@@ -115,13 +115,13 @@ WRONG_KEY = "m.safetensors is not as vrnet writes it, "
         (header(method="R-L2-1x1(theta=-1)"), "no θ above zero"),
         (header(dimension=4), WRONG_KEY + ".*4 with"),
         (header(dimension=3), WRONG_KEY + ".*3 with"),
-        (header(dimension=2.0), "dimension is 2.0 and should be a whole number"),
-        (header(dimension=True), "dimension is True and should be a whole number"),
+        (header(dimension=2.0), "Expected `int`, got `float`"),
+        (header(dimension=True), "Expected `int`, got `bool`"),
         (header(spacing_mm=[1.8, 0]), WRONG_KEY),
         (header(spacing_mm=[1.8, 1e-30]), WRONG_KEY),
-        (header(spacing_mm=[1.8, float("nan")]), "spacing_mm is .*nan.* and should be"),
-        (header(spacing_mm="ab"), "spacing_mm is 'ab' and should be"),
-        (header(normalisation="as it comes"), "should be one of jointly, each"),
+        (header(spacing_mm=[1.8, float("nan")]), "no finite number"),
+        (header(spacing_mm="ab"), "Expected `array`"),
+        (header(normalisation="as it comes"), "Invalid enum value 'as it comes'"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, metadata, words):
@@ -141,17 +141,9 @@ def test_weights_that_are_not_finite_are_refused(saved, value, monkeypatch):
         save_weights(model, CARD, path)
     assert load_weights(path)[1] == CARD, "the old file stays"
     with monkeypatch.context() as patched:
-        patched.setattr("vrnet.tensors.are_finite", lambda tensors: True)
+        patched.setattr("vrnet.files.are_finite", lambda tensors: True)
         save_weights(model, CARD, path)
     with pytest.raises(BadInput, match="NaN or infinite: give a file"):
-        load_weights(path)
-
-
-def test_a_model_without_a_checksum_is_refused_by_what_to_do(saved):
-    """As files that 0.1.0 wrote have none."""
-    path, model = saved
-    save_file(model.state_dict(), path, metadata=header())
-    with pytest.raises(BadInput, match=r"carries no checksum, as files of vrnet 0\.1\.0: give a file that"):
         load_weights(path)
 
 

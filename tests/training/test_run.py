@@ -8,7 +8,7 @@ from torch.optim import Adam
 
 from vrnet.devices import channels_last
 from vrnet.errors import BadInput
-from vrnet.tensors import write_tensors
+from vrnet.files import write_tensors
 from vrnet.training.run import Run, RunState, best_row, load_checkpoint, save_checkpoint
 
 CONFIG = {

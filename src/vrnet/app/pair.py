@@ -8,6 +8,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -25,7 +26,17 @@ from vrnet.evaluation.pair import (
     structure_evidence,
     target_registration_error,
 )
-from vrnet.files import check_file, check_not_input, check_set, exists, own_files, read_json, replace_set, write_json
+from vrnet.files import (
+    check_file,
+    check_not_input,
+    check_set,
+    convert_record,
+    exists,
+    own_files,
+    read_json,
+    replace_set,
+    write_json,
+)
 from vrnet.images.grid import Affine, AffineKind, Grid, check_same_grid
 from vrnet.images.image import Image, as_labels, label_maps, segment_count
 from vrnet.images.io import read_image, write_image
@@ -59,7 +70,6 @@ from vrnet.report.measures import Row, headline, is_contrast_opposite
 from vrnet.report.measures import title as title_of_measure
 from vrnet.report.page import write_report
 from vrnet.report.pair import Pair
-from vrnet.schema import convert, convert_record
 from vrnet.verdict.advice import Run
 from vrnet.verdict.evidence import RegisteredPair
 from vrnet.verdict.rules import WORDS, Verdict, judge_evidence
@@ -820,7 +830,7 @@ def matching(metrics: Any) -> Conditions:
     options = metrics["options"]
     return Conditions(
         remap=remap,
-        match_intensities=convert(options["match_intensities"], bool),
+        match_intensities=msgspec.convert(options["match_intensities"], bool),
         is_brightness_kept=options.get("brightness") == "keep",
     )
 

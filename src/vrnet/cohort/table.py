@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
 
-from vrnet.errors import BadInput, counted
-from vrnet.files import iterate_rows
-from vrnet.schema import MAX_SHOWN_CHARACTERS, refuse_misspelt, shown
+from vrnet.errors import MAX_SHOWN_CHARACTERS, BadInput, counted, shown
+from vrnet.files import iterate_rows, refuse_misspelt
 
 FORMAT = 'one row per subject, "subject,fixed,moving", "p01,p01_ED.nii.gz,p01_ES.nii.gz" and so on'
 MAX_NAME_BYTES = 200

@@ -31,13 +31,12 @@ from vrnet.data.protocols import (
     to_batch,
 )
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
-from vrnet.errors import BadInput
-from vrnet.files import exists, iterate_rows
+from vrnet.errors import BadInput, shown
+from vrnet.files import exists, iterate_rows, refuse_misspelt
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, rescale_images_jointly
 from vrnet.images.io import read_grid
 from vrnet.images.resample import place_labels, resample_image
-from vrnet.schema import refuse_misspelt, shown
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")

@@ -27,9 +27,17 @@ from vrnet.data.dataset import Dataset, find_dataset
 from vrnet.data.protocols import Purpose, Sample
 from vrnet.devices import check_memory
 from vrnet.errors import BadInput, Progress, Stage
-from vrnet.files import atomic_write, check_file, check_folder, check_ordinary, exists, is_folder, parse_json
+from vrnet.files import (
+    atomic_write,
+    check_file,
+    check_folder,
+    check_ordinary,
+    exists,
+    is_folder,
+    parse_json,
+    read_record,
+)
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
-from vrnet.schema import read_record
 
 FORMAT = 5
 """To be raised when files are written otherwise, or another sample is made of the same sources."""

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, shown
 from vrnet.files import read_rows
-from vrnet.schema import shown
 
 FORMAT = 'two columns, the lines "subject,split", "patient001,train", "patient002,test" and so on'
 SUBJECT_COLUMNS = "subject", "patient"

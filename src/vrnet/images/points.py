@@ -7,9 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from vrnet.errors import BadInput
+from vrnet.errors import BadInput, shown
 from vrnet.files import read_table, write_table
-from vrnet.schema import shown
 from vrnet.vocabulary import Space
 
 FORM = "a header x,y,z and one row per point"

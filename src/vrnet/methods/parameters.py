@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Real
 from textwrap import dedent
-from typing import Any, Generic, TypeVar, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from vrnet.errors import BadInput, did_you_mean
-from vrnet.schema import convert, describe_type
+from vrnet.files import check_plain
 
 # The docstrings below the fields of a dataclass: they are the help of commands and of parameters.
 
@@ -52,17 +53,31 @@ class PerDimension(Generic[T]):
     def __repr__(self) -> str:
         return f"{{2:{format_value(self.plane)},3:{format_value(self.volume)}}}"
 
-    @classmethod
-    def convert_from(cls, value: Any, hint: Any) -> "PerDimension[Any]":
-        """The parameter that is written so; TypeError if it is not."""
-        if not isinstance(value, dict) or value.keys() != {2, 3}:
-            raise TypeError(f"{value} is no pair of values for 2D and 3D")
-        return cls(convert(value[2], hint), convert(value[3], hint))
 
-    @staticmethod
-    def describe(kind: str) -> str:
-        """How it is written, of values of this kind."""
-        return f"{{2: {kind}, 3: {kind}}}"
+def convert(value: Any, hint: Any) -> Any:
+    """A value that is written in a name, as the type that a parameter has; ValueError if it is of another."""
+    import msgspec
+
+    check_plain(value)
+    if isinstance(value, dict) and value.keys() == {2, 3}:
+        value = {"plane": value[2], "volume": value[3]}
+    return msgspec.convert(value, hint)
+
+
+def describe_type(hint: Any) -> str:
+    """What a parameter takes, in words."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(dict.fromkeys(describe_type(argument) for argument in arguments))
+    if kind is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if kind is PerDimension:
+        return "{{2: {0}, 3: {0}}}".format(*map(describe_type, arguments))
+    if kind is tuple:
+        inner = [describe_type(argument) for argument in arguments if argument is not Ellipsis]
+        return f"({', '.join(inner)}{', ...' if arguments[-1] is Ellipsis else ''})"
+    words = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "None"}
+    return words.get(hint, str(hint))
 
 
 def value_in(parameter: T | PerDimension[T], d: int) -> T:

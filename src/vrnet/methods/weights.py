@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from vrnet.devices import ModelOnDevices, channels_last, check_memory
 from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import resize, resize_field
-from vrnet.files import check_file, exists, is_folder
+from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_rcnet, parse_single
 from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Learned, Method, Scaling
@@ -24,7 +24,6 @@ from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.methods.template import Template, parse_template
 from vrnet.methods.vrnet import parse_vrnet
 from vrnet.networks.denoisers import Noise
-from vrnet.tensors import TensorFile, open_tensors, write_tensors
 from vrnet.variational.cascade import Spacing, initialize
 from vrnet.variational.linearize import Masks
 

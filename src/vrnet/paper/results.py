@@ -15,16 +15,16 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import Row, exists, json_ready, read_json, read_rows, write_json
+from vrnet.files import Row, convert_record, exists, json_ready, read_json, read_rows, write_json
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.methods.parameters import value_in
 from vrnet.paper.budget import DIMENSIONS, Budget
-from vrnet.schema import convert, convert_record
 from vrnet.training.run import CONFIG, METRICS, WEIGHTS, Setting, ValidationRow
 from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
@@ -135,7 +135,7 @@ class Results:
         """How many subjects there are to train on, if that was kept; BadInput if the file is damaged."""
         path = self.out / self.data / COUNTS
         try:
-            return convert(read_json(path)["train"], int) if exists(path) else None
+            return msgspec.convert(read_json(path)["train"], int) if exists(path) else None
         except (ValueError, TypeError, KeyError) as error:
             raise BadInput(f"{path} is damaged: restore it, or remove it and give the images") from error
 
@@ -211,7 +211,7 @@ class Results:
         asked = json_ready(asdict(entry.training))
         for folder in (self.folder(entry), self.run_folder(entry)):
             with self._reading(entry):
-                kept = convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
+                kept = msgspec.convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
                 kept = fill_settings(kept)
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:

@@ -12,13 +12,12 @@ from vrnet.data.protocols import Purpose
 from vrnet.devices import describe_device, find_device
 from vrnet.errors import BadInput, Stage
 from vrnet.evaluation.split import evaluate_split
-from vrnet.files import exists, read_rows, write_json, write_rows
+from vrnet.files import convert_record, exists, read_rows, write_json, write_rows
 from vrnet.methods.averaged import without_flips
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import MethodSpec, choose_method, missing_package, parse, without_average
 from vrnet.paper.results import RUN, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
-from vrnet.schema import convert_record
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training, check_weights
 from vrnet.training.trainer import check_lightning

@@ -15,7 +15,7 @@ from torch import nn
 
 from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
 from vrnet.errors import BadInput, Stage, counted, either, shape_text, warn_of_input
-from vrnet.files import Row, columns_of, csv_text, read_json, write_bytes, write_json
+from vrnet.files import Row, columns_of, csv_text, read_json, read_record, write_bytes, write_json
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper.budget import BUDGETS, TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
@@ -33,7 +33,6 @@ from vrnet.paper.specs import (
 from vrnet.paper.study import Study, choose_alphas, has_choice, tried_by_all
 from vrnet.phantom import phantom
 from vrnet.provenance import versions
-from vrnet.schema import read_record
 from vrnet.training.settings import Training
 from vrnet.variational.cascade import Initializer
 

@@ -13,9 +13,19 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
-from vrnet.files import check_folder, exists, hold_lock, json_ready, read_json, write_json
-from vrnet.schema import convert_record, read_record
-from vrnet.tensors import Layout, open_tensors, write_tensors
+from vrnet.files import (
+    Layout,
+    check_folder,
+    convert_record,
+    exists,
+    hold_lock,
+    json_ready,
+    open_tensors,
+    read_json,
+    read_record,
+    write_json,
+    write_tensors,
+)
 from vrnet.training.settings import fill_settings
 
 CONFIG, METRICS, WEIGHTS, CHECKPOINT = "config.json", "metrics.csv", "weights.safetensors", "checkpoint.safetensors"
