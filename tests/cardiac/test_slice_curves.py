@@ -54,7 +54,8 @@ def test_areas_grow_by_the_square_and_strain_by_half_of_that(tracked):
 
 def test_the_most_that_a_slice_does_is_told_with_its_frame(tracked):
     curves, _ = curves_of(tracked)
-    rests, found, empty = extremes_of_slices(tracked[2], np.ones(tracked[2].shape[2:]), 2, curves, 0, {})
+    shown, unmatched = np.ones(tracked[2].shape[2:]), np.full((3, len(tracked[2])), np.nan)
+    rests, found, empty = extremes_of_slices(tracked[2], shown, 2, curves, 0, unmatched)
     assert empty == HeartExtremes()
     assert found.unevenness.slice == 1
     assert (found.wall_change.slice, found.wall_change.frame) == (1, 2)
@@ -89,13 +90,14 @@ def test_a_slice_without_a_ring_has_areas_alone_and_is_judged_by_its_likeness_al
     assert curves.slices == (0, 1)
     assert np.isnan(curves.radial_percent[1]).all()
     assert curves.wall_mm2[1].all()
-    unmatched = {2: np.array([0.1, 0.4, 0.0]), 3: np.array([0.2, 0.3, 0.0])}
+    unmatched = np.full((3, len(fields)), np.nan)
+    unmatched[:, 1], unmatched[:, 2] = (0.1, 0.4, 0.0), (0.2, 0.3, 0.0)
     weight = np.moveaxis(np.ones(tracked[2].shape[2:]) * np.array([1, 1, 0]), -1, 2)
     found, is_open = extremes_of_slices(tracked[2], weight, 2, curves, 0, unmatched)
     assert found.wall_change == Extreme(0.0, 0, 0)
     assert found.unevenness.slice == 0
-    assert found.unmatched == Extreme(0.2, 3, 0)
-    assert is_open == HeartExtremes(unmatched=Extreme(0.4, 2, 1))
+    assert found.unmatched == Extreme(0.2, 2, 0)
+    assert is_open == HeartExtremes(unmatched=Extreme(0.4, 1, 1))
 
 
 @pytest.mark.parametrize("heart", [HEART, HeartLabels(wall=None)])

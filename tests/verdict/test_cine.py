@@ -261,5 +261,5 @@ def test_without_labels_of_it_the_wall_has_no_volume(beat, exact):
     for labels in (None, cavities):
         bare = replace(exact, reference_labels=labels)
         assert bare.evidence.whole.wall_change == NOTHING
-        assert bare.evidence.sixths is None
+        assert bare.evidence.sixths == SixthExtremes()
         assert bare.verdict.level == "good"

@@ -6,16 +6,15 @@ strain is one that hearts have. The last four are judged of the whole and of eac
 wrong in one slice is lost among the others. What is found in the whole and in half of the slices is no
 slice's own, and is said of the whole alone. docs/verdict.md says how the limits were measured."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Float, Real
 from numpy import ndarray
-from torch import Tensor
 
 from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import Strain
@@ -33,7 +32,6 @@ from vrnet.vocabulary import LEVELS
 
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""
-
 MOVING_PART = 0.05
 """Slices that move less than this part of what the most mobile one does count as still: one that shows something else
 for a while may seem to move ten times as far as the others."""
@@ -74,6 +72,58 @@ class HeartExtremes:
     """See `slice_stillness`."""
 
 
+@dataclass(frozen=True)
+class SixthExtremes:
+    """The most that any sixth of the wall at a level does over a cycle."""
+
+    lengthening: Extreme = NOTHING
+    """How much longer its middle becomes."""
+    area_change: Extreme = NOTHING
+    """How much its area changes, either way."""
+
+    @classmethod
+    def of(cls, strain: Strain) -> "SixthExtremes":
+        """The extremes of what was measured."""
+        middle, area = strain.sixths / 100
+        return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
+
+
+@dataclass(frozen=True)
+class CineEvidence:
+    """Measures of a tracked cine."""
+
+    frames: tuple[tuple[int, Evidence], ...]
+    """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
+    closure_mm: float
+    """The larger of both chains': see `vrnet.cardiac.cine.CLOSURE`."""
+    whole: HeartExtremes = HeartExtremes()
+    """Of all slices together."""
+    slices: tuple[HeartExtremes, ...] = ()
+    """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
+    sixths: SixthExtremes = SixthExtremes()
+
+
+def cine_evidence(result: CineResult) -> CineEvidence:
+    """The grounds of the verdict on a tracked cine."""
+    images, grid, n, axis = result.cine.frames, result.cine.grid, len(result.cine), result.stack_axis
+    frames, unmatched = [], np.full((0 if axis is None else grid.shape[axis], n), np.nan)
+    for k in range(n):
+        if k != result.frame:
+            warped = result.warped(k).array
+            pair = RegisteredPair(images[result.frame], images[k], warped, result.fields[k], grid, grid)
+            frames.append((k, pair.evidence()))
+            if axis is not None:
+                unmatched[:, k] = unmatched_by_slice(pair.fixed, pair.moving, warped, grid.spacing, axis)
+    motion = result.fields, result.labelled.astype(float)
+    return CineEvidence(
+        tuple(frames),
+        max(result.closure_mm.values()),
+        extremes_of_whole(*motion, result.volumes, result.strain, result.muscle_in_cavity),
+        () if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
+        SixthExtremes() if result.strain is None else SixthExtremes.of(result.strain),
+    )
+
+
 def extremes_of_whole(
     fields: Float[ndarray, "t d *s"],
     weight: Float[ndarray, "*s"],
@@ -99,51 +149,26 @@ def extremes_of_slices(
     axis: int,
     curves: SliceCurves | None,
     reference: int,
-    unmatched: Mapping[int, Float[ndarray, " z"]],
+    unmatched: Float[ndarray, "z t"],
 ) -> tuple[HeartExtremes, ...]:
-    """Those of each slice across an axis that has weight; what {frame: unmatched part of each slice} tells is of all of
-    them, the rest of those whose wall is a ring."""
+    """Those of each slice across an axis that has weight; what is unmatched is told of all of them, the rest of those
+    whose wall is a ring."""
     shown = np.flatnonzero(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).any(1)).tolist()
-    of_rings = {} if curves is None else extremes_of_rings(fields, weight, axis, curves, reference)
-    return tuple(
-        replace(
-            of_rings.get(k, HeartExtremes()),
-            unmatched=largest_of_frames({t: part[k] for t, part in unmatched.items()}, k),
-        )
-        for k in shown
-    )
-
-
-def extremes_of_rings(
-    fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int, curves: SliceCurves, reference: int
-) -> dict[int, HeartExtremes]:
-    """What the motion and the curves tell of each slice whose wall is a ring."""
+    found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in shown}
+    if curves is None:
+        return tuple(found.values())
     rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.radial_percent[row, reference])}
     uneven, still = slice_unevenness(fields, weight, axis), slice_stillness(fields, weight, axis, [*rows])
-    parts = (
-        change(curves.wall_mm2, reference),
-        curves.muscle_percent / 100,
-        -curves.circumferential_percent / 100,
-        curves.radial_percent / 100,
-    )
-    found = {k: HeartExtremes(uneven[k], *(largest(part[row], k) for part in parts)) for k, row in rows.items()}
-    return {k: replace(each, stillness=still[k]) for k, each in found.items()}
-
-
-@dataclass(frozen=True)
-class SixthExtremes:
-    """The most that any sixth of the wall at a level does over a cycle."""
-
-    lengthening: Extreme
-    """How much longer its middle becomes."""
-    area_change: Extreme
-    """How much its area changes, either way."""
-
-    @classmethod
-    def of(cls, strain: Strain) -> "SixthExtremes":
-        """The extremes of what was measured."""
-        middle, area = strain.sixths / 100
-        return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
+    parts = {
+        "wall_change": change(curves.wall_mm2, reference),
+        "muscle_in_cavity": curves.muscle_percent / 100,
+        "shortening": -curves.circumferential_percent / 100,
+        "thickening": curves.radial_percent / 100,
+    }
+    for k, row in rows.items():
+        measured = {name: largest(part[row], k) for name, part in parts.items()}
+        found[k] = replace(found[k], unevenness=uneven[k], stillness=still[k], **measured)
+    return tuple(found.values())
 
 
 def change(size: Float[ndarray, "*k t"], reference: int) -> Float[ndarray, "*k t"]:
@@ -161,32 +186,10 @@ def largest(curve: Float[ndarray, " t"], of_slice: int | None = None) -> Extreme
     return Extreme(float(curve[t]), t, of_slice)
 
 
-def largest_of_frames(values: Mapping[int, float], of_slice: int) -> Extreme:
-    """The largest of {frame: value} in a slice."""
-    t = max(values, key=lambda k: values[k], default=None)
-    return NOTHING if t is None else Extreme(float(values[t]), t, of_slice)
-
-
 def largest_of_levels(values: Float[ndarray, "level p t"]) -> Extreme:
     """The largest value, and its level; NaN is a level that no slice shows."""
     level, sixth, frame = map(int, np.unravel_index(int(np.nanargmax(values)), values.shape))
     return Extreme(float(values[level, sixth, frame]), frame, wall_level=LEVELS[level])
-
-
-@dataclass(frozen=True)
-class CineEvidence:
-    """Measures of a tracked cine."""
-
-    frames: tuple[tuple[int, Evidence], ...]
-    """(number, evidence as of a pair: the reference, and this frame) of every frame but the reference."""
-    closure_mm: float
-    """The larger of both chains': see `vrnet.cardiac.cine.CLOSURE`."""
-    whole: HeartExtremes = HeartExtremes()
-    """Of all slices together."""
-    slices: tuple[HeartExtremes, ...] = ()
-    """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
-    sixths: SixthExtremes | None = None
-    """None where no strain is measured."""
 
 
 def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], least: float = 0.0) -> Extreme:
@@ -236,8 +239,40 @@ def mean_length(u: Float[ndarray, "d *s"], weight: Float[ndarray, "*s"]) -> floa
     return float((np.linalg.norm(u, axis=0) * weight).sum() / weight.sum())
 
 
+def unmatched_by_slice(
+    fixed: Real[ndarray, "*s"],
+    moving: Real[ndarray, "*s"],
+    warped: Real[ndarray, "*s"],
+    spacing: tuple[float, ...],
+    across: int,
+) -> Float[ndarray, " z"]:
+    """`Evidence.unmatched` within every slice across an axis of s: the part of its structure in fixed whose local
+    correlation with warped is below one half. Of a whole stack, one slice is little.
+
+    Windows lie within slices; one that shows nothing has 0."""
+    sides = tuple(1 if axis == across else side for axis, side in enumerate(block_sides(fixed.shape, spacing)))
+    I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
+    F, W = intensity_range(I0).scale(I0), range_of_moving(I1.flatten(), I1w.flatten()).scale(I1w)
+    radius = tuple(0 if axis == across else RADIUS[F.dim() - 3] for axis in range(F.dim() - 2))
+    measure = LocalCorrelation(tuple(F.shape[2:]), radius)
+    a, after = measure.windows(F), measure.windows(W)
+    structure = a.variance.sqrt() * (a.variance > NOISE)
+    within = [2 + axis for axis in range(F.dim() - 2) if axis != across]
+    unlike = structure * (measure.squared(a, after) < MATCHED)
+    found, whole = (each.double().sum(within).flatten() for each in (unlike, structure))
+    return np.asarray(torch.where(whole > 0, found / whole.clamp(min=1e-12), 0.0).numpy())
+
+
 MAX_REASONS, MAX_ADVICE = 5, 3
 BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
+LENGTHENED = (
+    "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly stretched "
+    "beyond end-diastole."
+)
+CHANGED_AREA = (
+    "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and little "
+    "moves through a slice."
+)
 Limits = tuple[float, float]
 """Beyond which a measure is worth a look, and failed."""
 OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
@@ -330,22 +365,11 @@ def in_slices(evidence: CineEvidence, measure: str) -> list[Extreme]:
 
 def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
     """Words in which {value} stands for the largest value, {up_to} says that others are smaller, {frames} are those of
-    all; and the terms for theirs."""
-    most = percent(max(each.value for each in found))
-    return words.format(value=most, up_to="up to " if len(found) > 1 else "", frames=frames_text(*found), **terms)
+    all, as people count them, {level} is that of the wall; and the terms for theirs."""
+    most, frames = percent(max(each.value for each in found)), {each.frame for each in found if each.frame is not None}
+    up_to, level = "up to " if len(found) > 1 else "", found[0].wall_level
+    return words.format(value=most, up_to=up_to, frames=numbered("frame", frames), level=level, **terms)
 
-
-def frames_text(*found: Extreme) -> str:
-    """The frames of what was found, as people count them."""
-    return numbered("frame", {each.frame for each in found if each.frame is not None})
-
-
-def of_sixths(measure: str) -> Callable[[CineEvidence], Extreme]:
-    """A measure of the sixths of the wall; of a cine without strain, nothing is found."""
-    return lambda e: NOTHING if e.sixths is None else getattr(e.sixths, measure)
-
-
-lengthening, area_change = of_sixths("lengthening"), of_sixths("area_change")
 
 FAILED_FRAMES = CineRule(
     "failed frames",
@@ -435,22 +459,16 @@ FINDINGS = (
     ),
     CineRule(
         "lengthening",
-        lengthening,
+        lambda e: e.sixths.lengthening,
         (0.35, inf),
-        lambda e: (
-            f"In {frames_text(lengthening(e))} a sixth of the {lengthening(e).wall_level} wall has lengthened by "
-            f"{percent(lengthening(e).value)} around the cavity: muscle is hardly stretched beyond end-diastole."
-        ),
+        lambda e: said_of([e.sixths.lengthening], LENGTHENED, {}),
         (advice.from_diastole, advice.other_tracker, advice.stiffer),
     ),
     CineRule(
         "area of a part",
-        area_change,
+        lambda e: e.sixths.area_change,
         (1.0, inf),
-        lambda e: (
-            f"In {frames_text(area_change(e))} a sixth of the {area_change(e).wall_level} wall has changed its area by "
-            f"{percent(area_change(e).value)}: muscle keeps its volume, and little moves through a slice."
-        ),
+        lambda e: said_of([e.sixths.area_change], CHANGED_AREA, {}),
         (advice.outer_slices, advice.other_tracker, advice.stiffer),
     ),
 )
@@ -463,27 +481,10 @@ def found_in(evidence: CineEvidence) -> list[CineRule]:
     return sorted(found, key=lambda rule: rule.level(evidence) != "failed")
 
 
-def cine_evidence(result: CineResult) -> CineEvidence:
-    """The grounds of the verdict on a tracked cine."""
-    motion, axis = (result.fields, result.labelled.astype(float)), result.stack_axis
-    frames, unmatched = judge_frames(registered_frames(result), axis)
-    whole = extremes_of_whole(*motion, result.volumes, result.strain, result.muscle_in_cavity)
-    return CineEvidence(
-        frames=frames,
-        closure_mm=max(result.closure_mm.values()),
-        whole=whole,
-        slices=() if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
-        sixths=None if result.strain is None else SixthExtremes.of(result.strain),
-    )
-
-
-def registered_frames(result: CineResult) -> Iterable[tuple[int, RegisteredPair]]:
-    """The reference and every other frame, by its number, as a registered pair."""
-    frames, grid = result.cine.frames, result.cine.grid
-    for k in range(len(frames)):
-        if k != result.frame:
-            warped = result.warped(k).array
-            yield k, RegisteredPair(frames[result.frame], frames[k], warped, result.fields[k], grid, grid)
+def verdict_of(result: CineResult) -> Verdict:
+    """What a tracked cine is worth, and what to try after such a run."""
+    dimension = len(result.cine.grid.shape) - (result.slice_axis is not None)
+    return judge_cine(result.evidence, Run(result.method, dimension, result.stack_axis is not None))
 
 
 def verdict_as_json(result: CineResult) -> dict[str, Any]:
@@ -513,45 +514,3 @@ def where_to_look(evidence: CineEvidence) -> Extreme | None:
     """The slice and the frame of the first finding that names a slice; else the frame of the first that has one."""
     places = [place for rule in found_in(evidence) if (place := rule.measure(evidence)).frame is not None]
     return next((place for place in places if place.slice is not None), places[0] if places else None)
-
-
-# How much of what each slice of a stack shows is not found again in a frame: of a whole stack, one slice is little.
-
-
-def judge_frames(
-    pairs: Iterable[tuple[int, RegisteredPair]], across: int | None
-) -> tuple[tuple[tuple[int, Evidence], ...], dict[int, Float[ndarray, " z"]]]:
-    """The evidence of every frame as a pair, and, where slices lie across an axis, the unmatched part of each."""
-    frames, unmatched = [], {}
-    for k, pair in pairs:
-        frames.append((k, pair.evidence()))
-        if across is not None:
-            images = pair.fixed, pair.moving, pair.warped
-            unmatched[k] = unmatched_by_slice(*images, pair.grid.spacing, across)
-    return tuple(frames), unmatched
-
-
-def unmatched_by_slice(
-    fixed: Real[ndarray, "*s"],
-    moving: Real[ndarray, "*s"],
-    warped: Real[ndarray, "*s"],
-    spacing: tuple[float, ...],
-    across: int,
-) -> Float[ndarray, " z"]:
-    """`Evidence.unmatched` within every slice across an axis of s: the part of its structure in fixed whose local
-    correlation with warped is below one half. Windows lie within slices; one that shows nothing has 0."""
-    sides = tuple(1 if axis == across else side for axis, side in enumerate(block_sides(fixed.shape, spacing)))
-    I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
-    F, W = intensity_range(I0).scale(I0), range_of_moving(I1.flatten(), I1w.flatten()).scale(I1w)
-    radius = tuple(0 if axis == across else RADIUS[F.dim() - 3] for axis in range(F.dim() - 2))
-    measure = LocalCorrelation(tuple(F.shape[2:]), radius)
-    a, after = measure.windows(F), measure.windows(W)
-    structure = a.variance.sqrt() * (a.variance > NOISE)
-    return part_by_slice(measure.squared(a, after) < MATCHED, structure, across)
-
-
-def part_by_slice(where: Bool[Tensor, "1 1 *t"], weight: Float[Tensor, "1 1 *t"], across: int) -> Float[ndarray, " z"]:
-    """The part of the weight of every slice that lies at these places; 0 where nothing weighs."""
-    within = [2 + axis for axis in range(weight.dim() - 2) if axis != across]
-    found, whole = ((each.double().sum(within).flatten()) for each in (weight * where, weight))
-    return np.asarray(torch.where(whole > 0, found / whole.clamp(min=1e-12), 0.0).numpy())
