@@ -36,8 +36,8 @@ from vrnet import register
 from vrnet.data.acdc import ACDC
 from vrnet.data.hippocampus import Hippocampus
 from vrnet.evaluation.metrics import mean_dice
-from vrnet.images.grid import Grid
-from vrnet.verdict.evidence import Evidence, RegisteredPair
+from vrnet.verdict.evidence import Evidence
+from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 from vrnet.verdict.rules import FINDINGS, judge_evidence
 
 GOOD = "none"
@@ -155,9 +155,7 @@ def measure(case: Case) -> dict[str, object]:
     place = {"spacing": case.spacing, "slice_axis": case.slice_axis}
     found = register(case.fixed, case.moving.contiguous(), method, brightness="keep", **place)
     carried = found.warp_labels(case.moving_labels)
-    grid = Grid.plain(tuple(case.fixed.shape), case.spacing)
-    images = (image.numpy() for image in (case.fixed, case.moving, found.warped, found.field))
-    evidence = asdict(RegisteredPair(*images, grid, grid).evidence())
+    evidence = asdict(evidence_of_pair(found.in_space))
     dice = [mean_dice(case.fixed_labels.numpy(), labels.numpy()) for labels in (case.moving_labels, carried)]
     return dict(zip(COLUMNS, [*case.key, *dice, *(evidence[name] for name in EVIDENCE)], strict=True))
 

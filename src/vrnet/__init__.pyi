@@ -39,8 +39,9 @@ from .methods.weights import load_method as load_method
 from .provenance import __version__ as __version__
 from .registration.arrays import Registration as Registration
 from .registration.arrays import register as register
-from .registration.images import ImageRegistration as ImageRegistration
 from .registration.images import register_images as register_images
+from .registration.pair import ImageRegistration as ImageRegistration
+from .registration.pair import PairResult as PairResult
 from .verdict.rules import Verdict as Verdict
 from .verdict.rules import judge as judge
 from .verdict.rules import judge_images as judge_images

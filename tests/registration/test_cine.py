@@ -16,7 +16,7 @@ from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine
 from vrnet.phantom import cycle
-from vrnet.registration.arrays import register, repair_folds
+from vrnet.registration.arrays import register
 from vrnet.registration.cine import (
     FRAMES_OF_NETWORK,
     Cycle,
@@ -33,6 +33,7 @@ from vrnet.registration.cine import (
     with_rotation_of,
     without_divergence,
 )
+from vrnet.registration.repair import repair_folds
 
 # Chains with a finder that is exact: pictures that are functions of x + constant, whose shift a mean tells.
 

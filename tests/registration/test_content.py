@@ -7,7 +7,7 @@ from vrnet import parse
 from vrnet.fields.calculus import smooth, warp
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.image import rescale_each, rescale_jointly
-from vrnet.registration.arrays import solve
+from vrnet.registration.arrays import Plan, solve
 from vrnet.registration.masks import MARGIN, Inside, carry_on, compared_box, content_box, cut, fade_out
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import fewest_voxels
@@ -96,7 +96,8 @@ def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     if masked:
         box = compared_box(box, Masks(mask[None, None], torch.ones_like(I0)), (1.0, 1.0, 1.5), fewest)
     assert box != whole(*shape)
-    found, _ = solve(I0[0, 0], I1[0, 0], inside, chosen, (1.0, 1.0, 1.5), None, None)
+    plan = Plan.of(chosen, shape, (1.0, 1.0, 1.5), None, "cpu", "keep", "keep")
+    found, _ = solve(I0[0, 0], I1[0, 0], inside, plan)
     rescale = rescale_each if chosen.scaling == "each" else rescale_jointly
     seen = [cut(I[None, None], box) for I in rescale(I0[0, 0], I1[0, 0], inside=inside.of_each)]
     masks = Masks(cut(mask[None, None], box), torch.ones_like(seen[0])) if masked else None

@@ -14,7 +14,7 @@ from vrnet import BadInput, Grid, Image, parse
 from vrnet.fields import calculus as fields
 from vrnet.fields.folds import Unfolded
 from vrnet.images.image import rescale_jointly
-from vrnet.registration.arrays import Repair, describe_repair
+from vrnet.registration.repair import Repair, describe_repair
 
 SIZES = {2: (40, 36), 3: (20, 18, 16)}
 SPACING = (1.0, 1.5, 2.0)

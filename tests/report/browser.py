@@ -16,6 +16,8 @@ for (let y = 0; y < h; y++) for (let x = 0; x < w; x++) {
 return out;
 """
 
+from vrnet.report.page import render_page
+
 
 def find_tool(name):
     """The path of a program, or a skip that says what it is for."""
@@ -79,3 +81,8 @@ def show_only(page, fade):
     if find_element(page, "#outlines").is_selected():
         press(page, "o")
     set_range(page, "fade", fade)
+
+
+def write_report(path, view, metrics, energies, run):
+    """The page of a view, written as `write_report` writes that of a result."""
+    path.write_bytes(render_page(view, metrics, energies, run).encode(errors="replace"))

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.report.browser import find_tool, open_file
+from tests.report.browser import find_tool, open_file, write_report
 from vrnet.fields.calculus import warp, warp_labels
 from vrnet.images.grid import Grid
 from vrnet.phantom import phantom
-from vrnet.report.page import write_report
-from vrnet.report.pair import Pair
+from vrnet.report.pair import View
 
 SHAPE = (24, 20, 5)
 MOTIONS = {0: (2.0, 0.0), 1: (0.0, 1.0), 2: (-1.0, 0.0)}  # of whole slices, in voxels across and down
@@ -63,7 +62,7 @@ def volume():
     labels = np.zeros(SHAPE, int)
     labels[4:10, 5:12, 1:4], labels[10:16, 5:12, 1:3] = 7, -2
     grid = Grid.plain(SHAPE, (1.5, 2.0, 8.0))
-    return Pair(fixed, moving, warped, u, grid, labels, np.roll(labels, 2, 0), labels)
+    return View(fixed, moving, warped, u, grid, labels, np.roll(labels, 2, 0), labels)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +72,7 @@ def single():
     fixed, moving, warped = generator.uniform(0, 1, (3, 24, 1, 20))
     labels = 300 * generator.integers(-22, 24, (24, 1, 20))
     u = generator.standard_normal((3, 24, 1, 20))
-    return Pair(fixed, moving, warped, u, Grid.plain((24, 1, 20), (1.0, 1.0, 1.0)), labels, labels, labels)
+    return View(fixed, moving, warped, u, Grid.plain((24, 1, 20), (1.0, 1.0, 1.0)), labels, labels, labels)
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +83,7 @@ def heart():
     images = (patient.fixed, patient.moving, warped, patient.field[None])
     maps = (patient.fixed_labels, patient.moving_labels, labels)
     fixed, moving, warped, field = (image[0, 0].numpy() for image in images)
-    return Pair(
+    return View(
         fixed, moving, warped, field, Grid.plain(fixed.shape, patient.spacing), *(map_[0, 0].numpy() for map_ in maps)
     )
 

@@ -22,7 +22,7 @@ from vrnet.report.figures import (
     show_motion,
     show_outlines,
 )
-from vrnet.report.pair import Deformation, Pair, appearance, deformation
+from vrnet.report.pair import Deformation, View, appearance, deformation
 
 SPACING = {2: (1.5, 2.0), 3: (1.5, 2.0, 8.0)}
 MAIN = 7  # the slice with the most labels
@@ -38,7 +38,7 @@ def pair(d, random):
         labels[:4, :4, :MAIN], labels[:4, :4, MAIN + 1 :] = 0, 0
     fixed, moving, warped = random(3, *shape).numpy()
     grid = Grid.plain(shape, SPACING[d])
-    return Pair(fixed, moving, warped, random(d, *shape).numpy(), grid, labels, np.roll(labels, 2, 1), labels)
+    return View(fixed, moving, warped, random(d, *shape).numpy(), grid, labels, np.roll(labels, 2, 1), labels)
 
 
 @pytest.fixture

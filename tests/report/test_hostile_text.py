@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.cardiac.cines import exact_result
-from tests.report.browser import open_file
+from tests.report.browser import open_file, write_report
 from tests.report.conftest import METRICS
 from vrnet.phantom import cycle
 from vrnet.report.cine import Film, write_page
 from vrnet.report.cohort import Links, write_index
-from vrnet.report.page import write_report
 
 RUN = "window.ran=1"
 HOSTILE = {

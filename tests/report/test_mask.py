@@ -8,7 +8,7 @@ import pytest
 from vrnet.images.grid import Grid
 from vrnet.report.figures import overview
 from vrnet.report.page import page_data, render_page, slice_table
-from vrnet.report.pair import Pair, appearance, orient_for_viewing, slice_pair
+from vrnet.report.pair import View, appearance, orient_for_viewing, slice_pair
 from vrnet.report.viewer3d import find_start, volume_data
 
 WORDS = "mask: inside it the images were compared"
@@ -32,7 +32,7 @@ def brain():
     generator, shape = np.random.default_rng(0), (40, 30, 20)
     images, mask = generator.uniform(0, 1, (3, *shape)), np.zeros(shape, bool)
     mask[4:9, 5:10, 12:17] = True
-    return Pair(*images, np.zeros((3, *shape)), Grid.plain(shape, (1.0, 1.0, 1.0)), mask=mask)
+    return View(*images, np.zeros((3, *shape)), Grid.plain(shape, (1.0, 1.0, 1.0)), mask=mask)
 
 
 def test_without_structures_the_first_slice_is_where_the_mask_is(masked):

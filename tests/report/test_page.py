@@ -6,11 +6,11 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from tests.report.browser import find_element, open_file
+from tests.report.browser import find_element, open_file, write_report
 from tests.report.conftest import HOSTILE, METRICS, SCRIPT
 from vrnet.images.grid import Grid
-from vrnet.report.page import energy_curve, write_report
-from vrnet.report.pair import Pair
+from vrnet.report.page import energy_curve
+from vrnet.report.pair import View
 
 PAGES = ["volume", "single", "heart", "bare"]
 
@@ -121,7 +121,7 @@ def test_a_page_replaces_another_whole(tmp_path, heart):
 def test_the_page_says_which_slices_and_voxels_it_leaves_out(tmp_path):
     shape = (400, 4, 200)
     image, u = np.zeros(shape), np.zeros((3, *shape))
-    write_report(tmp_path / "large.html", Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0))), {}, [], {})
+    write_report(tmp_path / "large.html", View(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0))), {}, [], {})
     text = (tmp_path / "large.html").read_text()
     assert "one slice in 4 is shown" in text
     assert "a pixel is 2 × 1 voxels" in text
@@ -132,7 +132,7 @@ def test_a_page_of_a_stack_is_small(tmp_path, random):
     shape = (160, 160, 10)
     images = random(3, *shape).numpy()
     u = torch.nn.functional.interpolate(random(1, 3, 8, 8, 5), shape, mode="trilinear")[0].numpy()
-    write_report(tmp_path / "report.html", Pair(*images, u, Grid.plain(shape, (1.8, 1.8, 10.0))), {}, [], {})
+    write_report(tmp_path / "report.html", View(*images, u, Grid.plain(shape, (1.8, 1.8, 10.0))), {}, [], {})
     assert (tmp_path / "report.html").stat().st_size < 3e6
 
 

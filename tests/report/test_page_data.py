@@ -8,7 +8,7 @@ from tests.conftest import SHAPES
 from tests.report.test_sheets import decode
 from vrnet.images.grid import Grid
 from vrnet.report.page import BOX_MARGIN, edge_letters, page_data
-from vrnet.report.pair import Pair, appearance, slice_pair
+from vrnet.report.pair import View, appearance, slice_pair
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def pair(d, random):
     labels = np.zeros(shape, int)
     labels[4:8, 3:7] = 1000
     fixed, moving, warped = random(3, *shape).numpy()
-    return Pair(fixed, moving, warped, random(d, *shape).numpy(), Grid.plain(shape, (1.5, 2.0, 4.0)[:d]), labels)
+    return View(fixed, moving, warped, random(d, *shape).numpy(), Grid.plain(shape, (1.5, 2.0, 4.0)[:d]), labels)
 
 
 def data_of(pair, names=None):
@@ -55,14 +55,14 @@ def test_motion_is_recovered_from_its_root(pair):
 
 
 def test_a_pair_without_motion_and_contrast_has_scales_above_zero():
-    still = Pair(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
+    still = View(*np.ones((3, 4, 4)), np.zeros((2, 4, 4)), Grid.plain((4, 4), (1.0, 1.0)))
     data = data_of(still)
     assert data["scale"] == 1.0
     assert all(high > low for low, high in data["windows"].values())
 
 
 def test_the_determinant_of_the_identity_is_exact(pair):
-    still = Pair(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
+    still = View(pair.fixed, pair.moving, pair.warped, 0 * pair.field, pair.grid)
     assert (slice_of(data_of(still), "det") / 64 - 1 == 1).all()
 
 
@@ -86,7 +86,7 @@ def test_edges_are_those_of_the_picture_and_not_of_the_file(signs):
 
 
 def test_without_labels_there_is_no_box_and_no_sheet_of_them(pair):
-    data = data_of(Pair(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
+    data = data_of(View(pair.fixed, pair.moving, pair.warped, pair.field, pair.grid))
     assert data["box"] is None
     assert not data["labels"]
     assert not [name for name in data["sheets"] if "labels" in name]
@@ -102,6 +102,6 @@ def test_the_page_starts_at_the_main_slice(random):
     labels = np.zeros(shape, int)
     labels[1, 1, 57] = 1
     image, u = random(*shape).numpy(), random(3, *shape).numpy()
-    data = data_of(Pair(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
+    data = data_of(View(image, image, image, u, Grid.plain(shape, (1.0, 1.0, 1.0)), labels))
     assert data["slices"][data["start"]] == 58
     assert data["depth"] == 200

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from tests.conftest import SHAPES
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
-from vrnet.report.pair import Pair, deformation, orient_for_viewing
+from vrnet.report.pair import View, deformation, orient_for_viewing
 
 CODES = ["".join(code) for axes in permutations(("RL", "AP", "IS")) for code in product(*axes)]
 # What runs across and down, as DICOM spells it, where slices are sagittal, coronal and axial.
@@ -49,7 +49,7 @@ def pair_of(image, field):
     grid, array = grid_of(image), array_of(image)
     u = np.einsum("ij,j...->i...", np.linalg.inv(grid.to_world), array_of(field))
     labels = np.where(array > 0, 300, -2)
-    return Pair(array, array + 1, array + 2, u, grid, labels, labels + 1, labels + 2)
+    return View(array, array + 1, array + 2, u, grid, labels, labels + 1, labels + 2)
 
 
 @pytest.mark.parametrize("through", [0, 1, 2], ids=["sagittal", "coronal", "axial"])
@@ -88,13 +88,13 @@ def test_where_spacings_are_equal_slices_are_axial(volume, code):
 
 def test_a_single_slice_is_seen_from_the_front_whatever_its_spacing():
     array = np.arange(20.0).reshape(4, 1, 5)
-    pair = Pair(array, array, array, np.zeros((3, 4, 1, 5)), Grid.plain((4, 1, 5), (1.0, 0.5, 2.0)))
+    pair = View(array, array, array, np.zeros((3, 4, 1, 5)), Grid.plain((4, 1, 5), (1.0, 0.5, 2.0)))
     assert orient_for_viewing(pair).fixed.shape == (4, 5, 1)
 
 
 def test_a_2d_image_is_shown_as_it_is(random):
     image, u = random(4, 5).numpy(), random(2, 4, 5).numpy()
-    pair = Pair(image, image, image, u, Grid((4, 5), (1.0, 9.0), (0.0, 0.0), (0.0, -1.0, 1.0, 0.0)))
+    pair = View(image, image, image, u, Grid((4, 5), (1.0, 9.0), (0.0, 0.0), (0.0, -1.0, 1.0, 0.0)))
     assert orient_for_viewing(pair) is pair
 
 
@@ -102,7 +102,7 @@ def test_the_main_slice_has_the_largest_labelled_area(random):
     labels = np.zeros((4, 5, 6), int)
     labels[:2, :2, 4], labels[0, 0, 1:3] = -3, 700
     image, u = random(4, 5, 6).numpy(), random(3, 4, 5, 6).numpy()
-    pair = Pair(image, image, image, u, Grid.plain((4, 5, 6), (1.0, 2.0, 3.0)), labels)
+    pair = View(image, image, image, u, Grid.plain((4, 5, 6), (1.0, 2.0, 3.0)), labels)
     assert pair.main_slice() == 4
     assert replace(pair, fixed_labels=None).main_slice() == 3
     assert replace(pair, fixed_labels=np.zeros_like(labels)).main_slice() == 3
@@ -110,7 +110,7 @@ def test_the_main_slice_has_the_largest_labelled_area(random):
 
 def test_a_cut_is_a_slice_and_the_motion_within_it(random):
     image, u = random(4, 5, 6).numpy(), random(3, 4, 5, 6).numpy()
-    cut = Pair(image, image + 1, image + 2, u, Grid.plain((4, 5, 6), (1.0, 2.0, 3.0))).cut(5)
+    cut = View(image, image + 1, image + 2, u, Grid.plain((4, 5, 6), (1.0, 2.0, 3.0))).cut(5)
     assert_array_equal(cut.warped, image[..., 5] + 2)
     assert_array_equal(cut.field, u[:2, ..., 5])
     assert cut.grid == Grid.plain((4, 5), (1.0, 2.0))

@@ -9,11 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 from PIL import Image
 
-from tests.report.browser import expected_greys, find_element, open_file, panel_colours, set_range
+from tests.report.browser import expected_greys, find_element, open_file, panel_colours, set_range, write_report
 from tests.report.conftest import METRICS, start_browser
 from vrnet.images.grid import Grid
-from vrnet.report.page import write_report
-from vrnet.report.pair import Pair, orient_for_viewing
+from vrnet.report.pair import View, orient_for_viewing
 
 SHAPE = (40, 36, 32)
 SLOPES = {"fixed": (1.0, 0.4, -0.7), "moving": (0.6, -0.8, 0.5), "warped": (-0.5, 0.9, 0.3)}
@@ -40,7 +39,7 @@ def turned():
     bump = np.exp(-((index - (25, 10, 20)) ** 2).sum(1) / 18).reshape(SHAPE)
     labels = np.zeros(SHAPE, int)
     labels[15:30, 8:20, 10:26] = 7
-    return Pair(*images, np.stack([2 * bump, -bump, 0 * bump]), grid, labels, labels, labels)
+    return View(*images, np.stack([2 * bump, -bump, 0 * bump]), grid, labels, labels, labels)
 
 
 @pytest.fixture(scope="module")

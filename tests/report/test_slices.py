@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skimage.measure import block_reduce
 
 from vrnet.images.grid import Grid
-from vrnet.report.pair import MAX_SIDE_PIXELS, MAX_SLICES, Pair, choose_slices, slice_pair
+from vrnet.report.pair import MAX_SIDE_PIXELS, MAX_SLICES, View, choose_slices, slice_pair
 
 
 @pytest.mark.parametrize("n", [1, 10, MAX_SLICES, MAX_SLICES + 1, 224, 1000])
@@ -22,7 +22,7 @@ def large(random):
     shape = (2 * MAX_SIDE_PIXELS + 2, MAX_SIDE_PIXELS + 11)
     image, u = random(*shape).numpy(), random(2, *shape).numpy()
     labels = np.arange(image.size).reshape(shape)
-    return Pair(image, image, image, u, Grid.plain(shape, (0.5, 2.0)), labels)
+    return View(image, image, image, u, Grid.plain(shape, (0.5, 2.0)), labels)
 
 
 def test_a_large_image_is_shown_by_the_means_of_its_blocks(large):
@@ -51,6 +51,6 @@ def test_a_block_with_a_fold_is_folded(random):
     u = np.zeros((2, MAX_SIDE_PIXELS + 2, 8))
     u[0, 100] = 5.0  # column 100 is carried past its neighbours
     image = random(MAX_SIDE_PIXELS + 2, 8).numpy()
-    slices = slice_pair(Pair(image, image, image, u, Grid.plain(image.shape, (1.0, 1.0))))
+    slices = slice_pair(View(image, image, image, u, Grid.plain(image.shape, (1.0, 1.0))))
     assert_array_equal(np.flatnonzero(slices.folded[:, 0, 0]), [50])
     assert slices.folded.dtype == np.uint8

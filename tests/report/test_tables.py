@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.report.browser import find_element, open_file, press, set_range
+from tests.report.browser import find_element, open_file, press, set_range, write_report
 from tests.report.conftest import FOLDED, METRICS, TOUCH, start_browser
-from vrnet.report.page import write_report
 
 PHONE = {"width": 390, "height": 844}
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from vrnet.images.grid import Grid
 from vrnet.report import viewer3d as volumes
-from vrnet.report.pair import Pair, appearance, deformation, orient_for_viewing
+from vrnet.report.pair import View, appearance, deformation, orient_for_viewing
 from vrnet.report.viewer3d import is_volume, volume_data
 
 SHAPE = (20, 18, 17)
@@ -29,7 +29,7 @@ def pair(random):
     labels[4:9, 5:12, 3:8], labels[9:12, 5:12, 3:8] = 1000, -7
     grid = Grid(SHAPE, (1.0, 1.5, 1.2), (10.0, -20.0, 30.0), OBLIQUE)
     u = 0.3 * random(3, *SHAPE).numpy()
-    return orient_for_viewing(Pair(fixed, moving, warped, u, grid, labels, np.roll(labels, 1, 0), labels))
+    return orient_for_viewing(View(fixed, moving, warped, u, grid, labels, np.roll(labels, 1, 0), labels))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_peak_is_the_bright_voxel_that_moves_farthest(pair):
 )
 def test_planes_are_for_volumes(shape, spacing, is_one):
     image = np.zeros(shape)
-    assert is_volume(Pair(image, image, image, np.zeros((len(shape), *shape)), Grid.plain(shape, spacing))) == is_one
+    assert is_volume(View(image, image, image, np.zeros((len(shape), *shape)), Grid.plain(shape, spacing))) == is_one
 
 
 def test_the_viewer_is_the_one_that_its_readme_names():

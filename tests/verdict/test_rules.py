@@ -15,8 +15,10 @@ from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
 from vrnet.phantom import phantom
+from vrnet.registration.masks import ImageMasks
+from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import Run
-from vrnet.verdict.evidence import RegisteredPair, gather
+from vrnet.verdict.evidence import evidence_of, gather
 from vrnet.verdict.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_ADVICE, MAX_REASONS, judge_evidence
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -180,10 +182,17 @@ def test_what_lies_far_outside_the_mask_takes_nothing_from_what_lies_inside(hear
     inside[4:-4, 4:-4] = True
     grid = Grid.plain(tuple(fixed.shape), spacing)
     far = torch.where(torch.from_numpy(inside), fixed, torch.tensor(-1e12))
+    moved, transform = Image(moving.numpy(), grid), Transform.from_voxels(field.numpy(), grid)
     plain, other = (
-        RegisteredPair(
-            image.numpy(), moving.numpy(), moving.numpy(), field.numpy(), grid, grid, None, inside
-        ).evidence()
+        evidence_of(
+            PairResult(
+                fixed=Image(image.numpy(), grid),
+                moving=moved,
+                masks=ImageMasks(Image(inside, grid)),
+                transform=transform,
+                warped=moved,
+            )
+        )
         for image in (fixed, far)
     )
     assert other.local_after == pytest.approx(plain.local_after, abs=1e-3)
@@ -501,9 +510,11 @@ def test_folds_of_a_stack_are_counted_within_its_slices_also_beyond_an_affine_st
     turned = Rotation.from_euler("xyz", (20, -15, 30), degrees=True).as_matrix()
     affine = Affine("rigid", turned, np.array([3.0, -400.0, 7.0]), grid.points(np.array([[5.5, 5.5, 2.5]]))[0])
     whole = Transform.from_voxels(field, grid).followed_by(affine)
-    image = np.zeros(grid.shape, np.float32)
-    plain = RegisteredPair(image, image, image, field, grid, grid)
-    started = RegisteredPair(image, image, image, whole.in_voxels(), grid, grid, affine)
+    image = Image(np.zeros(grid.shape, np.float32), grid)
+    plain, started = (
+        PairResult(fixed=image, moving=image, transform=transform, warped=image, affine=start)
+        for transform, start in ((Transform.from_voxels(field, grid), None), (whole, affine))
+    )
     assert plain.regularity["folding_strict_percent"] == started.regularity["folding_strict_percent"] == 0
     assert started.regularity["jacobian_gradient"] == pytest.approx(plain.regularity["jacobian_gradient"], abs=1e-4)
     assert regularity(whole.in_voxels(), grid)["folding_strict_percent"] > 1

@@ -39,9 +39,8 @@ from vrnet.methods.parameters import field_docstrings
 from vrnet.vocabulary import DeviceChoice
 
 if TYPE_CHECKING:
-    from vrnet.app.pair import Conditions
+    from vrnet.app.pair_files import Known
     from vrnet.data.prepared import Source
-    from vrnet.images.grid import Grid
     from vrnet.methods.method import Images, Method
     from vrnet.methods.names import MethodSpec
 
@@ -230,23 +229,15 @@ class EvaluationOptions:
     ignore_recorded: bool = False
     """Ignore what metrics.json beside the transform records: masks, affine start and matched intensities."""
 
-    def mask_files(self, transform: Path, fixed: Path, moving: Path) -> tuple[Path | None, Path | None]:
-        """The masks that are given; without any, those that the transform was found with."""
-        from vrnet.app.pair import masks_beside
+    def known(self, transform: Path, fixed: Path, moving: Path) -> "Known":
+        """How the transform was found, as far as that is recorded and to be used, and the masks that are used."""
+        from vrnet.app.pair_files import Known
 
         if self.ignore_recorded:
             refuse_options(self, ("ignore_masks",), "with --ignore-recorded, which ignores more: leave that out")
         if self.ignore_masks:
             refuse_options(self.masks, ("fixed_mask", "moving_mask"), "with --ignore-masks: leave out one or the other")
-            return None, None
-        is_given = self.ignore_recorded or any(self.masks.files)
-        return self.masks.files if is_given else masks_beside(transform, fixed, moving)
-
-    def conditions(self, transform: Path, fixed: Path, moving: Path, grid: "Grid") -> "Conditions":
-        """Those that the transform was found under, as far as they are recorded and to be used."""
-        from vrnet.app.pair import NOTHING_KNOWN, conditions_beside
-
-        return NOTHING_KNOWN if self.ignore_recorded else conditions_beside(transform, fixed, moving, grid)
+        return Known.of(transform, fixed, moving, self.masks.files, self.ignore_masks, self.ignore_recorded)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from vrnet.app.console import method_title, this_command
 from vrnet.app.layouts import DESCRIPTION, IGNORE, IGNORED, NAMES, description
-from vrnet.app.pair import METRICS
+from vrnet.app.pair_files import METRICS
 from vrnet.app.track import SUMMARY as TRACKING
 from vrnet.cohort.results import CohortFolder, Plan, Recipe, Survey, is_made_by
 from vrnet.cohort.run import Tally

@@ -153,7 +153,7 @@ class Evaluate:
 
     def checked_pair(self) -> tuple[Path, Path]:
         """The files of both images; BadInput if one is not given, or something that a pair cannot have."""
-        from vrnet.app.pair import is_record, names_file
+        from vrnet.app.pair_files import is_record, names_file
         from vrnet.files import check_file, own_files
 
         if self.fixed is None or self.moving is None:
@@ -174,42 +174,30 @@ class Evaluate:
 
     def evaluate_pair(self) -> None:
         """Measure a method, or a transform, on two images."""
-        from vrnet.app.pair import (
-            NOTHING_KNOWN,
-            find_transform,
-            landmark_error,
-            measure_transform,
-            notes_on,
-            read_pair,
-            unmatched_notes,
-        )
+        from vrnet.app.pair_files import find_or_load, landmark_error, metrics_of, notes_on, read_pair
         from vrnet.files import write_json
         from vrnet.images.points import read_points
 
         fixed, moving = self.checked_pair()
         with stage_progress() as stage:
             stage("reading")
-            masks = self.judged.mask_files(Path(self.method), fixed, moving)
-            pair = read_pair(fixed, moving, self.fixed_labels, self.moving_labels, *masks)
-            pair = pair.with_label_names(self.label_names)
+            known = self.judged.known(Path(self.method), fixed, moving)
+            files = fixed, moving, self.fixed_labels, self.moving_labels, *known.masks
+            pair = read_pair(*files).with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
             asked = self.method_options.asked
-            transform, registration = find_transform(stage, pair, self.method, *asked, options=self.pair_options)
-            known = NOTHING_KNOWN
-            if registration is None:
+            result = find_or_load(stage, pair, self.method, *asked, options=self.pair_options, known=known)
+            if result.is_from_file:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
-                known = self.judged.conditions(Path(self.method), fixed, moving, pair.fixed.grid)
             stage("measuring")
-            command = "evaluate" if registration else "evaluate FILE"
-            result = measure_transform(pair, transform, registration, self.method, command, known)
-            metrics = result.metrics
+            command = "evaluate FILE" if result.is_from_file else "evaluate"
+            metrics = metrics_of(result, command)
             if landmarks:
-                metrics |= landmark_error(pair, transform, *landmarks)
+                metrics |= landmark_error(result, *landmarks)
         if self.out is not None:
             write_json(metrics, self.out)
         print_metrics(metrics)
-        notes = notes_on(pair, metrics, known.affine, command=command)
-        for note in notes + unmatched_notes(pair, result.unmatched):
+        for note in notes_on(result, command):
             print_line(f"Note: {note}")
         print_verdict(metrics["verdict"])
         if self.out is not None:

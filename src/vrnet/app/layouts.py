@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vrnet.app.pair import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
-from vrnet.app.pair import LABELS as WARPED_LABELS
+from vrnet.app.pair_files import AFFINE, METRICS, OVERVIEW, TRANSFORM, WARPED
+from vrnet.app.pair_files import LABELS as WARPED_LABELS
 from vrnet.app.track import LABELS, SLICES, STRAIN, SUMMARY, TRANSFORMS, VOLUMES, transform_name
 from vrnet.cohort.results import FAILURES
 from vrnet.cohort.table import CINES, PAIRS, CohortTable, Subject, check_subjects, refuse

@@ -1,6 +1,7 @@
-"""`vrnet register`: the deformation between two images."""
+"""`vrnet register`, the deformation between two images; `vrnet demo`, that of a made-up heart; `vrnet report`, the page
+of a transform by any tool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,11 +23,6 @@ from vrnet.app.arguments import (
     TransformFile,
 )
 from vrnet.app.console import end_if_failed, print_line, print_metrics, print_verdict, stage_progress
-from vrnet.app.pair import ImagePair
-from vrnet.data.labels import KNOWN
-from vrnet.images.grid import Grid
-from vrnet.images.image import Image
-from vrnet.phantom import Phantom
 from vrnet.registration.options import RegistrationOptions
 
 
@@ -68,49 +64,24 @@ class Register:
     """Write report.html and overview.png too."""
     method_options: Group[MethodOptions]
 
-    @property
-    def images(self) -> tuple[Path, Path, Path | None, Path | None, Path | None, Path | None]:
-        """The files of the pair."""
-        return self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
-
     def run(self) -> None:
-        from vrnet.app.pair import notes_on, read_pair, register_pair
-        from vrnet.devices import find_device
+        from vrnet.app.pair_files import notes_on, read_pair, register_files
 
         method = self.method_options.choose(self.method)
-        find_device(self.options.device)  # which fails at once where there is none
+        files = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *self.masks.files
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*self.images).with_label_names(self.label_names)
-            result, written = register_pair(
-                stage,
-                pair,
-                method,
-                self.out,
-                self.options,
-                report=self.report,
-                inputs=(*self.images, self.method_options.weights),
+            pair = read_pair(*files).with_label_names(self.label_names)
+            inputs = *files, self.method_options.weights
+            result, metrics, written = register_files(
+                stage, pair, method, self.out, self.options, report=self.report, inputs=inputs
             )
-        print_metrics(result.metrics)
-        for note in notes_on(pair, result.metrics, result.affine):
+        print_metrics(metrics)
+        for note in notes_on(result):
             print_line(f"Note: {note}")
-        print_verdict(result.metrics["verdict"])
+        print_verdict(metrics["verdict"])
         print_line(f"Wrote {', '.join(path.name for path in written)} in {self.out}.")
-        end_if_failed(result.metrics["verdict"])
-
-
-# The demonstration: a phantom's end-systole registered to its end-diastole, whose true motion is known.
-
-
-def phantom_pair(patient: Phantom) -> ImagePair:
-    """The images and labels of a phantom, as if they had been read from files; its labels are those of ACDC."""
-    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
-    parts = ("fixed", "moving", "fixed_labels", "moving_labels")
-    images = (Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts)
-    return ImagePair(*images, label_names=KNOWN["acdc"], true_motion=patient.field[0].numpy())
-
-
-# `vrnet demo`: a made-up heart registered, with a report.
+        end_if_failed(metrics["verdict"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,22 +101,18 @@ class Demo:
     method_options: Group[MethodOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair import register_pair
+        from vrnet.app.pair_files import phantom_pair, register_files
         from vrnet.phantom import phantom
 
-        method = self.method_options.choose(self.method)
-        pair = phantom_pair(phantom(self.seed))
+        method, pair = self.method_options.choose(self.method), phantom_pair(phantom(self.seed))
         with stage_progress() as stage:
-            result, _ = register_pair(stage, pair, method, self.out, report=True, images=True)
-        print_metrics(result.metrics)
-        print_verdict(result.metrics["verdict"])
-        before, after = (result.metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
+            _, metrics, _ = register_files(stage, pair, method, self.out, report=True, images=True)
+        print_metrics(metrics)
+        print_verdict(metrics["verdict"])
+        before, after = (metrics["known_motion"][f"end_point_error_mm_{when}"] for when in ("before", "after"))
         print_line(f"Distance from the true motion, in the heart: {before:.2f} mm before, {after:.2f} mm after.")
         print_line(f"Look at {self.out / 'report.html'}; the transform and the images are beside it.")
-        end_if_failed(result.metrics["verdict"])
-
-
-# `vrnet report`: the page of a transform by any tool.
+        end_if_failed(metrics["verdict"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,22 +150,19 @@ class Report:
     judged: Group[EvaluationOptions]
 
     def run(self) -> None:
-        from vrnet.app.pair import NOTHING_KNOWN, check_place, notes_on, read_pair, report_transform, unmatched_notes
+        from vrnet.app.pair_files import check_page_place, notes_on, read_pair, report_transform
 
-        masks = self.judged.mask_files(self.transform, self.fixed, self.moving)
-        images = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *masks
-        check_place(self.out, (self.transform, *self.then, *images))
+        known = self.judged.known(self.transform, self.fixed, self.moving)
+        known = replace(known, record=None) if self.then else known
+        files = self.fixed, self.moving, self.fixed_labels, self.moving_labels, *known.masks
+        check_page_place(self.out, (self.transform, *self.then, *files))
         with stage_progress() as stage:
             stage("reading")
-            pair = read_pair(*images).with_label_names(self.label_names)
-            known = NOTHING_KNOWN
-            if not self.then:
-                known = self.judged.conditions(self.transform, self.fixed, self.moving, pair.fixed.grid)
-            result, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
-        print_metrics(result.metrics)
-        notes = notes_on(pair, result.metrics, known.affine, command="report")
-        for note in notes + unmatched_notes(pair, result.unmatched):
+            pair = read_pair(*files).with_label_names(self.label_names)
+            result, metrics, written = report_transform(stage, pair, (self.transform, *self.then), self.out, known)
+        print_metrics(metrics)
+        for note in notes_on(result, "report"):
             print_line(f"Note: {note}")
-        print_verdict(result.metrics["verdict"])
+        print_verdict(metrics["verdict"])
         print_line(f"Wrote {', '.join(map(str, written))}.")
-        end_if_failed(result.metrics["verdict"])
+        end_if_failed(metrics["verdict"])

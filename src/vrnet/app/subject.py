@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vrnet.app.layouts import name_pair, name_tracking
-from vrnet.app.pair import notes_on, read_pair, register_pair
+from vrnet.app.pair_files import notes_on, read_pair, register_files
 from vrnet.app.track import write_results
 from vrnet.cardiac.cine import prepare_tracking
 from vrnet.cohort.results import Recipe
@@ -24,6 +24,7 @@ from vrnet.provenance import __version__, commit
 from vrnet.registration.options import RegistrationOptions
 from vrnet.report.cine_figures import shown_pair, write_report
 from vrnet.report.figures import THUMBNAIL, write_thumbnail
+from vrnet.report.pair import View
 
 MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
 OVERLAPS = {"dice": "dice", "hausdorff_mm": "hausdorff_mm", "surface_mm": "mean_surface_distance_mm"}
@@ -81,14 +82,15 @@ class RegisterSubject(SubjectWork):
 
     def __call__(self, subject: Subject, folder: Path) -> Row:
         with computing_alone() as notes:
-            pair = read_pair(*(subject.path(column) for column in PAIRS.files))  # type: ignore[arg-type]
+            pair = read_pair(*(subject.path(column) for column in PAIRS.files))
             pair = pair.named(dict(self.label_names))  # not every subject has every structure
-            result, _ = register_pair(no_stage, pair, self.method.load(), folder, self.options, report=self.report)
-            write_thumbnail(folder / THUMBNAIL, result.on_fixed_grid)
+            method = self.method.load()
+            result, metrics, _ = register_files(no_stage, pair, method, folder, self.options, report=self.report)
+            write_thumbnail(folder / THUMBNAIL, View.of(result))
             if self.bids:
                 name_pair(folder, subject, result.transform, pair.moving.grid)
         (folder / RECORD).unlink()  # done.json records the files
-        return row_of(result.metrics) | said([*notes, *notes_on(pair, result.metrics, result.affine)])
+        return row_of(metrics) | said([*notes, *notes_on(result)])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """The measures of one registered pair, under the names that `metrics.json` gives them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vrnet.data.labels import label_text
+from vrnet.errors import BadInput
 from vrnet.evaluation.metrics import (
     by_label,
     contour_hausdorff,
@@ -24,10 +27,100 @@ from vrnet.evaluation.metrics import (
     point_errors,
     surface_distances,
 )
+from vrnet.files import exists
 from vrnet.images.grid import Grid
+from vrnet.images.image import Image
+from vrnet.methods.names import parameters, parse
+from vrnet.methods.parameters import value_in
+from vrnet.provenance import provenance, versions
+from vrnet.registration.intensity import Remap, find_remap
+from vrnet.registration.masks import Inside
+from vrnet.registration.pair import PairResult
 
 STILL_MM = 1e-3
 """Files keep displacements to about a tenth of this."""
+
+
+def measure(result: PairResult) -> dict[str, Any]:
+    """What metrics.json holds, but for the verdict: what was run, how good it is, and which files there are."""
+    measures = run_measures(result) | {
+        "shape": list(result.grid.shape),
+        "spacing_mm": list(result.grid.spacing),
+        "similarity": similarity(result.fixed.array, result.placed, result.seen_warped, result.seen),
+        **result.regularity,
+    }
+    if result.fixed_labels is not None and result.placed_labels is not None and result.warped_labels is not None:
+        maps = result.fixed_labels.array, result.placed_labels.array, result.warped_labels.array
+        measures |= overlap(*maps, result.grid.spacing, result.grid.across)
+        if result.grid.stacked_across is not None:
+            measures |= slice_overlap(*maps, result.grid.stacked_across)
+        if result.label_names:
+            there = {label for map_ in maps[:2] for label in np.unique(map_).tolist()} & {*result.label_names}
+            measures["label_names"] = {str(label): result.label_names[label] for label in sorted(there)}
+    if result.true_motion is not None:
+        inside = None if result.fixed_labels is None else result.fixed_labels.array != 0
+        measures["known_motion"] = motion_error(result.field, result.true_motion, result.grid.spacing, inside)
+    measures["files"] = {role: name_of(image) for role, image in result.images.items()}
+    if result.compared is not None:
+        masks = {"fixed": result.masks.fixed, "moving": result.masks.moving}
+        measures["masks"] = {role: name_of(mask) for role, mask in masks.items()}
+        measures["mask_paths"] = {role: path_of(mask) for role, mask in masks.items()}
+    return measures
+
+
+def run_measures(result: PairResult) -> dict[str, Any]:
+    """The part that says what was run; a transform from a file took no time here."""
+    seen: dict[str, Any] = {
+        "affine": result.affine.summary() if result.affine else None,
+        "intensities_matched": result.is_matched,
+        "brightness": None if result.remap is None else asdict(result.remap),
+    }
+    if result.is_from_file:
+        unknown = dict.fromkeys(("weights", "parameters", "options", "device", "seconds", "slice_by_slice", "repair"))
+        return {"method": result.method, **unknown, **seen, "provenance": {**versions(), "device": None}}
+    return {
+        "method": result.method,
+        "weights": result.weights,
+        "parameters": parameters_of(result),
+        "options": result.options.as_json(),
+        "device": result.device,
+        "seconds": result.seconds,
+        "slice_by_slice": result.slice_axis is not None,
+        "repair": None if result.repair is None else asdict(result.repair),
+        **seen,
+        "provenance": provenance(torch.device(result.device or "cpu")),
+    }
+
+
+def parameters_of(result: PairResult) -> dict[str, Any] | None:
+    """The value of every parameter that the method has; None of weights from a file, and of a method of one's own."""
+    try:
+        method = parse(result.method)
+    except BadInput:
+        return None
+    d = len(result.grid.shape) - (result.slice_axis is not None)
+    return {each.name: value_in(each.value, d) for each in parameters(method)}
+
+
+def unmatched_brightness(result: PairResult) -> Remap | None:
+    """What would make the warped image as bright as fixed at the voxels that both have, of a transform from a file;
+    None where they are so, or were compared so, or were to be compared as they are."""
+    if not result.is_from_file or result.is_matched or result.options.brightness == "keep":
+        return None
+    seen = result.seen[1]
+    mask = None if seen.all() else torch.from_numpy(seen)
+    images = (result.fixed.array.astype(np.float32), result.seen_warped)
+    return find_remap(*map(torch.from_numpy, images), Inside(mask, mask))
+
+
+def name_of(image: Image | None) -> str | None:
+    """The name of the file that an image came from, without its folder."""
+    return None if image is None else Path(image.name).name
+
+
+def path_of(image: Image | None) -> str | None:
+    """Where the file is that an image came from, so that it is found again; None if it came from none."""
+    return str(Path(image.name).absolute()) if image is not None and exists(Path(image.name)) else None
 
 
 def similarity(

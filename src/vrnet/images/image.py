@@ -19,7 +19,6 @@ from torch import Tensor
 
 from vrnet.errors import BadInput, type_name
 from vrnet.images.grid import ORTHONORMAL_TOLERANCE, Grid, check_grid
-from vrnet.views import viewer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -193,10 +192,14 @@ class Image:
 
     def show(self) -> "Figure":
         """A figure of matplotlib: the picture, or of a volume the middle slice in each plane."""
-        return viewer().draw(self)
+        from vrnet.report.figures import image_figure
+
+        return image_figure(self)
 
     def _repr_html_(self) -> str:
-        return viewer().card(self)
+        from vrnet.report.figures import image_card
+
+        return image_card(self).html()
 
     def with_array(self, array: Shaped[ndarray, "*s"]) -> "Image":
         """An image of other values on the same grid, under the same name."""
@@ -355,10 +358,14 @@ class Cine:
 
     def show(self) -> "Figure":
         """A figure of matplotlib: the middle slice at a few frames, evenly through the cycle."""
-        return viewer().draw(self)
+        from vrnet.report.figures import cine_figure
+
+        return cine_figure(self)
 
     def _repr_html_(self) -> str:
-        return viewer().card(self)
+        from vrnet.report.figures import cine_card
+
+        return cine_card(self).html()
 
 
 def check_shape(cine: Cine) -> None:

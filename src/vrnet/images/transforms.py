@@ -32,7 +32,6 @@ from vrnet.images.image import Image, as_labels, grid_of, to_sitk
 from vrnet.images.io import NIFTI_SUFFIXES, ImageLike, check_finite, check_name, given_image, read_voxels, write_sitk
 from vrnet.images.isolated import read_isolated
 from vrnet.images.resample import resample, resample_labels
-from vrnet.views import viewer
 from vrnet.vocabulary import Interpolation
 
 if TYPE_CHECKING:
@@ -476,10 +475,14 @@ class Transform:
 
     def show(self) -> "Figure":
         """A figure of matplotlib: grid, motion and Jacobian determinant of the slice that moves most."""
-        return viewer().draw(self)
+        from vrnet.report.figures import transform_figure
+
+        return transform_figure(self)
 
     def _repr_html_(self) -> str:
-        return viewer().card(self)
+        from vrnet.report.figures import transform_card
+
+        return transform_card(self).html()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write an ITK displacement field; an `.h5` or `.tfm` file is an ITK transform, others are vector images.

@@ -1,215 +1,51 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import signature
 from numbers import Integral
-from os import PathLike
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
-from vrnet.errors import BadInput, Progress, did_you_mean, is_slight, small_percent
+from vrnet.devices import CPU, find_device, side_by_side, threads_for
+from vrnet.errors import BadInput, Progress, did_you_mean
 from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
-from vrnet.fields.folds import MARGIN, Unfolded, unfold
 from vrnet.fields.inverse import describe_residual, invert
-from vrnet.images.image import as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
+from vrnet.images.grid import Grid
+from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
+from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import method_with, ready
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
-from vrnet.registration.masks import Inside, carry_on, check_masks, compared_box, content_box, cut, fade_out
+from vrnet.registration.masks import (
+    ImageMasks,
+    Inside,
+    carry_on,
+    check_masks,
+    compared_box,
+    content_box,
+    cut,
+    fade_out,
+)
 from vrnet.registration.options import RegistrationOptions
+from vrnet.registration.pair import Names, PairResult, Reportable
+from vrnet.registration.repair import Repair, repair_folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
-from vrnet.views import Names, viewer
 from vrnet.vocabulary import Brightness, Folds
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-# What can be registered, as far as shapes go.
-
-
-def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
-    """BadInput unless every axis along which motion is sought has at least two voxels."""
-    if slice_axis is not None and not (isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3):
-        raise BadInput(f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices")
-    if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
-        raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
-
-
-# The repair of a registration's folds, and what is said of it.
-
-
-@dataclass(frozen=True)
-class Repair:
-    """How much of a field was changed to free it of folds. Moves are means and maxima over the changed voxels."""
-
-    folded_percent: float
-    """Voxels that were folded, by the strict count."""
-    changed_percent: float
-    mean_move_voxels: float
-    max_move_voxels: float
-    mean_move_mm: float | None
-    """None where no spacing is known."""
-    max_move_mm: float | None
-
-    farthest_voxel: tuple[int, ...]
-    """The voxel of fixed whose end was moved the most."""
-    drawn_percent: float = 0.0
-    """Voxels about folds that could not be opened: their motion was drawn towards that of what lies around."""
-
-    @property
-    def is_slight(self) -> bool:
-        """Whether next to nothing was changed, which nobody needs to be told at once."""
-        most = self.max_move_voxels if self.max_move_mm is None else self.max_move_mm
-        return is_slight(self.changed_percent, most)
-
-    def __str__(self) -> str:
-        unit = "voxels" if self.mean_move_mm is None else "mm"
-        mean, most = (getattr(self, f"{which}_move_{unit}") for which in ("mean", "max"))
-        place = ", ".join(map(str, self.farthest_voxel))
-        moves = f"{mean:.2g} {unit} on average and {most:.2g} {unit} at most, at voxel ({place})"
-        mended = f"{small_percent(self.changed_percent)} of the voxels were moved to mend that, by {moves}"
-        return f"{self.cause}: {mended}{self.loss}"
-
-    @property
-    def loss(self) -> str:
-        """What was lost, in words to go on with; nothing where every fold could be opened."""
-        if not self.drawn_percent:
-            return ""
-        return f"; about folds that did not open, {small_percent(self.drawn_percent)} of them lost much of their motion"
-
-    @property
-    def cause(self) -> str:
-        """What was wrong with the field."""
-        if self.folded_percent:
-            return f"{small_percent(self.folded_percent)} of the voxels were folded, which no tissue does"
-        return f"No voxel was folded, but some were squeezed to less than {100 * MARGIN:.0f} % of their size"
-
-    def mirrored(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> "Repair":
-        """The repair of images that are mirrored along these axes."""
-        place = (
-            n - 1 - i if axis in axes else i for axis, (i, n) in enumerate(zip(self.farthest_voxel, shape, strict=True))
-        )
-        return replace(self, farthest_voxel=tuple(place))
-
-    def reordered(self, order: Sequence[int]) -> "Repair":
-        """The repair of images that have axis order[i] as axis i."""
-        return replace(self, farthest_voxel=tuple(self.farthest_voxel[axis] for axis in order))
-
-
-@torch.inference_mode()
-def repair_folds(
-    field: Float[Tensor, "d *s"], spacing: tuple[float, ...] | None, slice_axis: int | None
-) -> tuple[Float[Tensor, "d *s"], Repair | None]:
-    """A field in voxels without folds, and what was changed, if anything was. Slices are repaired each by itself."""
-    within = [axis for axis in range(len(field)) if axis != slice_axis]
-    u = field[None] if slice_axis is None else field[within].movedim(1 + slice_axis, 0)
-    with few_threads(field[0].numel()):
-        found = unfold(u)
-    if found.field is u:
-        return field, None
-    repaired = field.clone()
-    repaired[within] = found.field[0] if slice_axis is None else found.field.movedim(0, 1 + slice_axis)
-    return repaired, describe_repair(repaired - field, found, spacing)
-
-
-def describe_repair(move: Float[Tensor, "d *s"], found: Unfolded, spacing: tuple[float, ...] | None) -> Repair:
-    """What a repair did, from how it moved the ends of the displacements, in voxels."""
-    changed = move.abs().amax(0) > 0
-    lengths = move[:, changed].double()
-    edges = lengths.new_tensor(spacing or (1.0,) * len(move))
-    mm = lengths * edges[:, None]
-    farthest = torch.linalg.vector_norm(mm, dim=0).argmax()
-    return Repair(
-        percent_of_voxels(found.folded),
-        percent_of_voxels(changed),
-        *mean_and_max(lengths),
-        mean_move_mm=None if spacing is None else mean_and_max(mm)[0],
-        max_move_mm=None if spacing is None else mean_and_max(mm)[1],
-        farthest_voxel=tuple(changed.nonzero()[farthest].tolist()),
-        drawn_percent=percent_of_voxels(found.drawn),
-    )
-
-
-def percent_of_voxels(mask: Tensor) -> float:
-    return 100 * mask.double().mean().item()
-
-
-def mean_and_max(vectors: Float[Tensor, "d n"]) -> tuple[float, float]:
-    """The mean and the greatest of the lengths of n vectors."""
-    lengths = torch.linalg.vector_norm(vectors, dim=0)
-    return lengths.mean().item(), lengths.max().item()
-
-
-# What anyone who holds a registration may ask of it: what it is worth, its measures, its page, its picture.
-#
-# The answers come from the viewer, a layer above: see `vrnet.views`.
-
-Labels = TypeVar("Labels")
-
-
-class RegistrationResult(Generic[Labels]):
-    """A registration of arrays, whose labels are arrays, or of images, whose labels are images or files."""
-
-    @cached_property
-    def verdict(self) -> Any:
-        """What the registration is worth, by the images alone: a `vrnet.Verdict`, good, look or failed."""
-        return viewer().verdict(self._measured)
-
-    def metrics(
-        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
-    ) -> dict[str, Any]:
-        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
-        each on the grid of its image, Dice and distances too. Lengths are in mm; of arrays without a spacing, in
-        voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to try is said in arguments, not in
-        options."""
-        return self._measure(fixed_labels, moving_labels, label_names).metrics
-
-    def show(
-        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
-    ) -> "Figure":
-        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
-        return viewer().draw_measured(self._measure(fixed_labels, moving_labels, label_names))
-
-    def report(
-        self,
-        path: str | PathLike[str],
-        fixed_labels: Labels | None = None,
-        moving_labels: Labels | None = None,
-        label_names: Names = None,
-    ) -> Path:
-        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
-        return viewer().report(self, self._measure(fixed_labels, moving_labels, label_names), Path(path))
-
-    @cached_property
-    def _measured(self) -> Any:
-        """What is measured without labels, once for all who ask."""
-        return viewer().measure(self)
-
-    def _measure(self, fixed_labels: Labels | None, moving_labels: Labels | None, names: Names) -> Any:
-        """What is measured, with labels and their names where there are any."""
-        if fixed_labels is None and moving_labels is None and names is None:
-            return self._measured
-        return viewer().measure(self, fixed_labels, moving_labels, names)
-
-    def _repr_html_(self) -> str:
-        return viewer().card(self)
-
-
-# What is said of an argument that a function does not have: what it is called elsewhere, or where it belongs.
-
+SLICES_APART = 1e6
+"""The distance between slices that have nothing to do with each other, in edges of a voxel."""
+Array = TypeVar("Array", NDArray[Any], Tensor)
 P = ParamSpec("P")
 T = TypeVar("T")
 OF_IMAGES = "affine", "slices", "match_intensities"
@@ -231,7 +67,7 @@ def explain_bad_keyword(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def instead(name: str, value: object, known: list[str]) -> str:
-    """What to write instead of an argument that is none."""
+    """What to write instead of an argument that is none: what it is called elsewhere, or where it belongs."""
     if name in OF_IMAGES and "spacing" in known:
         return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
     if "label" in name and "moving" in known:
@@ -242,11 +78,6 @@ def instead(name: str, value: object, known: list[str]) -> str:
     if owner and not near:
         return f'it is a parameter of methods: write method="{owner}({name}={value})"'
     return f"{near} It has {', '.join(known)}" if near else f"it has {', '.join(known)}"
-
-
-SLICES_APART = 1e6
-"""The distance between slices that have nothing to do with each other, in edges of a voxel."""
-Array = TypeVar("Array", NDArray[Any], Tensor)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -267,8 +98,9 @@ class InverseField(Generic[Array]):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Registration(RegistrationResult[Array], Generic[Array]):
-    """The result of `register`: of arrays, arrays; of tensors, tensors on their device."""
+class Registration(Reportable[Array], Generic[Array]):
+    """The result of `register`: of arrays, arrays; of tensors, tensors on their device. It is measured and shown as a
+    `PairResult` whose grid is the plain one."""
 
     field: Array
     """(d, *s), in voxels: the point at x in fixed is at x + field(x) in moving."""
@@ -329,6 +161,53 @@ class Registration(RegistrationResult[Array], Generic[Array]):
         result = function(as_tensor(image)[None, None], as_tensor(self.field)[None])[0, 0]
         return result if isinstance(self.field, Tensor) else result.numpy()
 
+    @cached_property
+    def in_space(self) -> PairResult:
+        """The same as images on the plain grid."""
+        grid = Grid.plain(tuple(self.fixed.shape), self.spacing or (1.0,) * self.fixed.ndim)
+        fixed, moving, warped = (
+            Image(as_array(getattr(self, name)), grid, name) for name in ("fixed", "moving", "warped")
+        )
+        masks = (
+            mask if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
+            for role, mask in (("fixed", self.inside.fixed), ("moving", self.inside.moving))
+        )
+        return PairResult(
+            fixed=fixed,
+            moving=moving,
+            masks=ImageMasks(*masks),
+            transform=Transform.from_voxels(as_array(self.field), grid),
+            warped=warped,
+            method=self.method,
+            seconds=self.seconds,
+            energies=as_array(self.energies),
+            weights=self.weights,
+            device=as_tensor(self.field).device.type,
+            slice_axis=self.slice_axis,
+            repair=self.repair,
+            remap=self.remap,
+            options=self.options,
+            details=self.details,
+            unit="voxels" if self.spacing is None else "mm",
+        )
+
+    def with_labels(self, fixed_labels: Array | None, moving_labels: Array | None, label_names: Names) -> PairResult:
+        grid, maps = self.in_space.grid, {}
+        for name, given in (("fixed_labels", fixed_labels), ("moving_labels", moving_labels)):
+            if given is not None and not isinstance(given, (np.ndarray, Tensor)):
+                raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
+            if given is not None and tuple(given.shape) != grid.shape:
+                raise BadInput(
+                    f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
+                )
+            maps[name] = None if given is None else Image(as_array(given), grid, name)
+        return self.in_space.with_labels(maps["fixed_labels"], maps["moving_labels"], label_names)
+
+
+def as_array(given: Any) -> NDArray[Any]:
+    """The values of an array, or of a tensor of any device."""
+    return as_tensor(given).detach().cpu().numpy()
+
 
 @explain_bad_keyword
 def register(
@@ -357,26 +236,31 @@ def register(
     changed a little, until no voxel of it (within any slice, of slices) is folded by the strict count; with `folds`
     "keep" it stays as it was found. With `average` it is the mean over flips and turns of the pair. The work is done in
     float32, on the device of the images unless one is named (auto, cpu, cuda). `progress` is told the part done."""
-    start, options = perf_counter(), RegistrationOptions(folds=folds, brightness=brightness)
+    start = perf_counter()
+    options = RegistrationOptions(folds=folds, brightness=brightness)
     I0, I1 = as_tensors(fixed, moving)
     inside = check_masks(fixed_mask, moving_mask, I0, I1)
-    check_request(tuple(I0.shape), spacing, slice_axis)
-    there, within = find_device(device) if device else I0.device, spacing_within(spacing, slice_axis)
-    chosen = ready(method, average).resolve(I0.dim() - (slice_axis is not None), within)
-    warn_if_far(chosen, within)
-    remap = find_remap(I0, I1, inside) if brightness == "match" and chosen.scaling == "jointly" else None
-    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(spacing, I0.dim(), slice_axis))
-    field, energies = solve(S0.to(there), S1.to(there), inside.to(there), chosen, within, slice_axis, progress)
-    field, repair = repair_folds(field, spacing, slice_axis) if folds == "repair" else (field, None)
-    u, I1w, E = results(I1, field, energies, as_arrays=not isinstance(fixed, Tensor))
-    run, of_method = (str(chosen), perf_counter() - start, repair, remap), (chosen.weights, chosen.details)
-    return Registration(u, I1w, E, *run, fixed, moving, inside, spacing, slice_axis, *of_method, options)
-
-
-def check_request(shape: tuple[int, ...], spacing: object, slice_axis: int | None) -> None:
-    """BadInput unless images of this shape can be registered as it is asked for."""
-    check_spacing(spacing, len(shape))
-    check_axes(shape, slice_axis)
+    check_spacing(spacing, I0.dim())
+    plan = Plan.of(ready(method, average), tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
+    found = find_motion(I0, I1, inside, plan, progress)
+    u, I1w, E = results(I1, found.field, found.energies, as_arrays=not isinstance(fixed, Tensor))
+    return Registration(
+        field=u,
+        warped=I1w,
+        energies=E,
+        method=str(plan.method),
+        seconds=perf_counter() - start,
+        repair=found.repair,
+        remap=found.remap,
+        fixed=fixed,
+        moving=moving,
+        inside=inside,
+        spacing=spacing,
+        slice_axis=slice_axis,
+        weights=plan.method.weights,
+        details=plan.method.details,
+        options=options,
+    )
 
 
 @torch.inference_mode()
@@ -388,19 +272,79 @@ def results(I1: Tensor, field: Tensor, energies: Tensor, as_arrays: bool) -> lis
     return [part.numpy() for part in parts] if as_arrays else parts
 
 
-def solve(
-    I0: Tensor,
-    I1: Tensor,
-    inside: Inside,
-    method: Method,
-    spacing: Spacing,
-    slice_axis: int | None,
-    progress: Progress | None,
-) -> tuple[Tensor, Tensor]:
-    """(field, energies) of a pair of images (*s), of which slices are a batch of 2D pairs, their energies averaged.
+# What arrays and images are registered by: a plan, in which everything is resolved once, and the motion that it finds.
 
-    The spacing is that of the axes along which there is motion."""
-    find = method.build(I0.dim() - (slice_axis is not None), I0.device)
+
+@dataclass(frozen=True)
+class Plan:
+    """How a pair is registered."""
+
+    method: Method
+    """Never `default`."""
+    find: Initializer
+    """What the method is on the device."""
+    device: torch.device
+    spacing: Spacing
+    slice_axis: int | None
+    """The axis across which slices are registered one by one, if they are."""
+    folds: Folds
+    brightness: Brightness
+    """What is done about it beside what was done to the images already."""
+
+    @classmethod
+    def of(
+        cls,
+        method: Method,
+        shape: tuple[int, ...],
+        spacing: Spacing,
+        slice_axis: int | None,
+        device: str | torch.device,
+        folds: Folds,
+        brightness: Brightness,
+    ) -> "Plan":
+        """The plan for images of this shape; BadInput if anything is in the way, as a missing package."""
+        check_axes(shape, slice_axis)
+        d, within = len(shape) - (slice_axis is not None), spacing_within(spacing, slice_axis)
+        chosen = method.resolve(d, within)
+        warn_if_far(chosen, within)
+        place = find_device(device, chosen.devices) if isinstance(device, str) else device
+        return cls(chosen, chosen.build(d, place), place, spacing, slice_axis, folds, brightness)
+
+
+class Motion(NamedTuple):
+    """What is found between two images."""
+
+    field: Float[Tensor, "d *s"]
+    energies: Float[Tensor, " n"]
+    repair: Repair | None
+    remap: Remap | None
+
+
+def check_axes(shape: tuple[int, ...], slice_axis: int | None) -> None:
+    """BadInput unless every axis along which motion is sought has at least two voxels."""
+    if slice_axis is not None and not (isinstance(slice_axis, Integral) and len(shape) == 3 and 0 <= slice_axis < 3):
+        raise BadInput(f"slice_axis is {slice_axis} for images of {shape}: give 0, 1 or 2; only volumes have slices")
+    if min(n for axis, n in enumerate(shape) if axis != slice_axis) < 2:
+        raise BadInput(f"the images are {shape}: every axis but the one across slices needs at least 2 voxels")
+
+
+def find_motion(I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Progress | None) -> Motion:
+    """What is found between two images (*s) by a plan: as bright as each other, in-painted outside their masks; the
+    field free of folds, where that is asked for."""
+    is_matched = plan.brightness == "match" and plan.method.scaling == "jointly"
+    remap = find_remap(I0, I1, inside) if is_matched else None
+    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(plan.spacing, I0.dim(), plan.slice_axis))
+    field, energies = solve(S0.to(plan.device), S1.to(plan.device), inside.to(plan.device), plan, progress)
+    repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis) if plan.folds == "repair" else (field, None)
+    return Motion(repaired, energies, repair, remap)
+
+
+def solve(
+    I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Progress | None = None
+) -> tuple[Tensor, Tensor]:
+    """(field, energies) of a pair of images (*s), of which slices are a batch of 2D pairs, their energies averaged."""
+    method, find, slice_axis = plan.method, plan.find, plan.slice_axis
+    spacing = spacing_within(plan.spacing, slice_axis)
     in_threads = method.is_network and I0.device == CPU
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly

@@ -27,8 +27,9 @@ from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.methods.solvers import Variational, preset
 from vrnet.methods.weights import warn_if_far
-from vrnet.registration.arrays import Repair, batch, check_axes, find_each, repair_folds, spacing_within, unbatch
+from vrnet.registration.arrays import batch, check_axes, find_each, spacing_within, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
+from vrnet.registration.repair import Repair, repair_folds
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
 from vrnet.vocabulary import Slices

@@ -1,6 +1,5 @@
 """The masks of a pair: checked where they come in, and images that show nothing of what lies outside them."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +12,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrnet.errors import BadInput, InputWarning
+from vrnet.errors import BadInput, warn_of_input
 from vrnet.fields.calculus import RelativeSpacing, repeat_border, resize
 from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import Image, Mask, as_mask, as_tensor, mask_tensor
@@ -287,5 +286,5 @@ def compared_voxels(
     found = next((voxels for voxels in wanted if voxels.any()), None)  # headers may put the masks far apart
     if found is not None:
         return found
-    warnings.warn(NO_OVERLAP, InputWarning, stacklevel=3)
+    warn_of_input(NO_OVERLAP)
     return fixed

@@ -30,7 +30,7 @@ from vrnet.report.cine import (
 )
 from vrnet.report.drawing import GRID, STRAIN_MAP, Picture, quantise, window_of
 from vrnet.report.figures import Card, save
-from vrnet.report.pair import Pair
+from vrnet.report.pair import View
 from vrnet.vocabulary import LEVELS, SEGMENTS
 
 if TYPE_CHECKING:
@@ -309,10 +309,10 @@ def shown_frame(result: CineResult) -> int:
     return int(np.argmax([float(np.square(field * spacing).mean()) for field in result.fields]))
 
 
-def shown_pair(result: CineResult) -> Pair:
+def shown_pair(result: CineResult) -> View:
     """The reference, the frame that is shown beside it, and that frame brought back: what a thumbnail shows."""
     cine, k, reference = result.cine, shown_frame(result), result.reference_labels
-    return Pair(
+    return View(
         fixed=cine.frames[result.frame].astype(np.float32),
         moving=cine.frames[k].astype(np.float32),
         warped=result.warped(k).array,

@@ -16,6 +16,8 @@ from vrnet.files import write_bytes
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.images.transforms import Transform
+from vrnet.registration.pair import PairResult
+from vrnet.report import measures
 from vrnet.report.cine import frame_text
 from vrnet.report.drawing import (
     DIFFERENCE_MAP,
@@ -33,11 +35,13 @@ from vrnet.report.drawing import (
     render_template,
     window_of,
 )
+from vrnet.report.measures import is_contrast_opposite
 from vrnet.report.pair import (
     VIEWS,
+    WINDOW_PERCENTILES,
     Appearance,
     Deformation,
-    Pair,
+    View,
     appearance,
     deformation,
     orient_for_viewing,
@@ -45,8 +49,7 @@ from vrnet.report.pair import (
     viewing_order,
     world_axes,
 )
-from vrnet.report.pair import WINDOW_PERCENTILES as pair_WINDOW_PERCENTILES
-from vrnet.verdict.rules import Verdict
+from vrnet.verdict.rules import WORDS, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +62,22 @@ CHECKERS = 8
 """Squares of a checkerboard along the longer side of a picture."""
 
 
-def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> "Figure":
+def pair_figure(result: PairResult, title: str = "") -> "Figure":
+    """The overview of a registered pair; without a title, by its method and verdict."""
+    title = title or f"{result.method}; verdict: {WORDS[result.judged.level]}"
+    return overview(View.of(result), title, result.measures.get("label_names"), is_contrast_opposite(result.measures))
+
+
+def write_overview(path: Path, result: PairResult) -> None:
+    """Write the overview as a file, with what the registration gained in its title."""
+    dice, level = result.measures.get("dice"), result.judged.level
+    before, after = measures.before_after(dice)
+    gain = f": mean {measures.title('dice', result.measures)} {before:.3f} → {after:.3f}" if dice else ""
+    worth = "" if level == "good" else f"; verdict: {WORDS[level]}"
+    save(pair_figure(result, f"{result.method}{gain}{worth}"), path)
+
+
+def overview(pair: View, title: str, names: Mapping[str, str] | None = None, is_opposite: bool = False) -> "Figure":
     """Images, structures where there are any, differences, grid, motion and Jacobian determinant of the main slice.
 
     Slice, greys, colours and the length of motion with full colour are those of the page; `names` are what labels are
@@ -87,7 +105,7 @@ def overview(pair: Pair, title: str, names: Mapping[str, str] | None = None, is_
     return figure
 
 
-def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping[str, str]) -> None:
+def show_images(axes: list["Axes"], pair: View, look: Appearance, names: Mapping[str, str]) -> None:
     """Fixed, moving and warped; then outlines before and after, or without labels the motion."""
     greys = look.windows
     for ax, name in zip(axes, greys, strict=False):
@@ -101,12 +119,12 @@ def show_images(axes: list["Axes"], pair: Pair, look: Appearance, names: Mapping
     return None
 
 
-def title_of(pair: Pair, name: str) -> str:
+def title_of(pair: View, name: str) -> str:
     """The name of an image of the pair, as a title: moving may be aligned."""
     return f"{name}, aligned" if name == "moving" and pair.is_aligned else name
 
 
-def show_differences(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
+def show_differences(axes: list["Axes"], pair: View, look: Appearance) -> None:
     """Differences before and after."""
     low, high = look.windows["fixed"]
     when = "aligned" if pair.is_aligned else "before"
@@ -114,7 +132,7 @@ def show_differences(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
     show_difference(axes[1], pair.fixed, pair.warped, "|warped − fixed|, after", high - low, pair.mask)
 
 
-def show_checkerboards(axes: list["Axes"], pair: Pair, look: Appearance) -> None:
+def show_checkerboards(axes: list["Axes"], pair: View, look: Appearance) -> None:
     """Fixed and moving, then fixed and warped, in turns, each in its own greys: edges meet where they should."""
     side = max(max(pair.fixed.shape) // CHECKERS, 1)
     rows, columns = np.indices(pair.fixed.shape) // side
@@ -129,7 +147,7 @@ def greys(image: Float[ndarray, "w h"], low: float, high: float) -> Float[ndarra
     return ((image - low) / max(high - low, 1e-12)).clip(0, 1)
 
 
-def show_changes(axes: list["Axes"], pair: Pair, deformed: Deformation, look: Appearance) -> None:
+def show_changes(axes: list["Axes"], pair: View, deformed: Deformation, look: Appearance) -> None:
     """Grid, motion if there is room, and Jacobian determinant."""
     show_grid(axes[0], pair.field)
     for ax in axes[1:-1]:
@@ -280,9 +298,58 @@ class Card:
         return render_template("card.html", **shown, picture=b64encode(self.picture).decode())
 
 
+UNKNOWN = "–"
+
+
+def pair_card(result: PairResult) -> Card:
+    """Fixed, moving, warped and motion in the main slice, with the verdict and the few numbers that say how good."""
+    view = View.of(result)
+    flat, size = main_cut(view), " x ".join(map(str, result.grid.shape))
+    rows = measures.headline(result.measures, result.unit)
+    return Card(
+        title=f"Registration by {result.method}, {size} voxels",
+        facts=[(row.name, row.after if row.before == UNKNOWN else f"{row.before} → {row.after}") for row in rows],
+        picture=join_tiles([*image_tiles(flat), motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS, gap=3),
+        caption="From left to right: fixed, moving, warped, motion (hue is direction).",
+        verdict=result.judged,
+    )
+
+
+def image_card(image: Image, title: str = "") -> Card:
+    """The picture, or of a volume its middle slice."""
+    flat, spacing = middle_slice(image.array, image.grid)
+    return Card(
+        title=title or repr(image),
+        facts=[("range", f"{image.array.min():.4g} to {image.array.max():.4g}")],
+        picture=join_tiles([quantise(flat, *window_of([flat], IMAGE_PERCENTILES))], spacing, CARD_SIDE_PIXELS),
+        caption="" if image.array.ndim == 2 else "The middle slice.",
+    )
+
+
+def cine_card(cine: Cine) -> Card:
+    """The first frame."""
+    return image_card(cine.image(0), f"{cine!r}")
+
+
+def transform_card(transform: Transform) -> Card:
+    """The motion in the slice that moves most, and how far and how much it deforms."""
+    whole, k = busiest_slice(transform)
+    flat = whole if whole.fixed.ndim == 2 else whole.cut(k)
+    length, det = np.linalg.norm(transform.displacement, axis=0), transform.jacobian()
+    return Card(
+        title=repr(transform),
+        facts=[
+            ("displacement", f"{length.mean():.3g} mm in the mean, {length.max():.3g} mm at most"),
+            ("Jacobian determinant", f"{det.min():.3g} to {det.max():.3g}"),
+        ],
+        picture=join_tiles([motion_tile(flat)], flat.grid.spacing, CARD_SIDE_PIXELS),
+        caption="Motion (hue is direction)" + ("." if whole.fixed.ndim == 2 else f", slice {k + 1}."),
+    )
+
+
 # Pictures of what is not a registered pair: an image, a cine, a transform.
 
-WINDOW_PERCENTILES = (0.0, 99.5)
+IMAGE_PERCENTILES = (0.0, 99.5)
 """The percentiles of the intensities that are black and white."""
 PLANES = {"axial": 2, "coronal": 1, "sagittal": 0}
 """The axis of LPS that slices of each plane lie across."""
@@ -294,7 +361,7 @@ MAX_FRAMES = 6
 def image_figure(image: Image) -> "Figure":
     """The picture; of a volume, the middle slice across each axis, by the name of its plane where the header says how
     the image lies."""
-    window = window_of([image.array.astype(np.float32)], WINDOW_PERCENTILES)
+    window = window_of([image.array.astype(np.float32)], IMAGE_PERCENTILES)
     if image.array.ndim == 2:
         figure, (ax,) = panels(1, image.name)
         show_slice(ax, image.array, image.grid.spacing, "", window)
@@ -310,7 +377,7 @@ def image_figure(image: Image) -> "Figure":
 def cine_figure(cine: Cine) -> "Figure":
     """The middle slice at a few frames, evenly through the cycle."""
     numbers = np.unique(np.linspace(0, len(cine) - 1, min(MAX_FRAMES, len(cine))).round().astype(int)).tolist()
-    window = window_of([cine.frames[numbers].astype(np.float32)], WINDOW_PERCENTILES)
+    window = window_of([cine.frames[numbers].astype(np.float32)], IMAGE_PERCENTILES)
     figure, axes = panels(len(numbers), cine.name)
     for ax, t in zip(axes, numbers, strict=True):
         when = frame_text(t, len(cine)) + (f", {cine.times_ms[t]:.0f} ms" if cine.times_ms else "")
@@ -333,10 +400,10 @@ def transform_figure(transform: Transform) -> "Figure":
     return figure
 
 
-def busiest_slice(transform: Transform) -> tuple[Pair, int]:
+def busiest_slice(transform: Transform) -> tuple[View, int]:
     """A transform as a pair that shows nothing, turned as it is viewed, and the slice that moves most."""
     blank = np.zeros(transform.grid.shape, np.float32)
-    whole = orient_for_viewing(Pair(blank, blank, blank, transform.in_voxels(), transform.grid))
+    whole = orient_for_viewing(View(blank, blank, blank, transform.in_voxels(), transform.grid))
     if whole.fixed.ndim == 2:
         return whole, 0
     return whole, int(np.square(whole.field).sum(axis=(0, 1, 2)).argmax())
@@ -389,26 +456,26 @@ MAX_SIDE_PIXELS = 128
 """Of each of the three images."""
 
 
-def write_thumbnail(path: Path, pair: Pair) -> None:
+def write_thumbnail(path: Path, pair: View) -> None:
     """Write the picture, three times as wide as one image; of a volume, the slice of the page's overview."""
     flat = main_cut(pair)
     write_bytes(join_tiles(image_tiles(flat), flat.grid.spacing, MAX_SIDE_PIXELS), path)
 
 
-def main_cut(pair: Pair) -> Pair:
+def main_cut(pair: View) -> View:
     """The pair as it is viewed; of a volume, its main slice."""
     shown = orient_for_viewing(pair)
     return shown if shown.fixed.ndim == 2 else shown.cut(shown.main_slice())
 
 
-def image_tiles(flat: Pair) -> list[Tile]:
+def image_tiles(flat: View) -> list[Tile]:
     """Fixed, moving and warped, in the greys of the page."""
     images = {name: getattr(flat, name) for name in ("fixed", "moving", "warped")}
-    windows = grey_windows(images, pair_WINDOW_PERCENTILES)
+    windows = grey_windows(images, WINDOW_PERCENTILES)
     return [quantise(image, *windows[name]) for name, image in images.items()]
 
 
-def motion_tile(flat: Pair) -> Tile:
+def motion_tile(flat: View) -> Tile:
     """Motion within the picture: direction is hue and length saturation."""
     across, down = flat.field * np.reshape(flat.grid.spacing, (2, 1, 1))
     longest = float(np.hypot(across, down).max()) or 1.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import accumulate
 from math import isfinite
 from pathlib import Path, PurePath
@@ -13,8 +14,11 @@ from numpy import ndarray
 
 from vrnet.data.labels import label_text
 from vrnet.evaluation.metrics import dice_by_slice, normalised_cross_correlation
-from vrnet.files import write_bytes
+from vrnet.files import check_file, write_bytes
 from vrnet.images.grid import Grid
+from vrnet.images.resample import coverage
+from vrnet.provenance import versions
+from vrnet.registration.pair import PairResult
 from vrnet.report import measures
 from vrnet.report.drawing import (
     DIFFERENCE_MAP,
@@ -37,7 +41,7 @@ from vrnet.report.pair import (
     STILL_VOXELS,
     Appearance,
     PageSlices,
-    Pair,
+    View,
     appearance,
     orient_for_viewing,
     slice_pair,
@@ -57,7 +61,7 @@ BOX_MARGIN = 0.25
 
 
 def page_data(
-    pair: Pair,
+    pair: View,
     slices: PageSlices,
     look: Appearance,
     edges: Mapping[str, str],
@@ -88,7 +92,7 @@ def page_data(
     }
 
 
-def volume_parts(pair: Pair, look: Appearance) -> dict[str, Any]:
+def volume_parts(pair: View, look: Appearance) -> dict[str, Any]:
     """The arrays of a page that shows every voxel of a volume."""
     return {"sheets": {}, "volume": volume_data(pair, look)}
 
@@ -222,7 +226,7 @@ class SliceTable:
 
 
 def slice_table(
-    pair: Pair, slices: PageSlices, colours: Mapping[int, str], names: Mapping[str, str]
+    pair: View, slices: PageSlices, colours: Mapping[int, str], names: Mapping[str, str]
 ) -> SliceTable | None:
     """The measures of each slice of a pair, which is oriented for viewing; None for one slice alone.
 
@@ -249,7 +253,7 @@ def slice_table(
     return SliceTable(measures, *find_worst(after, slices.folded_percent, alike, unranked), has_one_sided)
 
 
-def slice_likeness(pair: Pair, numbers: list[int]) -> Float[ndarray, " n"]:
+def slice_likeness(pair: View, numbers: list[int]) -> Float[ndarray, " n"]:
     """The correlation of fixed and warped in each slice, inside the mask; NaN where that is not, or shows nothing."""
     inside = np.ones(pair.fixed.shape, bool) if pair.mask is None else pair.mask
     stacks = (by_slice(take_slices(array, numbers)) for array in (pair.fixed, pair.warped, inside))
@@ -264,7 +268,7 @@ def by_slice(stack: Shaped[ndarray, "w h n"]) -> Shaped[ndarray, "n w h"]:
     return np.moveaxis(stack, -1, 0)
 
 
-def slice_overlap(pair: Pair, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
+def slice_overlap(pair: View, role: str, numbers: list[int], labels: list[int]) -> Overlap | None:
     """How the labels of fixed, and those of moving or warped, overlap in each slice; None without labels.
 
     Where slices moved each within itself, a label that moving has and the motion lost has a Dice, of 0: it is not in
@@ -348,31 +352,62 @@ CURVE_WIDTH, CURVE_HEIGHT = 320, 150
 """Size of the plot of energies, in the units of page.html."""
 
 
-def write_report(
-    path: Path, pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]
-) -> None:
-    """Write the page. `metrics` is what metrics.json holds; `run` says what was run, in order, and by its entries
-    "fixed" and "moving" which files; `energies` may be empty."""
-    text = render_page(pair, metrics, energies, run)
+FULL_COVERAGE_PERCENT = 99.0
+"""Below it, the reader is told which part of fixed moving covers."""
+
+
+def write_report(path: Path, result: PairResult, metrics: Mapping[str, Any] | None = None) -> Path:
+    """Write the page of a registered pair; returns where. `metrics` are what metrics.json holds, in whose verdict a
+    command says what to try in its own options; without them, those of the result."""
+    check_file(path, (".html",))
+    text = render_page(View.of(result), metrics or result.metrics(), result.energies.tolist(), describe_run(result))
     write_bytes(text.encode(errors="replace"), path)
+    return path
 
 
-def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
-    """The page as text; the arguments are those of `write_report`."""
-    shown, names = orient_for_viewing(pair), metrics.get("label_names") or {}
+def describe_run(result: PairResult) -> dict[str, str]:
+    """What was run and by which code, for the page: {heading: text}."""
+    said = {role.replace("_", " "): image.name for role, image in result.images.items()}
+    said |= {"transform": result.method} if result.is_from_file else {"method": result.method, **result.details}
+    if len(result.grid.shape) == 3 and not result.is_from_file:
+        said["slices"] = "each by itself" if result.slice_axis is not None else "together"
+    if result.naming:
+        said["structures"] = result.naming
+    if result.affine is not None:
+        said["affine start"] = result.affine.kind
+    if result.options.match_intensities:
+        said["intensities"] = "moving matched to the histogram of fixed, here and in the differences"
+    elif result.remap is not None:
+        said["intensities"] = f"moving as bright as fixed, here and in the differences: {result.remap}"
+    covered = 100 * coverage(result.moving.grid, result.grid, result.affine).mean()
+    if covered < FULL_COVERAGE_PERCENT and not result.is_from_file:
+        said["overlap"] = f"moving covers {covered:.0f} % of fixed; elsewhere nothing was registered"
+    if result.repair is not None:
+        said["folds"] = f"repaired: {result.repair}"
+    if result.device is not None:
+        said["device"] = result.device
+    code = {**versions(), "numpy": np.__version__}
+    said["versions"] = ", ".join(f"{name} {version}" for name, version in code.items() if version)
+    return said | {"date": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")}
+
+
+def render_page(view: View, metrics: Mapping[str, Any], energies: Sequence[float], run: Mapping[str, str]) -> str:
+    """The page as text. `run` says what was run, in order, and by its entries "fixed" and "moving" which files;
+    `energies` may be empty."""
+    shown, names = orient_for_viewing(view), metrics.get("label_names") or {}
     slices, look = slice_pair(shown), appearance(shown)
-    data = page_data(shown, slices, look, edge_letters(pair.grid), names)
+    data = page_data(shown, slices, look, edge_letters(view.grid), names)
     return render_template(
         "page.html",
         method=metrics.get("method", run.get("method", "")),
         files={role: PurePath(run.get(role, role)).name for role in ("fixed", "moving")},
         verdict=metrics.get("verdict"),
-        headline=measures.headline(metrics, pair.unit),
+        headline=measures.headline(metrics, view.unit),
         repair=measures.repair_note(metrics),
         is_opposite=measures.is_contrast_opposite(metrics),
         had_many_folds=measures.had_many_folds(metrics),
-        summary=measures.summary(metrics, pair.unit),
-        blocks=measures.by_structure(metrics, pair.unit),
+        summary=measures.summary(metrics, view.unit),
+        blocks=measures.by_structure(metrics, view.unit),
         curve=energy_curve([float(energy) for energy in energies if isfinite(energy)]),
         configuration=run.get("configuration", ""),
         run=run,
@@ -380,7 +415,7 @@ def render_page(pair: Pair, metrics: dict[str, Any], energies: Sequence[float], 
         colours=page_colours(),
         data=data,
         niivue=viewer_script() if data["volume"] else "",
-        is_aligned=pair.is_aligned,
+        is_aligned=view.is_aligned,
         swatches={str(label["value"]): label["colour"] for label in data["labels"]},
     )
 

@@ -1,4 +1,4 @@
-"""A registered pair, oriented as radiologists view it, and how each of its slices deforms."""
+"""What is drawn of a registered pair: its arrays, turned as radiologists view them, and how each slice deforms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +15,8 @@ from vrnet.devices import few_threads
 from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
+from vrnet.images.resample import place_labels
+from vrnet.registration.pair import PairResult
 from vrnet.report.drawing import Window, find_labels, grey_windows, label_colours
 
 VIEWS = {0: ((1, 1), (2, -1)), 1: ((0, 1), (2, -1)), 2: ((0, 1), (1, 1))}
@@ -24,8 +26,9 @@ STILL_VOXELS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """A registered pair on the fixed grid, ready to be shown: images in the intensities of the files, field in voxels.
+class View:
+    """A registered pair on the fixed grid, ready to be shown: images in the intensities in which they were compared,
+    field in voxels.
 
     `moving` is the moving image resampled to the fixed grid by its header alone: as it was before the registration; or,
     where it is aligned, through the affine start, and the field is what moves beyond that."""
@@ -45,12 +48,30 @@ class Pair:
     unit: str = "mm"
     """What lengths are counted in: voxels, where no spacing is known and the grid has 1 instead."""
 
-    def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "Pair":
+    @classmethod
+    def of(cls, result: PairResult) -> "View":
+        """What is shown of a result."""
+        own, compared = result.moving_labels, result.compared
+        labels = None if own is None else place_labels(own, result.grid, result.affine)
+        maps = (result.fixed_labels, labels, result.warped_labels)
+        return cls(
+            result.fixed.array.astype(np.float32),
+            result.placed if result.started is None else result.started,
+            result.seen_warped,
+            result.deformation,
+            result.grid,
+            *(None if map_ is None else map_.array for map_ in maps),
+            mask=None if compared is None or compared.all() else compared,
+            is_aligned=result.affine is not None,
+            unit=result.unit,
+        )
+
+    def map_arrays(self, change: Callable[[Any], Any], grid: Grid) -> "View":
         """The pair with its last d axes changed: those of the images, the labels and each component of the field."""
         arrays = {name: change(array) for name, array in vars(self).items() if isinstance(array, ndarray)}
         return replace(self, **arrays, grid=grid)
 
-    def cut(self, k: int) -> "Pair":
+    def cut(self, k: int) -> "View":
         """Slice k across the last axis of a volume, with the motion within it."""
         flat = self.map_arrays(lambda array: array[..., k], Grid.plain(self.grid.shape[:2], self.grid.spacing[:2]))
         return replace(flat, field=flat.field[:2])
@@ -72,7 +93,7 @@ class Pair:
         return np.where(self.mask, labels, 0)
 
 
-def orient_for_viewing(pair: Pair) -> Pair:
+def orient_for_viewing(pair: View) -> View:
     """The pair as radiologists view it: axis 0 across the picture, axis 1 down it, slices along the last.
 
     Slices lie across the axis of widest spacing, and keep the order of the file. Axial ones have anterior on top and
@@ -167,7 +188,7 @@ class PageSlices:
     """How many voxels across and down make one shown pixel."""
 
 
-def slice_pair(pair: Pair) -> PageSlices:
+def slice_pair(pair: View) -> PageSlices:
     """The slices that a page shows of a pair, which is oriented for viewing."""
     numbers = choose_slices(1 if pair.fixed.ndim == 2 else pair.fixed.shape[2])
     factors = block_factors(pair)
@@ -191,7 +212,7 @@ def slice_pair(pair: Pair) -> PageSlices:
     )
 
 
-def block_factors(pair: Pair) -> tuple[int, ...]:
+def block_factors(pair: View) -> tuple[int, ...]:
     """How many voxels across and down make one shown pixel."""
     return tuple(ceil(n / MAX_SIDE_PIXELS) for n in pair.fixed.shape[:2])
 
@@ -261,7 +282,7 @@ class Appearance:
     """That of each label."""
 
 
-def appearance(pair: Pair) -> Appearance:
+def appearance(pair: View) -> Appearance:
     """How a pair looks, which is oriented for viewing."""
     depth, factors = 1 if pair.fixed.ndim == 2 else pair.fixed.shape[2], block_factors(pair)
     numbers = choose_slices(depth)

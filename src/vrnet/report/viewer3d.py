@@ -20,7 +20,7 @@ from vrnet.fields.calculus import determinant, jacobian
 from vrnet.fields.folds import smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.report.drawing import quantise, rank_labels
-from vrnet.report.pair import MAX_SIDE_PIXELS, Appearance, Deformation, Pair, world_axes
+from vrnet.report.pair import MAX_SIDE_PIXELS, Appearance, Deformation, View, world_axes
 
 MIN_SIDE_VOXELS = 16
 """A thinner volume is looked at slice by slice."""
@@ -42,7 +42,7 @@ FOREGROUND_PART = 0.1
 """Brighter than this part of the greys is no background."""
 
 
-def is_volume(pair: Pair) -> bool:
+def is_volume(pair: View) -> bool:
     """Whether a pair is shown in three planes: no image, no stack of slices, and not too thin or too large."""
     shape = pair.fixed.shape
     if len(shape) != 3 or pair.grid.stacked_across is not None:
@@ -50,7 +50,7 @@ def is_volume(pair: Pair) -> bool:
     return min(shape) >= MIN_SIDE_VOXELS and max(shape) <= MAX_SIDE_PIXELS and prod(shape) <= MAX_VOXELS
 
 
-def volume_data(pair: Pair, look: Appearance) -> dict[str, Any]:
+def volume_data(pair: View, look: Appearance) -> dict[str, Any]:
     """What the planes of a page hold of a volume, which is oriented for viewing."""
     lengths = motion_lengths(pair)
     peak = find_peak(pair, lengths, look)
@@ -95,7 +95,7 @@ def compress_motion(
     return factor, largest, found
 
 
-def compress_greys(pair: Pair, look: Appearance) -> dict[str, bytes]:
+def compress_greys(pair: View, look: Appearance) -> dict[str, bytes]:
     """The three images in as many greys as MAX_GREY_BYTES allows."""
     images = {name: quantise(getattr(pair, name), *look.windows[name]) for name in ("fixed", "moving", "warped")}
     step = next((step for step in GREY_STEPS[:-1] if expected_bytes(images, step) <= MAX_GREY_BYTES), GREY_STEPS[-1])
@@ -107,7 +107,7 @@ def expected_bytes(images: Mapping[str, UInt8[ndarray, "x y z"]], step: int, sam
     return sample * sum(len(compress_smooth(round_greys(image[..., ::sample], step))) for image in images.values())
 
 
-def rank_maps(pair: Pair, look: Appearance) -> dict[str, UInt8[ndarray, "x y z"]]:
+def rank_maps(pair: View, look: Appearance) -> dict[str, UInt8[ndarray, "x y z"]]:
     """The label maps that there are, by the ranks of their labels; and the mask."""
     found = {name: getattr(pair, name) for name in ("fixed_labels", "moving_labels", "warped_labels")}
     ranked = {name: rank_labels(map_, [*look.colours]) for name, map_ in found.items() if map_ is not None}
@@ -161,12 +161,12 @@ def coarser_grid(grid: Grid, factor: int) -> Grid:
     return Grid(shape, tuple(factor * h for h in grid.spacing), grid.origin, grid.direction)
 
 
-def motion_lengths(pair: Pair) -> Float[ndarray, "x y z"]:
+def motion_lengths(pair: View) -> Float[ndarray, "x y z"]:
     """How far each voxel moves, in mm."""
     return np.linalg.norm(np.einsum("ij,j...->i...", pair.grid.to_world.astype(np.float32), pair.field), axis=0)
 
 
-def find_peak(pair: Pair, lengths: Float[ndarray, "x y z"], look: Appearance) -> tuple[int, ...]:
+def find_peak(pair: View, lengths: Float[ndarray, "x y z"], look: Appearance) -> tuple[int, ...]:
     """The voxel that moves farthest, of those that are no background in fixed; of all, if there are none."""
     low, high = look.windows["fixed"]
     is_seen = pair.fixed > low + FOREGROUND_PART * (high - low)
@@ -174,7 +174,7 @@ def find_peak(pair: Pair, lengths: Float[ndarray, "x y z"], look: Appearance) ->
     return tuple(int(i) for i in np.unravel_index(np.argmax(shown), shown.shape))
 
 
-def find_start(pair: Pair) -> tuple[int, ...]:
+def find_start(pair: View) -> tuple[int, ...]:
     """The voxel in the middle of the structures of fixed, inside the mask; without any, of the mask, or the volume."""
     shown = pair.mask
     if pair.fixed_labels is not None and pair.fixed_labels.any():
@@ -184,7 +184,7 @@ def find_start(pair: Pair) -> tuple[int, ...]:
     return tuple(int(np.median(places)) for places in np.nonzero(shown))
 
 
-def find_box(pair: Pair) -> tuple[list[int], list[int]]:
+def find_box(pair: View) -> tuple[list[int], list[int]]:
     """The first and the last voxel of the box around the structures of fixed; without any, of the volume."""
     labels = pair.fixed_labels
     places = np.nonzero(labels if labels is not None and labels.any() else np.ones(pair.fixed.shape, bool))

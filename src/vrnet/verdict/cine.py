@@ -20,9 +20,10 @@ from vrnet.cardiac.cine import CineResult
 from vrnet.cardiac.strain import Strain
 from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
 from vrnet.errors import as_options, numbered, percent
+from vrnet.registration.pair import PairResult
 from vrnet.verdict import advice
 from vrnet.verdict.advice import Run
-from vrnet.verdict.evidence import Evidence, RegisteredPair, as_blocks, block_sides, range_of_moving
+from vrnet.verdict.evidence import Evidence, as_blocks, block_sides, evidence_of, range_of_moving
 from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, LocalCorrelation, intensity_range
 from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, unique
 from vrnet.vocabulary import LEVELS
@@ -105,15 +106,16 @@ class CineEvidence:
 
 def cine_evidence(result: CineResult) -> CineEvidence:
     """The grounds of the verdict on a tracked cine."""
-    images, grid, n, axis = result.cine.frames, result.cine.grid, len(result.cine), result.stack_axis
+    fixed, grid, n, axis = result.cine.image(result.frame), result.cine.grid, len(result.cine), result.stack_axis
     frames, unmatched = [], np.full((0 if axis is None else grid.shape[axis], n), np.nan)
     for k in range(n):
         if k != result.frame:
-            warped = result.warped(k).array
-            pair = RegisteredPair(images[result.frame], images[k], warped, result.fields[k], grid, grid)
-            frames.append((k, pair.evidence()))
+            moving, warped = result.cine.image(k), result.warped(k)
+            pair = PairResult(fixed=fixed, moving=moving, transform=result.transforms[k], warped=warped)
+            frames.append((k, evidence_of(pair)))
             if axis is not None:
-                unmatched[:, k] = unmatched_by_slice(pair.fixed, pair.moving, warped, grid.spacing, axis)
+                images = (image.array for image in (fixed, moving, warped))
+                unmatched[:, k] = unmatched_by_slice(*images, grid.spacing, axis)
     motion = result.fields, result.labelled.astype(float)
     return CineEvidence(
         tuple(frames),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from math import ceil, inf
 
 import numpy as np
@@ -13,10 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from vrnet.evaluation.metrics import normalised_cross_correlation
-from vrnet.evaluation.pair import WorstStructure, regularity
+from vrnet.evaluation.pair import WorstStructure
 from vrnet.fields.calculus import determinant, jacobian, scale, squared_norm
 from vrnet.images.grid import Affine, Grid, fit_affine
 from vrnet.registration.masks import inpaint
+from vrnet.registration.pair import PairResult
 from vrnet.verdict.placement import (
     MATCHED,
     NOISE,
@@ -217,7 +217,8 @@ def gather(
     """The evidence of a pair on the grid of fixed, with moving as it was placed there before; field in voxels.
 
     Images are compared where `inside` has moving, or the grid of fixed; and where they are to be `compared`: what they
-    show elsewhere has no influence. `dice` and `distance` are means over structures. `started`: see RegisteredPair."""
+    show elsewhere has no influence. `dice` and `distance` are means over structures. `started` is
+    moving as the affine start places it."""
     has, images = inside or in_shape(fixed.shape), [fixed, moving, warped, moving if started is None else started]
     whole = Blocks.of(images, field, spacing, has, compared)
     near = whole
@@ -381,72 +382,29 @@ def nearest_affine(u: Float[Tensor, "1 d *s"]) -> Float[Tensor, "1 d *s"]:
     return torch.from_numpy(moved.T.reshape(u.shape)).float()
 
 
-# A registered pair as it is judged: on the grid of fixed, by what the field does beyond an affine start.
-
-
-@dataclass(frozen=True, eq=False)
-class RegisteredPair:
-    """Images on the grid of fixed, before and after, with the transform between them."""
-
-    fixed: Real[ndarray, "*s"]
-    moving: Real[ndarray, "*s"]
-    """As the headers place it."""
-    warped: Real[ndarray, "*s"]
-    field: Float[ndarray, "d *s"]
-    """The whole transform, in voxels of fixed."""
-    grid: Grid
-    moving_grid: Grid
-    """The one that moving came on."""
-    affine: Affine | None = None
-    """The start that the transform holds, if there was one."""
-    compared: Bool[ndarray, "*s"] | None = None
-    """The voxels inside the masks; None for all."""
-    started: Real[ndarray, "*s"] | None = None
-    """Moving as the affine start places it, if there was one."""
-
-    @cached_property
-    def deformation(self) -> Float[ndarray, "d *s"]:
-        """The field beyond the affine start."""
-        return deformation_of_registered(self.field, self.grid, self.affine)
-
-    @cached_property
-    def regularity(self) -> dict[str, float]:
-        """Folds and smoothness of the deformation: of a stack registered slice by slice, within its slices."""
-        return regularity(self.deformation, self.grid)
-
-    def evidence(
-        self,
-        dice: tuple[float, float] | None = None,
-        distance: tuple[float, float] | None = None,
-        fall: WorstStructure | None = None,
-    ) -> Evidence:
-        """The grounds of the verdict; where there are labels, with the means over the structures of Dice and surface
-        distance, before and after, and the structure whose Dice fell most."""
-        found = gather(
-            self.fixed,
-            self.moving,
-            self.warped,
-            self.deformation,
-            self.grid.spacing,
-            self.regularity["folding_strict_percent"],
-            inside(self.moving_grid, self.grid, self.affine),
-            self.compared,
-            dice,
-            distance,
-            self.started,
-        )
-        return replace(found, fall=fall)
-
-
-def deformation_of_registered(
-    field: Float[ndarray, "d *s"], grid: Grid, affine: Affine | None
-) -> Float[ndarray, "d *s"]:
-    """What a field in voxels does beyond the affine map that it holds: x ↦ A⁻¹(x + u(x))."""
-    if affine is None:
-        return field
-    places = np.indices(grid.shape, dtype=np.float64)  # single precision would seem to move far slices
-    ends = grid.points((places + field).reshape(len(field), -1).T)
-    return (grid.index(affine.inverse().points(ends)).T.reshape(field.shape) - places).astype(np.float32)
+def evidence_of(
+    result: PairResult,
+    dice: tuple[float, float] | None = None,
+    distance: tuple[float, float] | None = None,
+    fall: WorstStructure | None = None,
+) -> Evidence:
+    """The grounds of the verdict of a registered pair, by what the field does beyond an affine start; where there are
+    labels, with the means over the structures of Dice and surface distance, before and after, and the structure whose
+    Dice fell most."""
+    found = gather(
+        result.fixed.array,
+        result.placed,
+        result.seen_warped,
+        result.deformation,
+        result.grid.spacing,
+        result.regularity["folding_strict_percent"],
+        inside(result.moving.grid, result.grid, result.affine),
+        result.compared,
+        dice,
+        distance,
+        result.started,
+    )
+    return replace(found, fall=fall)
 
 
 def inside(own: Grid, grid: Grid, affine: Affine | None = None) -> Inside:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import exp, inf
 from typing import Any, Literal
 
-from jaxtyping import Real
 from numpy import ndarray
 from torch import Tensor
 
@@ -16,23 +15,20 @@ from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import (
     Image,
     as_labels,
-    as_tensor,
     as_tensors,
     check_spacing,
     checked_numbers,
     field_tensor,
-    is_lost_in_single,
     label_maps,
     mask_tensor,
 )
 from vrnet.images.io import ImageLike, given_image
-from vrnet.images.resample import place_image, place_labels
 from vrnet.images.transforms import Transform
-from vrnet.registration.masks import compared_voxels
+from vrnet.registration.masks import ImageMasks
+from vrnet.registration.pair import PairResult, in_own_range
 from vrnet.verdict import advice
 from vrnet.verdict.advice import Run, drawn_on, labels_as_images
-from vrnet.verdict.evidence import Evidence, RegisteredPair
-from vrnet.verdict.placement import Range
+from vrnet.verdict.evidence import Evidence, evidence_of
 
 # The levels of a verdict, what people are told of each, in the terminal, in pictures and on every page, and the limit
 # that tables mark: here, since tables are loaded without PyTorch.
@@ -451,10 +447,39 @@ def judge(
     u = field_tensor(field, tuple(images[0].shape)).detach().cpu()
     I0, I1 = (image.detach().cpu() for image in images)
     I1w, grid = warp(I1[None, None], u[None])[0, 0], Grid.plain(tuple(I0.shape), spacing or (1.0,) * I0.dim())
-    masks = [mask_on(grid, role, given, I0) for role, given in (("fixed", fixed_mask), ("moving", moving_mask))]
-    compared = compared_voxels(masks[0], masks[1], grid, Transform.from_voxels(u.numpy(), grid))
-    pair = RegisteredPair(I0.numpy(), I1.numpy(), I1w.numpy(), u.numpy(), grid, grid, compared=compared)
-    return judge_evidence(pair.evidence(), Run(has_masks=compared is not None))
+    masks = (mask_on(grid, role, given, I0) for role, given in (("fixed", fixed_mask), ("moving", moving_mask)))
+    result = PairResult(
+        fixed=Image(I0.numpy(), grid, "fixed"),
+        moving=Image(I1.numpy(), grid, "moving"),
+        masks=ImageMasks(*masks),
+        transform=Transform.from_voxels(u.numpy(), grid),
+        warped=Image(I1w.numpy(), grid, "warped"),
+    )
+    return judge_evidence(evidence_of(result), Run(has_masks=result.compared is not None))
+
+
+def judge_pair(result: PairResult) -> Verdict:
+    """What a registered pair is worth, by all that was measured of it."""
+    measures = result.measures
+    evidence = evidence_of(result, *structure_evidence(measures, measures.get("label_names")))
+    return judge_evidence(evidence, run_of(result))
+
+
+def run_of(result: PairResult) -> Run:
+    """How a registration was run, so that nothing is advised that was done; of a transform from a file it is known
+    whether there are masks, and what is recorded beside it."""
+    run = Run(
+        has_start=result.affine is not None,
+        has_affine=result.affine is not None and result.affine.kind == "affine",
+        is_matched=result.options.match_intensities,
+        is_brightness_kept=result.options.brightness == "keep",
+        has_masks=result.compared is not None,
+        label_maps=label_maps(result.fixed, result.moving),
+    )
+    if result.is_from_file:
+        return run
+    dimension = len(result.grid.shape) - (result.slice_axis is not None)
+    return replace(run, method=result.method, dimension=dimension, is_repaired=result.options.folds == "repair")
 
 
 def mask_on(grid: Grid, name: str, given: object, image: Tensor) -> Image | None:
@@ -484,28 +509,24 @@ def judge_images(
     if affine is not None:
         check_type("affine", affine, Affine, "as that of register_images")
         affine.checked(len(I0.grid.shape))
-    grid, field = I0.grid, transform.on(I0.grid).in_voxels()
-    images = I0.array, placed(I1, lambda I: place_image(I, grid)), placed(I1, lambda I: transform.apply(I, grid))
-    compared, started = compared_voxels(mask0, mask1, grid, transform, affine), None
-    if affine is not None:
-        started = placed(I1, lambda I: place_image(I, grid, affine))
-    pair = RegisteredPair(*images, field, grid, I1.grid, affine, compared, started)
-    run = Run(has_start=affine is not None, has_masks=compared is not None, label_maps=label_maps(I0, I1))
-    if labels0 is None or labels1 is None:
-        return judge_evidence(pair.evidence(), run)
-    maps = labels0.array, place_labels(labels1, grid).array, transform.apply_labels(labels1, grid).array
+    warped = in_own_range(I1, lambda image: transform.apply(image, I0.grid))
+    result = PairResult(
+        fixed=I0,
+        moving=I1,
+        fixed_labels=labels0,
+        moving_labels=labels1,
+        masks=ImageMasks(mask0, mask1),
+        transform=transform,
+        warped=Image(warped, I0.grid, "warped"),
+        affine=affine,
+    )
+    if labels0 is None or result.placed_labels is None or result.warped_labels is None:
+        return judge_evidence(evidence_of(result), run_of(result))
+    maps = labels0.array, result.placed_labels.array, result.warped_labels.array
     measures = dice_overlap(*maps)
     if 1 - measures["dice"]["after"]["mean"] > MAX_APART:
-        measures = overlap(*maps, spacing=grid.spacing, across=grid.across)
-    return judge_evidence(pair.evidence(*structure_evidence(measures)), run)
-
-
-def placed(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
-    """What a function gives in single precision; in double, by way of [0, 1], where single would lose the image."""
-    if not is_lost_in_single(as_tensor(image.array)):
-        return place(image).array
-    own = Range.of([image.array])
-    return own.undo(place(image.with_array(own.apply(image.array))).array)
+        measures = overlap(*maps, spacing=I0.grid.spacing, across=I0.grid.across)
+    return judge_evidence(evidence_of(result, *structure_evidence(measures)), run_of(result))
 
 
 def given_images(name: str, image: object, labels: object, mask: object) -> tuple[Image, Image | None, Image | None]:

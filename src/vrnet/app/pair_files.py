@@ -1,0 +1,422 @@
+"""A pair as files: read, registered, written, and recalled from what an earlier run wrote.
+
+`vrnet register`, `demo`, `report`, `evaluate` and `cohort` share this."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from vrnet.data.labels import KNOWN
+from vrnet.errors import BadInput, Stage, as_options, warn_of_input
+from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_brightness
+from vrnet.files import check_file, check_not_input, check_set, exists, own_files, read_json, replace_set, write_json
+from vrnet.images.grid import Affine, AffineKind, Grid
+from vrnet.images.image import Image, segment_count
+from vrnet.images.io import write_image
+from vrnet.images.points import Points
+from vrnet.images.resample import coverage
+from vrnet.images.transforms import RESULT, Transform, load_chain, read_itk, write_itk
+from vrnet.methods.method import Method
+from vrnet.methods.names import choose, find_base
+from vrnet.methods.weights import SUFFIX
+from vrnet.phantom import Phantom
+from vrnet.registration.images import check_pair, register_pair
+from vrnet.registration.intensity import Remap
+from vrnet.registration.options import RegistrationOptions
+from vrnet.registration.pair import ImagePair, PairResult
+from vrnet.report.figures import write_overview
+from vrnet.report.page import FULL_COVERAGE_PERCENT, write_report
+from vrnet.vocabulary import Brightness
+
+WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
+AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
+OUTPUTS = (WARPED, TRANSFORM, AFFINE, LABELS, METRICS, REPORT, OVERVIEW)
+"""All that a registration may write. What an earlier one recorded of these goes when a new one is written."""
+PAGE_SUFFIX, PAGE_FILES = ".html", (REPORT, OVERVIEW, METRICS)
+"""What the folder of a page gets; a page of a name of its own comes alone."""
+DEFAULTS = RegistrationOptions()
+
+
+def read_pair(*files: Path | None) -> ImagePair:
+    """Read two images, and the label maps and masks that are given; a warning where the two are the same."""
+    pair = ImagePair.read(*files)  # type: ignore[arg-type]
+    if pair.fixed.grid.matches(pair.moving.grid) and np.array_equal(pair.fixed.array, pair.moving.array):
+        warn_of_input(f"{pair.fixed.name} and {pair.moving.name} are the same image: nothing is to be found")
+    return pair
+
+
+def phantom_pair(patient: Phantom) -> ImagePair:
+    """The images and labels of a phantom, as if they had been read from files; its labels are those of ACDC."""
+    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
+    parts = ("fixed", "moving", "fixed_labels", "moving_labels")
+    images = (Image(getattr(patient, part)[0, 0].numpy(), grid, f"{part}.nii.gz") for part in parts)
+    return ImagePair(*images, label_names=KNOWN["acdc"], true_motion=patient.field[0].numpy())
+
+
+# Register, and write.
+
+
+def register_files(
+    stage: Stage,
+    pair: ImagePair,
+    method: Method,
+    folder: Path,
+    options: RegistrationOptions = DEFAULTS,
+    *,
+    report: bool = False,
+    images: bool = False,
+    inputs: Sequence[Path | None] = (),
+) -> tuple[PairResult, dict[str, Any], list[Path]]:
+    """Register a pair and write the results in a folder: the result, what metrics.json holds, and which files.
+
+    All files replace those of an earlier run at once. With `images` those of the pair are among them, each under its
+    name. `inputs` are the files that are read, and never written. `stage` is told what is done."""
+    start = [] if options.affine == "none" else [AFFINE]
+    labels = [] if pair.moving_labels is None else [LABELS]
+    given = [image.name for image in pair.images.values()] if images else []
+    names = [WARPED, TRANSFORM, *start, METRICS, *labels, *([REPORT, OVERVIEW] if report else []), *given]
+    check_not_input((folder / name for name in OUTPUTS), inputs)
+    check_set(folder, names)
+    result = register_pair(pair, method, options, stage)
+    stage("measuring")
+    metrics = metrics_of(result)
+    stage("writing")
+    with replace_set(folder, (*OUTPUTS, *names)) as staged:
+        write_image(result.warped, staged / WARPED)
+        result.transform.save(staged / TRANSFORM)
+        if result.affine is not None:
+            write_itk(result.affine.itk, staged / AFFINE)
+        if result.warped_labels is not None:
+            write_image(result.warped_labels, staged / LABELS)
+        write_json(metrics, staged / METRICS)
+        for image in pair.images.values() if images else ():
+            write_image(image, staged / image.name)
+        if report:
+            write_report(staged / REPORT, result, metrics)
+            write_overview(staged / OVERVIEW, result)
+    return result, metrics, [folder / name for name in names]
+
+
+def metrics_of(result: PairResult, command: str = "register") -> dict[str, Any]:
+    """What metrics.json holds, with what to try in the options of a command."""
+    verdict = result.judged
+    in_options = replace(verdict, try_=tuple(as_options(advice, command) for advice in verdict.try_))
+    return result.measures | {"verdict": in_options.as_json()}
+
+
+# A transform of a file, by whichever tool it was found.
+
+NAME_WITH_SETTINGS = re.compile(r".*\)|.*\+\w*")
+"""TV-L1(lam=0.15) or TV-L1(lam=0.15)+average, which have a dot and are no files."""
+
+
+def names_file(name: str) -> bool:
+    """Whether a name is that of a transform file, or of the folder of a result, not of a method or its weights."""
+    if exists(Path(name) / TRANSFORM) and find_base(name) is None:
+        return True
+    return Path(name).suffix not in ("", SUFFIX) and not NAME_WITH_SETTINGS.fullmatch(name)
+
+
+def find_or_load(
+    stage: Stage,
+    pair: ImagePair,
+    name: str,
+    weights: Path | None = None,
+    settings: Iterable[str] = (),
+    average: bool = False,
+    options: RegistrationOptions = DEFAULTS,
+    known: "Known | None" = None,
+) -> PairResult:
+    """The result of the transform in the file of this name; or of registering by the method of this name."""
+    if not names_file(name):
+        return register_pair(pair, choose(name, weights, settings, average), options, stage)
+    if weights is not None or any(settings) or average:
+        raise BadInput(f"{name} is a transform: leave out --weights, --set and --average, or name a method")
+    check_pair(pair.fixed, pair.moving, must_overlap=False)
+    return result_of(pair, Transform.load(name, pair.fixed.grid), name, known or Known())
+
+
+def result_of(pair: ImagePair, transform: Transform, name: str, known: "Known") -> PairResult:
+    """What a transform from a file does to a pair."""
+    return PairResult(
+        **vars(pair),
+        transform=transform,
+        warped=transform.apply(pair.moving, pair.fixed.grid),
+        method=name,
+        **known.conditions(pair.fixed.grid),
+    )
+
+
+def check_page_place(out: Path, inputs: Sequence[Path | None]) -> None:
+    """BadInput unless the page, or the folder of one, can be written without loss of anything else."""
+    if out.suffix == PAGE_SUFFIX:
+        check_not_input([out], inputs)
+        return check_file(out, (PAGE_SUFFIX,))
+    check_not_input((out / name for name in PAGE_FILES), inputs)
+    check_set(out, PAGE_FILES)
+    if TRANSFORM in own_files(out):
+        raise BadInput(f"{out} holds a registration, whose files stay as they are: name a page, such as {out}.html")
+
+
+def report_transform(
+    stage: Stage, pair: ImagePair, transforms: Sequence[Path], out: Path, known: "Known"
+) -> tuple[PairResult, dict[str, Any], list[Path]]:
+    """Measure what a chain of transforms does to a pair, and write its page, one file or a folder of three: the result,
+    what metrics.json holds, and which files. Points of fixed go through the first transform first."""
+    check_pair(pair.fixed, pair.moving, must_overlap=False)
+    transform = load_chain(transforms, pair.fixed.grid)
+    stage("measuring")
+    result = result_of(pair, transform, ", then ".join(path.name for path in transforms), known)
+    metrics = metrics_of(result, "report")
+    stage("writing")
+    if out.suffix == PAGE_SUFFIX:
+        return result, metrics, [write_report(out, result, metrics)]
+    with replace_set(out, PAGE_FILES) as staged:
+        write_json(metrics, staged / METRICS)
+        write_report(staged / REPORT, result, metrics)
+        write_overview(staged / OVERVIEW, result)
+    return result, metrics, [out / name for name in PAGE_FILES]
+
+
+def landmark_error(result: PairResult, fixed: Points, moving: Points) -> dict[str, Any]:
+    """The part of metrics.json about landmarks: the same number of points in both, in the same order. A warning where
+    they lie outside their image, as where their axes run the other way: nothing moves there."""
+    if fixed.lps.shape != moving.lps.shape:
+        raise BadInput(f"there are {len(fixed.lps)} fixed points and {len(moving.lps)} moving ones: give pairs")
+    mapped = result.transform.points(fixed.lps)
+    for image, points in ((result.fixed, fixed), (result.moving, moving)):
+        if count := int((~image.grid.holds(points.lps)).sum()):
+            said = f"{count} of {len(points.lps)} landmarks of {name_of(image)} lie outside it"
+            warn_of_input(f"{said}: check --space (LPS or RAS), and whether the files belong together")
+    return {"target_registration_error_mm": target_registration_error(fixed.lps, moving.lps, mapped)}
+
+
+# What metrics.json beside a transform says of how it was found.
+
+SAME_WITHIN = 1e-3
+"""By how many degrees, millimetres and parts of a scale a start may differ from what is recorded of it."""
+MaskFiles = tuple[Path | None, Path | None]
+"""The mask of fixed, and that of moving."""
+
+
+@dataclass(frozen=True)
+class ByRole:
+    """A file for either image."""
+
+    fixed: str | None = None
+    moving: str | None = None
+
+    def __str__(self) -> str:
+        return " and ".join(filter(None, (self.fixed, self.moving)))
+
+    @property
+    def files(self) -> MaskFiles:
+        return Path(self.fixed) if self.fixed else None, Path(self.moving) if self.moving else None
+
+
+@dataclass(frozen=True)
+class RecordedStart:
+    """An affine start."""
+
+    kind: AffineKind
+    rotation_deg: float
+    translation_mm: float
+    scale: float
+
+    def read(self, path: Path, grid: Grid) -> Affine | None:
+        """The start in a file, about the centre of a grid; None unless it is the one that is recorded."""
+        try:
+            itk = read_itk(path) if exists(path) else None
+            if itk is None or not itk.IsLinear():
+                return None
+            found = Affine.from_sitk(itk).checked(len(grid.shape)).about(grid.centre)
+        except BadInput:
+            return None
+        said = found.summary()
+        keys = "rotation_deg", "translation_mm", "scale"
+        is_same = all(isclose(getattr(self, key), said[key], abs_tol=SAME_WITHIN) for key in keys)
+        return replace(found, kind=self.kind) if is_same else None
+
+
+@dataclass(frozen=True)
+class RecordedOptions:
+    """Of the options, those by which a transform is judged."""
+
+    match_intensities: bool
+    brightness: Brightness = "match"
+
+
+@dataclass(frozen=True)
+class PairRecord:
+    """What metrics.json says of how a transform was found. Nothing else reads that file."""
+
+    files: ByRole
+    options: RecordedOptions
+    affine: RecordedStart | None
+    brightness: Remap | None
+    mask_paths: ByRole = ByRole()
+
+    @classmethod
+    def read(cls, place: Path) -> "PairRecord":
+        """The record in a file; ValueError unless it is as `vrnet register` writes it."""
+        return msgspec.convert(read_json(place), cls)
+
+    @classmethod
+    def beside(cls, transform: Path) -> "PairRecord | None":
+        """The record of a transform that `vrnet register` wrote; None where there is none, or of another program. The
+        user is told of one that cannot be read."""
+        place = transform.with_name(METRICS)
+        if transform.name != TRANSFORM or not exists(place):
+            return None
+        try:
+            return cls.read(place)
+        except BadInput:
+            reason = "cannot be read"
+        except msgspec.ValidationError as error:
+            if not re.search('"(affine|brightness|options)"', place.read_text(errors="replace")):
+                return None
+            said = str(error).replace("`", "")  # which would be read as the arguments of a command
+            reason = f"is not as vrnet register writes it ({said})"
+        warn_of_input(
+            f"{place} {reason}, so that it does not tell how {transform} was found: that is judged as a whole, in the "
+            "intensities of the images"
+        )
+        return None
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether moving was seen in other intensities than its own."""
+        return self.options.match_intensities or self.brightness is not None
+
+
+def is_record(path: Path) -> bool:
+    """Whether a file says how the transform beside it was found, also where it was copied there with it."""
+    try:
+        return path.name == METRICS and exists(path.with_name(TRANSFORM)) and bool(PairRecord.read(path))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Known:
+    """How a transform from a file was found, as far as that is known, and the masks inside which it is judged."""
+
+    masks: MaskFiles = (None, None)
+    record: PairRecord | None = None
+    transform: Path = Path()
+
+    @classmethod
+    def of(
+        cls,
+        transform: Path,
+        fixed: Path,
+        moving: Path,
+        masks: MaskFiles = (None, None),
+        ignore_masks: bool = False,
+        ignore_recorded: bool = False,
+    ) -> "Known":
+        """What is recorded beside a transform; nothing where the images are others. Masks that are given are used in
+        place of those that are recorded. The user is told what is used, and what is not, and why."""
+        record = None if ignore_recorded else PairRecord.beside(transform)
+        if record is None:
+            return cls(masks)
+        place, paths = transform.with_name(METRICS), record.mask_paths
+        asks_for_masks = bool(str(paths)) and not any(masks) and not ignore_masks
+        if (record.files.fixed, record.files.moving) != (fixed.name, moving.name):
+            if asks_for_masks:
+                warn_of_input(f"{place} names masks, but of {record.files}: they are not used. If they are for these "
+                              f"images, give --fixed-mask and --moving-mask ({paths})")  # fmt: skip
+            if record.affine or record.is_matched:
+                warn_of_input(
+                    f"{place} tells how {record.files} were compared, which are other images: that is not used"
+                )
+            return cls(masks)
+        if asks_for_masks:
+            if gone := [str(path) for path in paths.files if path is not None and not exists(path)]:
+                warn_of_input(f"{transform} was found inside masks that are no longer there: {' and '.join(gone)}. The "
+                              "whole images are compared, unless --fixed-mask and --moving-mask say where they are "
+                              "now")  # fmt: skip
+            else:
+                warn_of_input(
+                    f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
+                )
+                masks = paths.files
+        return cls(masks, record, transform)
+
+    def conditions(self, grid: Grid) -> dict[str, Any]:
+        """How moving was seen when the deformation was sought, as a result has it. The user is told."""
+        if self.record is None:
+            return {}
+        start, place = self.transform.with_name(AFFINE), self.transform.with_name(METRICS)
+        affine = self.record.affine and self.record.affine.read(start, grid)
+        if self.record.affine and affine is None:
+            warn_of_input(f"{self.transform} was found after an affine start, but {start} is gone, or is another: the "
+                          "whole transform is judged as a deformation")  # fmt: skip
+        parts = [f"after the start in {start.name}"] if affine else []
+        parts += ["with matched intensities"] if self.record.is_matched else []
+        if parts:
+            warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
+                          "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
+        asked = self.record.options
+        options = RegistrationOptions(match_intensities=asked.match_intensities, brightness=asked.brightness)
+        return {"affine": affine, "remap": self.record.brightness, "options": options}
+
+
+# What a reader is told of the images and the field, beside the verdict.
+
+MAX_TURN_DEGREES = 90.0
+"""An affine start that turns by more is told: a mirrored image may be behind it."""
+HALF_COVERAGE_PERCENT = 50.0
+"""If moving covers less of fixed, the reader is told what may help."""
+
+
+def notes_on(result: PairResult, command: str = "register") -> list[str]:
+    """What a reader should know of the images and the field, beside the verdict; options are those of a command."""
+    notes, affine = [], result.affine
+    fixed, moving = name_of(result.fixed), name_of(result.moving)
+    covered = 100 * coverage(result.moving.grid, result.grid, affine).mean()
+    if covered < FULL_COVERAGE_PERCENT:
+        start = as_options('`affine="rigid"`', command)
+        advice = f" If that is the headers' fault, try {start}." if covered < HALF_COVERAGE_PERCENT else ""
+        after = f", after the {affine.kind} start" if affine else ""
+        notes.append(
+            f"{moving} covers {covered:.0f} % of {fixed}{after}: elsewhere nothing was registered."
+            f"{'' if affine else advice}"
+        )
+    if affine is not None and (turned := affine.summary()["rotation_deg"]) > MAX_TURN_DEGREES:
+        notes.append(
+            f"The affine start turns {moving} by {turned:.0f}°. If it is not upside down or back to front, check the "
+            "headers: an affine start does not mirror, and fits the left side of a mirrored image to the right."
+        )
+    if result.repair is not None and not result.repair.is_slight:
+        notes.append(f"{result.repair}. (--folds keep leaves the field as it was.)")
+    if result.remap is not None:
+        switch = as_options('`brightness="keep"`', command)
+        notes.append(
+            f"{moving} and {fixed} are not equally bright: they were compared, and differences are measured, with the "
+            f"intensities of {moving} as {result.remap}. The warped image keeps its own. ({switch} compares them as "
+            "they are.)"
+        )
+    for role, image in (("fixed", result.fixed), ("moving", result.moving)):
+        if count := segment_count(image):
+            notes.append(
+                f"{name_of(image)} holds {count} whole numbers only. If they are labels, give them as --{role}-labels, "
+                "and register the image that they were drawn on."
+            )
+    if len(result.label_maps) == 1:
+        notes.append("Labels of one image alone cannot be measured: give both for Dice and distances.")
+    if result.are_names_told_by_files:
+        notes.append(f"Structures are {result.naming}. (--label-names says otherwise.)")
+    if (remap := unmatched_brightness(result)) is not None:
+        notes.append(
+            f"{moving} and {fixed} are not equally bright: {moving} would be as bright as {fixed} with its intensities "
+            f"as {remap}. Nothing says that the transform was found so, and differences are measured as the images "
+            "are: they show brightness, not motion alone."
+        )
+    return notes

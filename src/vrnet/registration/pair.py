@@ -1,0 +1,363 @@
+"""Two images, and the motion between them: one object from the files to the measures, the verdict and the page.
+
+An `ImagePair` is two images with what comes with them. Registered, it is a `PairResult`. That knows how the transform
+was found, and what it does on the grid of fixed. What is measured, judged and drawn is asked of the layers above."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as member
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Real
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from vrnet.data.labels import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
+from vrnet.errors import BadInput
+from vrnet.images.grid import Affine, Grid, check_same_grid
+from vrnet.images.image import Image, as_labels, as_tensor, is_lost_in_single
+from vrnet.images.io import ImageLike, given_image
+from vrnet.images.resample import coverage, match_histogram, place_image, place_labels
+from vrnet.images.transforms import Inverse, Transform
+from vrnet.registration.intensity import Remap
+from vrnet.registration.masks import ImageMasks, compared_voxels
+from vrnet.registration.options import RegistrationOptions
+from vrnet.registration.repair import Repair
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from vrnet.verdict.rules import Verdict
+
+Names = str | Mapping[int, str] | None
+"""What labels are called: a text such as 1=RV,2=Myo,3=LV, a mapping, or the name of a data set or atlas."""
+Labels = TypeVar("Labels")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ImagePair:
+    """Two images, and the labels and masks of either, each on its image's grid."""
+
+    fixed: Image
+    moving: Image
+    fixed_labels: Image | None = None
+    moving_labels: Image | None = None
+    masks: ImageMasks = member(default_factory=ImageMasks)
+    label_names: LabelNames = member(default_factory=dict, kw_only=True)
+    """What labels are called."""
+    are_names_told_by_files: bool = member(default=False, kw_only=True)
+    """Whether nobody gave these names, but the label maps are called as a data set calls its own."""
+    true_motion: Float[ndarray, "d *s"] | None = member(default=None, kw_only=True)
+    """The displacement from fixed to moving, in voxels of fixed, where it is known: that of a phantom."""
+
+    def __post_init__(self) -> None:
+        maps = (self.fixed_labels, self.fixed, self.moving), (self.moving_labels, self.moving, self.fixed)
+        for labels, image, other in maps:
+            if labels is not None:
+                check_same_grid(labels.name, labels.grid, image.name, image.grid, {other.name: other.grid})
+
+    @classmethod
+    def read(
+        cls,
+        fixed: ImageLike,
+        moving: ImageLike,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        fixed_mask: ImageLike | None = None,
+        moving_mask: ImageLike | None = None,
+    ) -> "ImagePair":
+        """The pair of what is given, as files or as images; BadInput where a map or a mask is not for its image."""
+        I0, I1 = given_image("fixed", fixed), given_image("moving", moving)
+        maps = (given_labels("fixed_labels", fixed_labels), given_labels("moving_labels", moving_labels))
+        return cls(I0, I1, *maps, ImageMasks.read(fixed_mask, moving_mask, I0, I1))
+
+    @property
+    def images(self) -> dict[str, Image]:
+        """All images that are given, by their names here."""
+        maps = {"fixed_labels": self.fixed_labels, "moving_labels": self.moving_labels}
+        masks = {"fixed_mask": self.masks.fixed, "moving_mask": self.masks.moving}
+        given = {"fixed": self.fixed, "moving": self.moving} | maps | masks
+        return {name: image for name, image in given.items() if image is not None}
+
+    @property
+    def label_maps(self) -> list[Image]:
+        """Those that are given."""
+        return [labels for labels in (self.fixed_labels, self.moving_labels) if labels is not None]
+
+    def with_label_names(self, given: Names) -> "ImagePair":
+        """The pair with names for its labels; BadInput unless both images have labels, and these are among them.
+
+        Given none, those of the data set that has such names of files, if the labels are among its own."""
+        there = {label for labels in self.label_maps for label in np.unique(labels.array).tolist()}
+        if given is None:
+            names = {} if self.label_names or len(self.label_maps) < 2 else self.names_of_files
+            return replace(self.named(names), are_names_told_by_files=True) if names and there <= {0, *names} else self
+        if len(self.label_maps) < 2:
+            raise BadInput("names of labels are given, but not the labels: give `fixed_labels` and `moving_labels` too")
+        check_labels_are_there(given, there)
+        return self.named(read_label_names(given))
+
+    @property
+    def names_of_files(self) -> LabelNames:
+        """The names of labels that the files of both maps tell."""
+        return names_told_by_files(labels.name for labels in self.label_maps)
+
+    def named(self, names: LabelNames) -> "ImagePair":
+        """The pair with these names, whether or not every label is there; a warning where LV and RV seem exchanged."""
+        from vrnet.cardiac.labels import warn_of_exchanged_ventricles
+
+        warn_of_exchanged_ventricles(self.label_maps, names)
+        return replace(self, label_names=names)
+
+    @property
+    def naming(self) -> str:
+        """Where the names of structures come from, where nobody gave any: for a reader who wonders at them."""
+        if len(self.label_maps) < 2:
+            return ""
+        if not self.label_names:
+            return "called by their numbers; --label-names names them, as in 1=RV,2=Myo"
+        if not self.are_names_told_by_files:
+            return ""
+        names = ", ".join(f"{label} {name}" for label, name in self.label_names.items())
+        return f"called as in ACDC, whose names the files of the labels have: {names}"
+
+
+def given_labels(name: str, given: ImageLike | None) -> Image | None:
+    """The label map that was given, as a file or as an image."""
+    return None if given is None else as_labels(given_image(name, given))
+
+
+class Reportable(Generic[Labels]):
+    """What anyone who holds a registration may ask of it, be it of images, whose labels are images or files, or of
+    arrays, whose labels are arrays. Rooms above answer, and are imported when they are asked."""
+
+    def with_labels(
+        self, fixed_labels: Labels | None, moving_labels: Labels | None, label_names: Names
+    ) -> "PairResult":
+        """The result of images with these labels, and what they are called; the same object where none is given."""
+        raise NotImplementedError
+
+    @property
+    def verdict(self) -> "Verdict":
+        """What the registration is worth, by the images and the labels that it has: good, look or failed."""
+        return self.with_labels(None, None, None).judged
+
+    def metrics(
+        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+    ) -> dict[str, Any]:
+        """What `vrnet register` writes in metrics.json: similarity, folds, verdict; with the labels of both images,
+        each on the grid of its image, Dice and distances too. Lengths are in mm; of arrays without a spacing, in
+        voxels. `label_names` are texts such as 1=RV,2=Myo,3=LV, or {1: "RV"}. What to try is said in arguments, not in
+        options."""
+        result = self.with_labels(fixed_labels, moving_labels, label_names)
+        return result.measures | {"verdict": result.judged.as_json()}
+
+    def show(
+        self, fixed_labels: Labels | None = None, moving_labels: Labels | None = None, label_names: Names = None
+    ) -> "Figure":
+        """A figure of matplotlib: images, differences, grid, motion and Jacobian determinant of the main slice."""
+        from vrnet.report.figures import pair_figure
+
+        return pair_figure(self.with_labels(fixed_labels, moving_labels, label_names))
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        fixed_labels: Labels | None = None,
+        moving_labels: Labels | None = None,
+        label_names: Names = None,
+    ) -> Path:
+        """Write the page that `vrnet register --report` writes, as one HTML file; returns its path."""
+        from vrnet.report.page import write_report
+
+        return write_report(Path(path), self.with_labels(fixed_labels, moving_labels, label_names))
+
+    def _repr_html_(self) -> str:
+        from vrnet.report.figures import pair_card
+
+        return pair_card(self.with_labels(None, None, None)).html()
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class PairResult(ImagePair, Reportable[ImageLike]):
+    """A registered pair: what `register_images` returns. Of a transform from a file, little is known of how it was
+    found; `affine`, `remap` and `options` are what is recorded beside it."""
+
+    transform: Transform
+    """From fixed to moving, on the grid of fixed: the whole of it, with the affine start."""
+    warped: Image
+    """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
+    method: str = ""
+    """The name of the method that was used, never `default`; or of the file that the transform came from."""
+    seconds: float | None = None
+    """None of a transform from a file."""
+    energies: NDArray[np.floating[Any]] = member(default_factory=lambda: np.zeros(0, np.float32))
+    """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
+    weights: str | None = None
+    """The file that the weights of a trained model came from."""
+    device: str | None = None
+    slice_axis: int | None = None
+    """The axis across which slices were registered one by one, if they were."""
+    affine: Affine | None = None
+    """The start, through which moving was seen when the deformation was sought."""
+    repair: Repair | None = None
+    """What was changed to free the field of folds: None where nothing was."""
+    remap: Remap | None = None
+    """What made moving as bright as fixed while they were compared: None where nothing had to."""
+    options: RegistrationOptions = member(default_factory=RegistrationOptions)
+    """What was asked for."""
+    details: dict[str, str] = member(default_factory=dict)
+    """What a page says of the method beside its name."""
+    unit: str = "mm"
+    """What lengths are counted in: voxels, of arrays without a spacing."""
+
+    def __repr__(self) -> str:
+        took = "" if self.seconds is None else f", {self.seconds:.2f} s"
+        return f"PairResult({self.method}, {self.transform}{took})"
+
+    @property
+    def is_from_file(self) -> bool:
+        """Whether the transform was given, and not found here."""
+        return self.seconds is None
+
+    def inverse(self, grid: Grid | None = None) -> Inverse:
+        """(transform, residual): the transform from moving to fixed, which takes points of moving to fixed, and brings
+        fixed to the grid of moving; and how far, in mm, each voxel ends from where it began. On the grid given, or on
+        that of moving."""
+        return self.transform.inverse(grid or self.moving.grid)
+
+    def with_labels(
+        self,
+        fixed_labels: ImageLike | None = None,
+        moving_labels: ImageLike | None = None,
+        label_names: Names = None,
+    ) -> "PairResult":
+        if fixed_labels is None and moving_labels is None and label_names is None:
+            return self
+        maps = {
+            "fixed_labels": given_labels("fixed_labels", fixed_labels) or self.fixed_labels,
+            "moving_labels": given_labels("moving_labels", moving_labels) or self.moving_labels,
+        }
+        return replace(self, **maps).with_label_names(label_names)  # type: ignore[return-value]
+
+    # What the transform does, on the grid of fixed. Where intensities were matched, images are compared and shown with
+    # moving in those of fixed.
+
+    @property
+    def grid(self) -> Grid:
+        """That of fixed."""
+        return self.fixed.grid
+
+    @property
+    def is_matched(self) -> bool:
+        """Whether moving was seen in other intensities than its own."""
+        return self.options.match_intensities or self.remap is not None
+
+    @cached_property
+    def seen_moving(self) -> Image:
+        """Moving in the intensities in which it was compared with fixed; unless these are its own, without what lies
+        outside the masks."""
+        if not self.is_matched:
+            return self.moving
+        fixed, moving = self.masks.inpaint(self.fixed, self.moving)
+        if self.options.match_intensities or self.remap is None:
+            return match_histogram(moving, fixed)
+        return moving.with_array(self.remap.match(moving.array.astype(np.float32)))
+
+    @cached_property
+    def seen_warped(self) -> Real[ndarray, "*s"]:
+        """The same, through the transform."""
+        return self.transform.apply(self.seen_moving, self.grid).array if self.is_matched else self.warped.array
+
+    @cached_property
+    def placed(self) -> Real[ndarray, "*s"]:
+        """Moving as the headers place it."""
+        return in_own_range(self.seen_moving, lambda image: place_image(image, self.grid))
+
+    @cached_property
+    def started(self) -> Real[ndarray, "*s"] | None:
+        """Moving as the affine start places it, if there was one."""
+        if self.affine is None:
+            return None
+        return in_own_range(self.seen_moving, lambda image: place_image(image, self.grid, self.affine))
+
+    @cached_property
+    def placed_labels(self) -> Image | None:
+        """Those of moving, as the headers place them."""
+        return None if self.moving_labels is None else place_labels(self.moving_labels, self.grid)
+
+    @cached_property
+    def warped_labels(self) -> Image | None:
+        """Those of moving, through the transform."""
+        return None if self.moving_labels is None else self.transform.apply_labels(self.moving_labels, self.grid)
+
+    @cached_property
+    def field(self) -> Float[ndarray, "d *s"]:
+        """The whole transform, in voxels."""
+        return self.transform.on(self.grid).in_voxels()
+
+    @cached_property
+    def deformation(self) -> Float[ndarray, "d *s"]:
+        """What the transform does beyond the affine start A, in voxels: x ↦ A⁻¹(x + u(x))."""
+        if self.affine is None:
+            return self.field
+        places = np.indices(self.grid.shape, dtype=np.float64)  # single precision would seem to move far slices
+        ends = self.affine.inverse().points(self.grid.points((places + self.field).reshape(len(places), -1).T))
+        return (self.grid.index(ends).T.reshape(places.shape) - places).astype(np.float32)
+
+    @cached_property
+    def compared(self) -> Bool[ndarray, "*s"] | None:
+        """The voxels inside the masks, before and after; None for all."""
+        return compared_voxels(self.masks.fixed, self.masks.moving, self.grid, self.transform, self.affine)
+
+    @cached_property
+    def seen(self) -> tuple[Bool[ndarray, "*s"], Bool[ndarray, "*s"]]:
+        """The voxels for which moving has values, before the transform and after it; inside the masks, if given."""
+        inside = np.ones(self.grid.shape, bool) if self.compared is None else self.compared
+        if self.masks.moving is not None:
+            before = inside & (place_labels(self.masks.moving, self.grid).array != 0)
+            return before if before.any() else inside, inside
+        everywhere = self.moving.with_array(np.ones(self.moving.grid.shape, np.uint8))
+        after = self.transform.apply_labels(everywhere, self.grid).array != 0
+        seen = inside & coverage(self.moving.grid, self.grid), inside & after
+        return seen if all(voxels.any() for voxels in seen) else (inside, inside)
+
+    # What the rooms above say of it.
+
+    @cached_property
+    def regularity(self) -> dict[str, float]:
+        """Folds and smoothness of the deformation: of a stack registered slice by slice, within its slices."""
+        from vrnet.evaluation.pair import regularity
+
+        return regularity(self.deformation, self.grid)
+
+    @cached_property
+    def measures(self) -> dict[str, Any]:
+        """What metrics.json holds, but for the verdict."""
+        from vrnet.evaluation.pair import measure
+
+        return measure(self)
+
+    @cached_property
+    def judged(self) -> "Verdict":
+        """The verdict, by the labels too where there are any."""
+        from vrnet.verdict.rules import judge_pair
+
+        return judge_pair(self)
+
+
+ImageRegistration = PairResult
+"""What it was called before."""
+
+
+def in_own_range(image: Image, place: Callable[[Image], Image]) -> Real[ndarray, "*s"]:
+    """place(image), which computes in single precision; where that would lose the image, by way of [0, 1]."""
+    if not is_lost_in_single(as_tensor(image.array)):
+        return place(image).array
+    low, width = float(image.array.min()), float(np.ptp(image.array))
+    unit = ((image.array.astype(np.float64) - low) / width).astype(np.float32)
+    return low + width * place(image.with_array(unit)).array.astype(np.float64)
