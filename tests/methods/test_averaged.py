@@ -10,7 +10,7 @@ from tests.models import card, saved, trained
 from vrnet import Grid, Image
 from vrnet.errors import BadInput
 from vrnet.methods.averaged import Averaged, AverageOverTurns
-from vrnet.methods.names import choose, choose_method, parameters, parse, parse_trainable, with_parameters
+from vrnet.methods.names import parameters, parse, parse_method, parse_trainable, with_parameters
 from vrnet.methods.weights import save_weights
 from vrnet.variational.linearize import Masks
 
@@ -119,13 +119,13 @@ def test_names_say_that_a_method_is_averaged(tmp_path):
     for name in ("TV-L1+average", "TV-L1(lam=0.2)+average", "default+average", "short-axis+average"):
         assert str(parse(name)) == name
         assert parse(name) == Averaged(parse(name.removesuffix("+average")))
-    assert str(choose("TV-L1", settings=["lam=0.2"], average=True)) == "TV-L1(lam=0.2)+average"
-    assert str(choose("TV-L1+average", average=True)) == "TV-L1+average"
+    assert str(parse_method("TV-L1", settings=["lam=0.2"], average=True).load()) == "TV-L1(lam=0.2)+average"
+    assert str(parse_method("TV-L1+average", average=True).load()) == "TV-L1+average"
     weights = saved(tmp_path)
     for name in ("C-L2-2x1-w2", "default"):
-        assert str(choose(name, weights, average=True)) == "C-L2-2x1-w2+average"
+        assert str(parse_method(name, weights, average=True).load()) == "C-L2-2x1-w2+average"
     with pytest.raises(BadInput, match="needs weights"):
-        choose("C-L2-2x1-w2+average")
+        parse_method("C-L2-2x1-w2+average")
     with pytest.raises(BadInput, match="train C-L2-2x1"):
         parse_trainable("C-L2-2x1+average")
 
@@ -138,11 +138,10 @@ def without_flips(folder, flips=False):
 
 def refusals(name, weights=None):
     """What asks for a method averaged, by everything that can."""
-    method = choose(name, weights)
+    method = parse_method(name, weights).load()
     I = np.random.default_rng(0).random((20,) * method.dimensions[0], np.float32)
-    yield lambda: choose(name, weights, average=True)
-    yield lambda: choose(f"{name}+average", weights)
-    yield lambda: choose_method(name, weights, average=True)
+    yield lambda: parse_method(name, weights, average=True)
+    yield lambda: parse_method(f"{name}+average", weights)
     yield lambda: Averaged(method)
     yield lambda: vrnet.register(I, I, method, average=True)
     yield lambda: vrnet.register_images(*[Image(I, Grid.plain(I.shape, (1.8,) * I.ndim))] * 2, method, average=True)

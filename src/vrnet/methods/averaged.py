@@ -5,6 +5,7 @@ No voxel is interpolated. Iterative methods hardly change by it; a network, whic
 
 from dataclasses import dataclass
 from itertools import permutations, product
+from operator import attrgetter
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from vrnet.errors import BadInput
 from vrnet.fields.calculus import zeros
-from vrnet.methods.method import CPU, Images, Method, Scaling
+from vrnet.methods.method import CPU, Images, Method
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks
 
@@ -34,22 +35,19 @@ class Turn:
 
     def apply(self, I: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *t"]:
         """The image, turned."""
-        return permuted(I, self.order).flip([2 + axis for axis in self.reversed]).contiguous()
+        return self.exchange(I, self.order).flip([2 + axis for axis in self.reversed]).contiguous()
 
     def undo(self, u: Float[Tensor, "b d *t"]) -> Float[Tensor, "b d *s"]:
         """The field between images of which the turned ones have the field u."""
         back = tuple(self.order.index(axis) for axis in range(len(self.order)))
         signs = [-1.0 if axis in self.reversed else 1.0 for axis in range(len(self.order))]
         turned = torch.stack([sign * component for sign, component in zip(signs, u.unbind(1), strict=True)], dim=1)
-        return permuted(turned.flip([2 + axis for axis in self.reversed])[:, list(back)], back)
+        return self.exchange(turned.flip([2 + axis for axis in self.reversed])[:, list(back)], back)
 
-    def spacing(self, spacing: Spacing) -> Spacing:
-        """The spacing of the turned image."""
-        return spacing and tuple(spacing[axis] for axis in self.order)
-
-
-def permuted(I: Tensor, order: tuple[int, ...]) -> Tensor:
-    return I.permute(0, 1, *(2 + axis for axis in order))
+    @staticmethod
+    def exchange(I: Tensor, order: tuple[int, ...]) -> Tensor:
+        """The spatial axes in another order."""
+        return I.permute(0, 1, *(2 + axis for axis in order))
 
 
 def turns_of(d: int, spacing: Spacing) -> list[Turn]:
@@ -77,7 +75,8 @@ class AverageOverTurns(nn.Module):
         turns, total = turns_of(I0.dim() - 2, spacing or self.own_spacing), zeros(I0)
         for turn in turns:
             seen = masks and masks.map(turn.apply)
-            u = initialize(self.find, turn.apply(I0), turn.apply(I1), turn.spacing(spacing), seen)
+            h = spacing and tuple(spacing[axis] for axis in turn.order)
+            u = initialize(self.find, turn.apply(I0), turn.apply(I1), h, seen)
             total = total + turn.undo(u)
         return total / len(turns)
 
@@ -113,49 +112,10 @@ class Averaged(Method):
     def fixed_parameters(self) -> tuple[str, ...]:
         return ("method",)
 
-    @property
-    def dimensions(self) -> tuple[int, ...]:
-        return self.method.dimensions
 
-    @property
-    def scaling(self) -> Scaling:
-        return self.method.scaling
-
-    @property
-    def own_spacing(self) -> Spacing:
-        return self.method.own_spacing
-
-    @property
-    def masks(self) -> str:
-        return self.method.masks
-
-    @property
-    def package(self) -> str | None:
-        return self.method.package
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        return self.method.devices
-
-    @property
-    def is_network(self) -> bool:
-        return self.method.is_network
-
-    @property
-    def is_random(self) -> bool:
-        return self.method.is_random
-
-    @property
-    def is_trainable(self) -> bool:
-        return self.method.is_trainable
-
-    @property
-    def weights(self) -> str | None:
-        return self.method.weights
-
-    @property
-    def model(self) -> nn.Module | None:
-        return self.method.model
+for name, value in vars(Method).items():
+    if isinstance(value, property) and name not in vars(Averaged):
+        setattr(Averaged, name, property(attrgetter(f"method.{name}")))
 
 
 def without_flips(method: Method) -> BadInput:

@@ -16,9 +16,9 @@ from vrnet.methods.method import (
     CPU,
     MAX_CASCADES,
     PAPER_WIDTH,
-    Learned,
     LossTerms,
     Method,
+    Trainable,
     check_width,
     parse_width,
     suffix,
@@ -33,7 +33,7 @@ SIAMESE_WIDTH = 64
 
 
 @dataclass(frozen=True)
-class VoxelMorph(Learned):
+class VoxelMorph(Trainable):
     """One U-Net: the empty cascade."""
 
     width: int | None = None
@@ -52,7 +52,7 @@ class VoxelMorph(Learned):
 
 
 @dataclass(frozen=True)
-class Siamese(Learned):
+class Siamese(Trainable):
     """Two encoders that share weights: the empty cascade."""
 
     width: int | None = None
@@ -72,7 +72,7 @@ class Siamese(Learned):
 
 
 @dataclass(frozen=True)
-class RCNet(Learned):
+class RCNet(Trainable):
     """Recursive cascades: each U-Net sees the images as the ones before it left them."""
 
     cascades: int = 3
@@ -111,7 +111,7 @@ def parse_rcnet(name: str) -> RCNet | None:
     return RCNet(int(found[1]), parse_width(found[3]), "half" if found[2] else "full") if found else None
 
 
-def parse_single(kind: Callable[[int | None], Learned], name: str) -> Learned | None:
+def parse_single(kind: Callable[[int | None], Trainable], name: str) -> Trainable | None:
     """One network, such as VoxelMorph, or VoxelMorph-w32."""
     found = re.fullmatch(rf"{kind(None)}(?:-w{COUNT})?", name, flags=re.IGNORECASE)
     return kind(parse_width(found[1])) if found else None

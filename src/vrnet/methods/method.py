@@ -120,31 +120,6 @@ class Method(Protocol):
         return self
 
 
-@runtime_checkable
-class Trainable(Method, Protocol):
-    """A learned method without weights: training builds a fresh model of it."""
-
-    @property
-    def width(self) -> int | None:
-        """Channels of the first level of its networks; None stands for the paper's."""
-        ...
-
-    @property
-    def loss(self) -> LossTerms:
-        """What it is trained with, where nothing else is asked for."""
-        ...
-
-    def with_width(self, width: int | None) -> "Trainable":
-        """The method at another width, where it does not have its own."""
-        ...
-
-    def build(self, d: int, device: torch.device = CPU) -> Any:
-        """A fresh model, its first weights drawn by torch's generator."""
-        ...
-
-
-# What all learned methods have in common: they are trained, and their networks have a width.
-
 PAPER_WIDTH = {2: 64, 3: 8}
 MAX_CASCADES, MAX_WIDTH = 100, 4_096
 """More of either is a slip of the pen, or a file that is not to be trusted."""
@@ -158,11 +133,38 @@ SHORTHAND = (
 
 
 @runtime_checkable
-class Learned(Trainable, Protocol):
-    """What all learned methods have in common."""
+class Trainable(Method, Protocol):
+    """A learned method without weights: training builds a fresh model of it."""
+
+    @property
+    def width(self) -> int | None:
+        """Channels of the first level of its networks; None stands for the paper's."""
+        ...
+
+    @property
+    def loss(self) -> LossTerms:
+        """What it is trained with, where nothing else is asked for."""
+        return LossTerms("L1", "Diffusion")
+
+    def build(self, d: int, device: torch.device = CPU) -> Any:
+        """A fresh model, its first weights drawn by torch's generator."""
+        ...
+
+    def with_width(self, width: int | None) -> "Trainable":
+        """The method at another width, where it does not have its own."""
+        return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
+
+    @property
+    def network_count(self) -> int:
+        """How many networks it has at least; the file of a model has more tensors."""
+        return 1
 
     @property
     def is_network(self) -> bool:
+        return True
+
+    @property
+    def is_trainable(self) -> bool:
         return True
 
     @property
@@ -170,24 +172,8 @@ class Learned(Trainable, Protocol):
         return MASKS_OF_NETWORKS
 
     @property
-    def is_trainable(self) -> bool:
-        return True
-
-    @property
     def fixed_parameters(self) -> tuple[str, ...]:
         return SHORTHAND
-
-    @property
-    def loss(self) -> LossTerms:
-        return LossTerms("L1", "Diffusion")
-
-    @property
-    def network_count(self) -> int:
-        """How many networks it has at least; the file of a model has more tensors."""
-        return 1
-
-    def with_width(self, width: int | None) -> "Learned":
-        return replace(self, width=width) if self.width is None else self  # type: ignore[type-var]
 
 
 def check_width(width: int | None) -> None:

@@ -1,4 +1,9 @@
-"""Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)"."""
+"""Names parse and print: "TV-L1(lam=0.15)" is a method, and str(method) is "TV-L1(lam=0.15)".
+
+What a person asks for is a `MethodSpec`; with the images at hand it comes to a method:
+
+resolve(parse_method("default"), dimension=2, spacing=(1.8, 1.8))
+"""
 
 import platform
 import re
@@ -12,7 +17,7 @@ from typing import cast
 
 from torch import nn
 
-from vrnet.errors import BadInput, UnfitMachine, did_you_mean, most_like, type_name
+from vrnet.errors import BadInput, UnfitMachine, did_you_mean, type_name
 from vrnet.files import sha256
 from vrnet.methods import parameters as by_name
 from vrnet.methods.averaged import AVERAGED, Averaged, averaged
@@ -20,7 +25,7 @@ from vrnet.methods.baselines import Identity, RCNet, Siamese, VoxelMorph
 from vrnet.methods.bundled import BUNDLED, MODELS, SOLVER, Default, bundled_sha256, is_bundled, load_bundled
 from vrnet.methods.external import FFD, Demons, SyN, is_installed
 from vrnet.methods.method import Images, Method, Scaling, Trainable
-from vrnet.methods.parameters import Parameter, split_name
+from vrnet.methods.parameters import Parameter, assignments, split_name
 from vrnet.methods.solvers import solvers
 from vrnet.methods.template import parse_template
 from vrnet.methods.vrnet import PAPER
@@ -38,35 +43,41 @@ from vrnet.methods.weights import (
 from vrnet.provenance import versions
 from vrnet.variational.cascade import Spacing
 
-IMAGE_AWARE = tuple(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER)
-EXAMPLES = (*PAPER, *IMAGE_AWARE, VoxelMorph(), Siamese(), RCNet())
-
-
 METHODS: list[Method] = [FFD(), Demons(), SyN(), Identity(), Default()]
-"""Every method that can register as it is, but for the solvers and the models in the box."""
+"""Every method that can register as it is, but for the solvers and the bundled models."""
+EXAMPLES = (
+    *PAPER,
+    *(replace(method, denoiser=letter) for letter in ("C", "D") for method in PAPER),
+    VoxelMorph(),
+    Siamese(),
+    RCNet(),
+)
+"""Learned methods whose names may have been meant."""
 
 
 def all_methods() -> list[Method]:
-    """Every method that can register as it is, but for the models in the box."""
+    """Every method that can register as it is, but for the bundled models."""
     return [*solvers(), *METHODS]
 
 
 def names() -> dict[str, str]:
     """The name of every method that needs no weights, with a line on what it is."""
-    in_the_box = {name: model.summary for name, model in BUNDLED.items()}
-    return in_the_box | {str(method): method.summary for method in all_methods()}
+    bundled = {name: model.summary for name, model in BUNDLED.items()}
+    return bundled | {str(method): method.summary for method in all_methods()}
 
 
 def parse(name: str) -> Method:
     """The method of that name, with its tuned parameters but for those that follow in brackets.
 
-    A learned one has no weights yet, but for those in the box."""
+    A learned one has no weights yet, but for the bundled ones."""
     alone = without_average(name)
     if alone != name:
         return averaged(parse(alone))
-    refuse_nearly_averaged(name)
-    base, given = by_name.split_name(name)
-    return with_parameters(parse_base(base), given)
+    base, given = split_name(name)
+    found = find_base(base)
+    if found is None:
+        raise BadInput(f'no method is called "{base}": {hint(base)}')
+    return with_parameters(found, given)
 
 
 def without_average(name: str) -> str:
@@ -74,28 +85,10 @@ def without_average(name: str) -> str:
     return re.sub(rf"({re.escape(AVERAGED)})+\Z", "", name, flags=re.IGNORECASE)
 
 
-def refuse_nearly_averaged(name: str) -> None:
-    """BadInput for a name that ends with nearly the word that it is averaged, as in short-axis+averag."""
-    found = re.fullmatch(r"(.*[^\s+])[\s+]+(\w+)", name)
-    if found is None or most_like(found[2], [AVERAGED.strip("+")]) is None:
-        return
-    base, bracket, settings = found[1].partition("(")
-    if meant := base if find_base(base) else most_like(base, known_names()):
-        raise BadInput(f'no method is called "{name}": did you mean {meant}{bracket}{settings}{AVERAGED}?')
-
-
 def kind_of(name: str) -> str | None:
-    """What a model in the box is, as the paper's shorthand says it; None of a name that says that itself."""
+    """What a bundled model is, as the paper's shorthand says it; None of a name that says that itself."""
     alone = without_average(name)
     return load_bundled(alone).card.method if is_bundled(alone) else None
-
-
-def parse_base(name: str) -> Method:
-    """The method of a name without brackets."""
-    found = find_base(name)
-    if found is None:
-        raise BadInput(f'no method is called "{name}": {hint(name)}')
-    return found
 
 
 def find_base(name: str) -> Method | None:
@@ -111,13 +104,8 @@ def hint(name: str) -> str:
         return "`vrnet template` makes one: give its file to vrnet.load_method, or on the command line by --weights"
     if name.endswith(SUFFIX):
         return "give a file of weights to vrnet.load_method, or on the command line by --weights"
-    others = f"{', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
-    return did_you_mean(name, known_names()) or f"choose one of {others}"
-
-
-def known_names() -> tuple[str, ...]:
-    """Names of methods that may have been meant: every one that can register as it is, and those of the paper."""
-    return (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
+    known = (*map(str, (*all_methods(), *EXAMPLES)), *BUNDLED)
+    return did_you_mean(name, known) or f"choose one of {', '.join(names())} or, with weights, {', '.join(FAMILIES)}"
 
 
 def parameters(method: Method) -> list[Parameter]:
@@ -134,24 +122,9 @@ def with_parameters(method: Method, given: dict[str, object]) -> Method:
     return by_name.with_parameters(method, given, method.fixed_parameters)
 
 
-def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False) -> Method:
-    """The method that a command asks for, ready to register.
-
-    It is that of the name; or the one in a file of weights, which then is of that name unless that is `default`.
-    Settings are texts such as lam=0.15."""
-    alone = without_average(name)
-    if average or alone != name:
-        return averaged(choose(alone, weights, settings))
-    given = read_settings(settings)
-    if given and weights is None and name.casefold() == "default":
-        check_parameter_names(given)
-        raise BadInput(f'parameters are those of a method: name it too, such as `method="{SOLVER}"`, used for volumes')
-    if weights is None:
-        return ready(with_parameters(parse(name), given))
-    found = load_method(weights)
-    if name.casefold() != "default" and str(parse(name)) != str(found):
-        raise BadInput(f"{weights} holds {found}, not {name}: leave out the name, or give the weights of {name}")
-    return with_parameters(found, given)
+def read_settings(settings: Iterable[str]) -> dict[str, object]:
+    """{"lam": 0.15} of texts such as lam=0.15; of a parameter that is set twice, the last value."""
+    return {key: value for text in settings for key, value in assignments(text).items()}
 
 
 def method_with(parameter: str) -> Method | None:
@@ -159,63 +132,9 @@ def method_with(parameter: str) -> Method | None:
     return next((each for each in all_methods() if parameter in {own.name for own in parameters(each)}), None)
 
 
-def check_parameter_names(given: Iterable[str]) -> None:
-    """BadInput for a name that is no parameter of any method."""
-    known = sorted({each.name for method in (*all_methods(), *EXAMPLES) for each in parameters(method)})
-    for name in given:
-        if name not in known:
-            meant = did_you_mean(name, known) or "vrnet methods NAME lists those of a method"
-            raise BadInput(f'no method has a parameter "{name}": {meant}')
-
-
-def read_settings(settings: Iterable[str]) -> dict[str, object]:
-    """{"lam": 0.15} of texts such as lam=0.15; of a parameter that is set twice, the last value."""
-    return {key: value for text in settings for key, value in by_name.assignments(text).items()}
-
-
-def ready(method: object, average: bool = False) -> Method:
-    """The method of a name, or the method itself, averaged if asked for; BadInput if it cannot register."""
-    found = parse(method) if isinstance(method, str) else method
-    if not hasattr(found, "build") or not hasattr(found, "is_trainable"):
-        raise BadInput(f"method is {type_name(method)}: give a name such as TV-L1, or vrnet.parse(name)")
-    if found.is_trainable:
-        raise BadInput(
-            f"{found} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
-            f"command line --weights FILE. Models that come with vrnet: {', '.join(BUNDLED)}"
-        )
-    return averaged(found) if average else found  # type: ignore[arg-type, return-value]
-
-
 def missing_package(method: Method) -> str | None:
     """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package
-
-
-def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
-    """The learned method of a name, with its settings; BadInput if there is nothing to train."""
-    alone = without_average(name)
-    if is_bundled(alone):
-        method = read_card(BUNDLED[alone.casefold()].file).method
-        if parse_template(method):
-            raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
-        raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
-    if alone != name:
-        raise BadInput(f"networks are averaged in use, not in training: train {alone}")
-    base, _ = by_name.split_name(name)
-    if find_base(base) is None:
-        raise BadInput(f'no method is called "{base}": {hint_of_trainable(base)}')
-    found = with_parameters(parse(name), read_settings(settings))
-    if not found.is_trainable:
-        raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
-    return cast(Trainable, found)
-
-
-def hint_of_trainable(name: str) -> str:
-    """What may have been meant by a name that is none, of what can be trained."""
-    if name.endswith(SUFFIX):
-        return f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
-    known = (*map(str, EXAMPLES), *BUNDLED)
-    return did_you_mean(name, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
 
 
 # A method as it is asked for: what a process needs to know to load it, and no model, which other processes would be
@@ -228,7 +147,9 @@ class MethodSpec:
 
     name: str
     weights: Path | None = None
+    """A file of weights, of the method of this name unless that is `default`."""
     settings: tuple[str, ...] = ()
+    """Parameters, as lam=0.15."""
     average: bool = False
     images: Images = "pair"
     weights_sha256: str | None = None
@@ -237,12 +158,16 @@ class MethodSpec:
     """A method of the caller's own, which has no name that parses."""
 
     def load(self) -> Method:
-        """The method, whose model is read once per process, as long as no other is asked for; UnfitMachine if its
-        weights are others than those that are pinned."""
-        return self.given or load_once(self)
+        """The method, ready to register. Its model is read once per process, as long as no other is asked for;
+        UnfitMachine if its weights are others than those that are pinned."""
+        if self.given is not None:
+            return self.given
+        if self.weights_sha256 is not None:
+            check_pinned(self)
+        return load_once(replace(self, weights_sha256=None))
 
     def pin(self) -> "MethodSpec":
-        """The same with the digest of its weights: a process that starts late, or on another machine, refuses others."""
+        """For other processes, with the digest of its weights: one that starts late, or elsewhere, refuses others."""
         return replace(self, weights_sha256=self.digest())
 
     def digest(self) -> str | None:
@@ -258,26 +183,104 @@ class MethodSpec:
 
 
 def parse_method(
-    method: str | Method,
+    method: object,
     weights: Path | None = None,
     settings: Iterable[str] = (),
     average: bool = False,
     images: Images = "pair",
 ) -> MethodSpec:
-    """What is asked for, checked: a name, or `default` and a file of weights, with parameters as lam=0.15.
+    """What is asked for: a name, or `default` and a file of weights, or a method itself.
 
     BadInput if there is no such method, or it cannot register."""
-    if not isinstance(method, str):
-        found = ready(method, average)
-        return MethodSpec(str(found), images=images, given=found)
-    spec = MethodSpec(method, weights and weights.absolute(), tuple(settings), average, images)
-    spec.load()
-    return spec
+    if isinstance(method, str):
+        spec = MethodSpec(method, weights and weights.absolute(), tuple(settings), average, images)
+        load_once.cache_clear()  # the file may be another since it was last asked for
+        spec.load()
+        return spec
+    found = with_weights(method)
+    return MethodSpec(str(found), images=images, given=averaged(found) if average else found)
 
 
 def resolve(spec: MethodSpec, dimension: int, spacing: Spacing) -> Method:
-    """The method that registers images of so many dimensions with this spacing in mm, such as what `default` comes to."""
+    """The method that registers images of so many dimensions with this spacing in mm, such as what `default` is."""
     return spec.load().resolve(dimension, spacing, spec.images)
+
+
+@lru_cache(maxsize=1)
+def check_pinned(spec: MethodSpec) -> None:
+    """UnfitMachine if the weights of a spec are others here than those that are pinned."""
+    if spec.weights_sha256 != spec.digest():
+        which = spec.weights or f"the model for {spec.name} that comes with vrnet"
+        raise UnfitMachine(
+            f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that "
+            "back, install the same vrnet everywhere, or start again"
+        )
+
+
+@lru_cache(maxsize=1)
+def load_once(spec: MethodSpec) -> Method:
+    """The method of a spec."""
+    alone, given = without_average(spec.name), read_settings(spec.settings)
+    if spec.average or alone != spec.name:
+        return averaged(load_once.__wrapped__(replace(spec, name=alone, average=False)))
+    is_default = alone.casefold() == "default"
+    if spec.weights is None:
+        if given and is_default:
+            told = f'name it too, such as `method="{SOLVER}"`, used for volumes'
+            raise BadInput(f"parameters are those of a method: {told}")
+        return with_weights(with_parameters(parse(alone), given))
+    found = load_method(spec.weights)
+    if not is_default and str(parse(alone)) != str(found):
+        told = f"leave out the name, or give the weights of {alone}"
+        raise BadInput(f"{spec.weights} holds {found}, not {alone}: {told}")
+    return with_parameters(found, given)
+
+
+def with_weights(method: object) -> Method:
+    """The method, if it can register as it is; else BadInput."""
+    if not hasattr(method, "build") or not hasattr(method, "is_trainable"):
+        raise BadInput(f"method is {type_name(method)}: give a name such as TV-L1, or vrnet.parse(name)")
+    if method.is_trainable:
+        raise BadInput(
+            f"{method} is learned and needs weights, which vrnet train writes: give vrnet.load_method(FILE), or on the "
+            f"command line --weights FILE. Models that come with vrnet: {', '.join(BUNDLED)}"
+        )
+    return cast(Method, method)
+
+
+def parse_trainable(name: str, settings: Iterable[str] = ()) -> Trainable:
+    """The learned method of a name, with its settings; BadInput if there is nothing to train."""
+    alone = without_average(name)
+    if is_bundled(alone):
+        method = read_card(BUNDLED[alone.casefold()].file).method
+        if parse_template(method):
+            raise BadInput(f"{alone} has nothing to learn: `vrnet template` makes others, of your own images")
+        raise BadInput(f'{alone} is trained already: to fine-tune it, train {method} with `start_from="{alone}"`')
+    if alone != name:
+        raise BadInput(f"networks are averaged in use, not in training: train {alone}")
+    if name.endswith(SUFFIX):
+        told = f'name its method, which vrnet methods {name} tells, and give the file by `start_from="{name}"`'
+        raise BadInput(f'no method is called "{name}": {told}')
+    base, _ = split_name(name)
+    if find_base(base) is None:
+        known = (*map(str, EXAMPLES), *BUNDLED)
+        meant = did_you_mean(base, known) or f"choose one of {', '.join(FAMILIES)}, such as R-L1-3x2"
+        raise BadInput(f'no method is called "{base}": {meant}')
+    found = with_parameters(parse(name), read_settings(settings))
+    if not found.is_trainable:
+        raise BadInput(f"{name} has nothing to learn: train R-L1-3x2, VoxelMorph, 3xRC-Net or the like")
+    return cast(Trainable, found)
+
+
+# Kept until their callers ask for a spec.
+
+
+def choose(name: str, weights: Path | None = None, settings: Iterable[str] = (), average: bool = False) -> Method:
+    return parse_method(name, weights, settings, average).load()
+
+
+def ready(method: object, average: bool = False) -> Method:
+    return parse_method(method, average=average).load()
 
 
 def choose_method(
@@ -287,20 +290,7 @@ def choose_method(
     average: bool = False,
     images: Images = "pair",
 ) -> MethodSpec:
-    """A spec that is pinned to its weights."""
     return parse_method(name, weights, settings, average, images).pin()
-
-
-@lru_cache(maxsize=2)
-def load_once(spec: MethodSpec) -> Method:
-    """The method of a spec."""
-    if spec.weights_sha256 not in (None, spec.digest()):
-        which = spec.weights or f"the model for {spec.name} that comes with vrnet"
-        raise UnfitMachine(
-            f"{which} is not the file of weights that this run began with, as {platform.node()} sees it: put that back, "
-            "install the same vrnet everywhere, or start again"
-        )
-    return choose(spec.name, spec.weights, spec.settings, spec.average)
 
 
 # Networks as PyTorch has them: a module of (fixed, moving) -> field, for training loops and data loaders of others.
@@ -310,8 +300,7 @@ def network(
     name: str | None = None, dimension: int | None = None, *, weights: str | PathLike[str] | None = None
 ) -> nn.Module:
     """The network of a name, such as D-L2-3x1-w16, with first weights drawn by torch's generator; or that of a file of
-    weights; or a model in the box, such as short-axis. Without a dimension it is of 2, and a model
-    in the box of its own.
+    weights; or a bundled model, such as short-axis. Without a dimension it is of 2, and a bundled model of its own.
 
     It is a module: `net(fixed, moving)` takes batches (b, 1, *s) of images in [0, 1], of any size, and gives the field
     (b, d, *s) in voxels, field[:, i] along spatial axis i: `vrnet.fields.warp(moving, field)` is like fixed. It does

@@ -30,14 +30,10 @@ def field_docstrings(cls: type) -> dict[str, str]:
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for line, below in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and is_text(below):
-            found[line.target.id] = " ".join(below.value.value.split())  # type: ignore[attr-defined]
+        text = getattr(below.value, "value", None) if isinstance(below, ast.Expr) else None
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(text, str):
+            found[line.target.id] = " ".join(text.split())
     return found
-
-
-def is_text(line: ast.stmt) -> bool:
-    """Whether a line of code is nothing but a string."""
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
 
 
 T = TypeVar("T")
@@ -136,7 +132,8 @@ def assignments(text: str) -> dict[str, Any]:
         call = ast.parse(f"_({named})", mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args or not call.keywords:
             raise ValueError(text)
-        words = [(str(word.arg).removeprefix("_"), literal(word.value)) for word in call.keywords if word.arg]
+        said = [(word.arg, word.value) for word in call.keywords if word.arg]
+        words = [(k.removeprefix("_"), v.id if isinstance(v, ast.Name) else ast.literal_eval(v)) for k, v in said]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadInput(f'"{text}" sets no parameter: write NAME=VALUE, such as lam=0.15') from error
     if "#" in text or len(dict(words)) < len(call.keywords):
@@ -144,38 +141,24 @@ def assignments(text: str) -> dict[str, Any]:
     return dict(words)
 
 
-def literal(node: ast.expr) -> Any:
-    """A number, a tuple, a word: what is written in a name."""
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
-
-
 def with_parameters(method: T, given: Mapping[str, Any], fixed: tuple[str, ...] = ()) -> T:
     """The method with other values; BadInput names what it has where there is no such parameter, or no such value."""
-    known = {parameter.name for parameter in parameters(method, fixed)}
+    known = sorted(parameter.name for parameter in parameters(method, fixed))
     hints = get_type_hints(type(method))
     values = {}
     for name, value in given.items():
         if name in fixed:
             raise BadInput(f"{name} of {method} is said by its name: give the method of another name")
         if name not in known:
-            raise BadInput(f'{method} has no parameter "{name}": {suggest(name, sorted(known))}')
+            meant, has = did_you_mean(name, known), f"has {', '.join(known) or 'none'}"
+            raise BadInput(f'{method} has no parameter "{name}": {f"{meant} It" if meant else "it"} {has}')
+        several = get_origin(hints[name]) is tuple and isinstance(value, Real)
         try:
-            values[name] = convert(as_several(value, hints[name]), hints[name])
+            values[name] = convert((value,) if several else value, hints[name])  # radii=4 is radii=(4,)
         except (TypeError, ValueError, OverflowError) as error:
             needed = describe_type(hints[name])
             raise BadInput(f"{name} of {method} cannot be {format_value(value)}: give {needed}") from error
     return replace(method, **values) if values else method  # type: ignore[type-var]
-
-
-def suggest(name: str, known: list[str]) -> str:
-    """What may have been meant by a parameter that is none."""
-    meant, has = did_you_mean(name, known), f"has {', '.join(known) or 'none'}"
-    return f"{meant} It {has}" if meant else f"it {has}"
-
-
-def as_several(value: Any, hint: Any) -> Any:
-    """A single number where there may be several is one of them: radii=4 is radii=(4,)."""
-    return (value,) if get_origin(hint) is tuple and isinstance(value, Real) else value
 
 
 def check_positive(values: Mapping[str, int | float]) -> None:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
 from vrnet.errors import BadInput
-from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Learned, check_width, suffix
+from vrnet.methods.method import COUNT, CPU, MAX_CASCADES, PAPER_WIDTH, SHORTHAND, Trainable, check_width, suffix
 from vrnet.methods.parameters import changes, check_at_most
 from vrnet.networks.denoisers import (
     FlowDataStep,
@@ -41,7 +41,6 @@ class Denoiser(NamedTuple):
     """What the first letter of the shorthand stands for."""
 
     kind: str
-    """In words."""
     make: Callable[[nn.Module], nn.Module]
     """The half step of a network."""
     sees_images: bool = False
@@ -50,21 +49,16 @@ class Denoiser(NamedTuple):
     """Whether all parts of the method move along flows."""
 
 
-def plain(net: nn.Module) -> nn.Module:
-    """The paper's U."""
-    return Plain(he_initialised(net))
-
-
 DENOISERS = {
     "R": Denoiser("residual", Residual),
-    "U": Denoiser("plain", plain),
+    "U": Denoiser("plain", lambda net: Plain(he_initialised(net))),
     "C": Denoiser("image-aware", Recurse, sees_images=True),
     "D": Denoiser("image-aware diffeomorphic", FlowRecurse, sees_images=True, is_diffeomorphic=True),
 }
 
 
 @dataclass(frozen=True)
-class VRNet(Learned):
+class VRNet(Trainable):
     """Algorithm 1 with learned denoisers and step weights, N_warp x N_iter cascades."""
 
     denoiser: Literal["R", "U", "C", "D"] = "R"
@@ -106,16 +100,12 @@ class VRNet(Learned):
             )
         if self.start_weights == "he" and self.denoiser == "U":
             raise BadInput(f"{self}: weights of U are drawn by He's rule anyway: leave out he")
-        if self.data == NO_DATA:
-            self._check_without_data()
+        if self.data == NO_DATA and (self.penalty == "frozen" or self.theta != VRNet.theta):
+            raise BadInput(f"{self} has no data steps, and so no θ: leave out what is said of it")
+        if self.data == NO_DATA and self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
+            raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
         check_at_most("warps times iterations", self.warps * self.iterations, MAX_CASCADES)
         check_width(self.width)
-
-    def _check_without_data(self) -> None:
-        if self.penalty == "frozen" or self.theta != VRNet.theta:
-            raise BadInput(f"{self} has no data steps, and so no θ: leave out what is said of it")
-        if self.init != "unet" and not DENOISERS[self.denoiser].sees_images:
-            raise BadInput(f"no part of {self} sees the images: choose C or D, or leave out {self.init}")
 
     def __str__(self) -> str:
         default = {field.name: field.default for field in fields(self)}
@@ -176,28 +166,26 @@ PAPER = tuple(
 """The 20 configurations of the paper's table, in its order."""
 
 
+WORD_FIELDS = {
+    "zeros": "init", "noise": "init", "released": "order", "frozen": "penalty", "odd": "exchange",
+    "half": "resolution", "he": "start_weights", "Θ1": "parameters", "T1": "parameters",
+}  # fmt: skip
+"""The field that each word after the shorthand sets, to itself; T1 is Θ1 in ASCII."""
+
+
 def parse_vrnet(name: str) -> VRNet | None:
     """The configuration of a shorthand such as R-L1-3x2-zeros-w16, if it is one."""
-    options_form = r"((?:-(?:zeros|noise|Θ1|T1|released|frozen|odd|half|he|w\d{1,99}))*)"
+    options_form = rf"((?:-(?:{'|'.join(WORD_FIELDS)}|w\d{{1,99}}))*)"
     form = rf"([{''.join(DENOISERS)}])-({'|'.join(map(re.escape, data_words()))})-{COUNT}x{COUNT}{options_form}"
     found = re.fullmatch(form, name, flags=re.IGNORECASE)
-    terms = {term.casefold(): term for term in data_words()}
     if not found:
         return None
-    words = [parse_option(word) for word in found[5].split("-") if word]
-    options = dict(words)
-    if len(options) < len(words):
-        raise BadInput(f"{name} says one thing twice: give each of its words once")
+    options: dict[str, Any] = {}
+    for word in filter(None, found[5].split("-")):
+        known = {name.casefold(): (field, name.replace("T1", "Θ1")) for name, field in WORD_FIELDS.items()}
+        field, value = known.get(word.casefold()) or ("width", int(word[1:]))
+        if field in options:
+            raise BadInput(f"{name} says one thing twice: give each of its words once")
+        options[field] = value
+    terms = {term.casefold(): term for term in data_words()}
     return VRNet(found[1].upper(), terms[found[2].casefold()], int(found[3]), int(found[4]), **options)  # type: ignore[arg-type]
-
-
-def parse_option(word: str) -> tuple[str, str | int]:
-    """The field that a word after the shorthand sets, and its value."""
-    word = word.lower()
-    if word.startswith("w"):
-        return "width", int(word[1:])
-    fields_of = {
-        "init": ("zeros", "noise"), "order": ("released",), "penalty": ("frozen",), "exchange": ("odd",),
-        "resolution": ("half",), "start_weights": ("he",),
-    }  # fmt: skip
-    return next(((field, word) for field, words in fields_of.items() if word in words), ("parameters", "Θ1"))

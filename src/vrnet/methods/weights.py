@@ -1,7 +1,8 @@
 """Trained models on disk: safetensors, with a card in the header that says what they are. No pickle anywhere."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -19,7 +20,7 @@ from vrnet.fields.calculus import resize, resize_field
 from vrnet.files import TensorFile, check_file, exists, is_folder, open_tensors, write_tensors
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
 from vrnet.methods.baselines import Siamese, VoxelMorph, parse_rcnet, parse_single
-from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Learned, Method, Scaling
+from vrnet.methods.method import CPU, MASKS_OF_NETWORKS, MASKS_OF_SOLVERS, Method, Scaling, Trainable
 from vrnet.methods.parameters import split_name, with_parameters
 from vrnet.methods.template import Template, parse_template
 from vrnet.methods.vrnet import parse_vrnet
@@ -34,7 +35,7 @@ class Family(NamedTuple):
     """Learned methods of one kind, whose names have one form."""
 
     summary: str
-    parse: Callable[[str], Learned | None]
+    parse: Callable[[str], Trainable | None]
     """The method of a name, if it is of this family."""
 
 
@@ -51,7 +52,7 @@ FAMILIES = {
 """Every kind of learned method by the form of its names."""
 
 
-def parse_learned(name: str) -> Learned | None:
+def parse_learned(name: str) -> Trainable | None:
     """The learned method of that name, with the parameters that follow in brackets, if it is one's."""
     base, given = split_name(name)
     found = next((method for family in FAMILIES.values() if (method := family.parse(base))), None)
@@ -109,39 +110,48 @@ def made_by_fields(made_by: Mapping[str, str | None]) -> dict[str, str]:
 def save_weights(model: nn.Module, card: Card, path: Path, half: bool = False) -> None:
     """Write a model; in half precision it takes half the room."""
     check_file(path, (SUFFIX,))
-    dtype = torch.float16 if half else torch.float32
-    tensors = {name: cast(tensor.cpu(), dtype).contiguous() for name, tensor in model.state_dict().items()}
+    dtype, state = torch.float16 if half else torch.float32, model.state_dict()
+    tensors = {name: in_precision(tensor.cpu(), dtype).contiguous() for name, tensor in state.items()}
     write_tensors(tensors, path, {KEY: json.dumps(asdict(card))})
 
 
 def load_weights(path: Path) -> tuple[nn.Module, Card]:
-    """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours."""
-    check_place(path)
-    with open_tensors(path, ADVICE) as file:
-        card = file.record(KEY, Card)
-        model = build_fitting(find_learned(card, path), card, file)
+    """The model of a file, in single precision and for use, with its card; BadInput if it is not one of ours.
+
+    All is checked before memory is asked for: that the card names a method, and that the tensors of the file have the
+    names, shapes and types of its model, or half its precision."""
+    with open_weights(path) as (file, card):
+        method = find_learned(card, path)
+        single = {torch.float16: torch.float32}
+        found = {name: (shape, single.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
+        model = build_empty(method, card.dimension) if len(found) > method.network_count else nn.Module()
+        if not found or found != {name: (tuple(x.shape), x.dtype) for name, x in model.state_dict().items()}:
+            told = f"the weights in {path} do not fit {card.method}"
+            raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
         check_memory(path, path.stat().st_size)
         tensors = file.read()
-    model.load_state_dict({name: cast(tensor, torch.float32) for name, tensor in tensors.items()}, assign=True)
+    model.load_state_dict({name: in_precision(x, torch.float32) for name, x in tensors.items()}, assign=True)
     return model.eval(), card
 
 
 def read_card(path: Path) -> Card:
     """The card of a file; its numbers are not read."""
-    check_place(path)
-    with open_tensors(path, ADVICE) as file:
-        return file.record(KEY, Card)
+    with open_weights(path) as (_, card):
+        return card
 
 
-def check_place(path: Path) -> None:
-    """BadInput unless there is a file."""
+@contextmanager
+def open_weights(path: Path) -> Iterator[tuple[TensorFile, Card]]:
+    """A file of weights and its card; BadInput unless there is one."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
     if is_folder(path):
         raise BadInput(f"{path} is a folder: if it is that of a run, give {path / f'weights{SUFFIX}'}")
+    with open_tensors(path, ADVICE) as file:
+        yield file, file.record(KEY, Card)
 
 
-def find_learned(card: Card, path: Path) -> Learned | Template:
+def find_learned(card: Card, path: Path) -> Trainable | Template:
     """The method that a card names; BadInput if there is none."""
     try:
         found = parse_template(card.method) or parse_learned(card.method)
@@ -152,37 +162,24 @@ def find_learned(card: Card, path: Path) -> Learned | Template:
     return found
 
 
-def build_fitting(method: Learned | Template, card: Card, file: TensorFile) -> nn.Module:
-    """The model of a method, without its numbers: all of them are in the file. BadInput unless the file's tensors have
-    the names, shapes and types of the model's, or half its precision; most that have not are refused before it is
-    built."""
-    found = {name: (shape, SINGLE.get(dtype, dtype)) for name, (shape, dtype) in file.layouts().items()}
-    if len(found) > method.network_count:
-        with torch.device("meta"), SkipInitialisation():
-            model = method.build(card.dimension, torch.device("meta"))
-        if found == {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}:
-            return model
-    told = f"the weights in {file.path} do not fit {card.method}"
-    raise BadInput(f"{told}: they are of another model, or of another version of vrnet; {ADVICE}")
+def build_empty(method: Trainable | Template, d: int) -> nn.Module:
+    """The model of a method, without numbers: all of them are in the file."""
+    with torch.device("meta"), SkipInitialisation():
+        return method.build(d, torch.device("meta"))
 
 
 class SkipInitialisation(TorchFunctionMode):
     """Networks get no first numbers: to draw them for tensors without data, torch would load its compiler."""
 
+    METHODS = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
+
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in INITIALISING
+        is_initialising = getattr(function, "__module__", "") == nn.init.__name__ or function in self.METHODS
         return given.get("tensor", *args[:1]) if is_initialising else function(*args, **given)
 
 
-INITIALISING = (torch.Tensor.uniform_, torch.Tensor.normal_, torch.Tensor.fill_, torch.Tensor.zero_)
-
-
-SINGLE = {torch.float16: torch.float32}
-"""What numbers in a file become."""
-
-
-def cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def in_precision(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Numbers in another precision; counts as they are."""
     return tensor.to(dtype if tensor.is_floating_point() else tensor.dtype)
 
@@ -266,8 +263,11 @@ class Trained(Method):
     @property
     def details(self) -> dict[str, str]:
         trained = f"on {self.card.trained_on}, at {millimetres(self.card.spacing_mm)}, by vrnet {self.card.version}"
-        labels, mirrored = yes_or_no(self.card.labels_in_training), self.card.flips_in_training
-        flips = {} if mirrored is None else {"flips in training": yes_or_no(mirrored)}
+        said, mirrored = {True: "yes", False: "no"}, self.card.flips_in_training
+        labels, flips = (
+            said[self.card.labels_in_training],
+            {} if mirrored is None else {"flips in training": said[mirrored]},
+        )
         start = {"started from": self.card.started_from} if self.card.started_from else {}
         kind = {} if self.name == self.card.method else {"configuration": self.card.method}
         return {**kind, "weights": self.file, "trained": trained, **start, "labels in training": labels, **flips}
@@ -313,20 +313,15 @@ def shape_at(wanted: tuple[float, ...], shape: tuple[int, ...], spacing: tuple[f
 
     An axis within 5 % of that stays as it is: hearts differ in size by more, and interpolating would only blur."""
     if not is_in_reach(wanted, spacing):
-        raise BadInput(
-            f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}: are they in mm?"
-        )
-    ratios = [h / own for h, own in zip(spacing, wanted, strict=True)]
-    return tuple(
-        n if abs(ratio - 1) <= SPACING_TOLERANCE else max(2, round_size((n - 1) * ratio + 1))
-        for n, ratio in zip(shape, ratios, strict=True)
-    )
-
-
-def round_size(n: float) -> int:
-    """The nearest multiple of 16 if that is within 1 %; else the nearest number."""
-    multiple = UNET_MULTIPLE * round(n / UNET_MULTIPLE)
-    return multiple if abs(multiple - n) <= ROUNDING_TOLERANCE * n else round(n)
+        told = f"the model works at {millimetres(wanted)} and the images have {millimetres(spacing)}"
+        raise BadInput(f"{told}: are they in mm?")
+    found = []
+    for n, h, own in zip(shape, spacing, wanted, strict=True):
+        exact = (n - 1) * h / own + 1
+        multiple = UNET_MULTIPLE * round(exact / UNET_MULTIPLE)
+        size = multiple if abs(multiple - exact) <= ROUNDING_TOLERANCE * exact else round(exact)
+        found.append(n if abs(h / own - 1) <= SPACING_TOLERANCE else max(2, size))
+    return tuple(found)
 
 
 def is_in_reach(wanted: tuple[float, ...], spacing: tuple[float, ...], ratio: float = UNIT_RATIO) -> bool:
@@ -344,10 +339,6 @@ def warn_if_far(method: Method, spacing: Spacing) -> None:
             f"{method} was trained on voxels of {millimetres(own)}; these are of {millimetres(spacing)}, three or more "
             "times coarser or finer along an axis: it has seen none such, and may go wrong in them"
         )
-
-
-def yes_or_no(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def millimetres(spacing: tuple[float, ...]) -> str:
