@@ -22,7 +22,7 @@ from vrnet.app.cohort_tables import (
     write_tables,
 )
 from vrnet.cohort.results import Plan
-from vrnet.cohort.run import Here, Tally, run_tasks
+from vrnet.cohort.run import Executor, Tally, run_tasks
 from vrnet.cohort.table import Missing, Subject, read_table
 
 SHOWN = {"report": False, "bids": False, "label_names": {}}
@@ -32,7 +32,7 @@ SHOWN = {"report": False, "bids": False, "label_names": {}}
 def cohort(tmp_path):
     """A task, and a list whose four subjects it has done."""
     task, table = make_task(tmp_path / "out", Count(), **SHOWN), read_table(write_list(tmp_path, 4))
-    run_tasks(task, table.subjects, Here())
+    run_tasks(task, table.subjects, Executor())
     return task, table
 
 
@@ -53,7 +53,7 @@ def test_the_methods_that_ran_are_named_as_people_know_them_the_most_frequent_fi
     table = read_table(write_list(tmp_path, 3))
     names = {"s00000": "Gaussian-LNCC", "s00001": "short-axis", "s00002": "short-axis"}
     task = make_task(tmp_path / "out", lambda subject, folder: {"method": names[subject.name]}, **SHOWN)
-    run_tasks(task, table.subjects, Here())
+    run_tasks(task, table.subjects, Executor())
     write_tables(task.folder, table, task.recipe)
     assert "short-axis (D-L2-3x1-half-w32), Gaussian-LNCC" in (tmp_path / "out" / "index.html").read_text()
 

@@ -166,7 +166,7 @@ def images(out):
     return found
 
 
-@pytest.mark.fuzz
+@pytest.mark.release
 def test_whatever_is_killed_every_subject_is_done_once_and_as_a_serial_run_does_it(tmp_path):
     dice, kills, out = random.Random(0), 0, tmp_path / "out"
     pairs = write_list(tmp_path, SUBJECTS)

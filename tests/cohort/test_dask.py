@@ -11,7 +11,7 @@ from tests.cohort.works import Count, make_task, results, write_list
 from vrnet import BadInput
 from vrnet.cohort import dask
 from vrnet.cohort.dask import DaskExecutor, choose_gpu, existing_cluster, local_cluster
-from vrnet.cohort.run import Here, Outcome, run_tasks
+from vrnet.cohort.run import Executor, Outcome, run_tasks
 from vrnet.cohort.table import read_table
 
 
@@ -33,7 +33,7 @@ def test_two_processes_find_what_one_finds_also_where_one_is_killed_and_one_subj
     assert (tally.done, tally.left, (tmp_path / "killed").exists()) == (59, 0, True)
     assert tally.reasons == {"s00003": "ValueError: s00003 cannot be counted"}
     serial = make_task(tmp_path / "serial", Count(failing=frozenset({"s00003"})))
-    run_tasks(serial, table.subjects, Here())
+    run_tasks(serial, table.subjects, Executor())
     assert results(tmp_path / "out") == results(tmp_path / "serial")
     task = make_task(tmp_path / "out")
     assert task.folder.names_of_failures() == {"s00003"}
@@ -115,7 +115,8 @@ def test_a_subject_whose_outcome_never_comes_is_a_failure_after_three_tries_and_
     client, (task, subjects) = FakeClient(answer), cohort
     found, _ = run_with(client, task, subjects)
     assert {name for name, one in found.items() if one.status == "done"} == {one.name for one in subjects} - {"s00001"}
-    assert found["s00001"] == Outcome("s00001", "failed", 0.0, "TypeError: cannot be sent", is_recorded=False)
+    assert found["s00001"] == Outcome("s00001", "failed", 0.0, "TypeError: cannot be sent")
+    assert task.folder.failure("s00001")["reason"] == "TypeError: cannot be sent"
     assert sum("s00001" in batch for batch in client.handed_out) == 3
     assert client.handed_out[-1] == ["s00001"]
 

@@ -17,8 +17,8 @@ from tests.cohort.works import RECIPE, Count, make_task, results, subject, write
 from tests.disks import full_disk
 from vrnet import BadInput
 from vrnet.cohort import run as engine
-from vrnet.cohort.results import CohortFolder, Survey, find_unseen, make_plan, open_folder
-from vrnet.cohort.run import KILLED, Here, Outcome, Tally, duration, open_executor, run_tasks
+from vrnet.cohort.results import CohortFolder, Survey, make_plan, open_folder
+from vrnet.cohort.run import KILLED, Executor, Outcome, Tally, duration, open_executor, run_tasks
 from vrnet.cohort.table import Subject, read_table
 from vrnet.errors import UnfitMachine
 
@@ -193,16 +193,14 @@ def test_an_input_that_was_missing_is_a_failure_and_one_that_is_missing_here_alo
     assert (outcome.status, "none.nii, which was there when" in outcome.reason) == ("unable", True)
     assert list(task.folder.failures.iterdir()) == []
     outcome = replace(task, known_missing=frozenset({"s1"}))(one)
-    assert (outcome.status, outcome.is_recorded, "there is no" in outcome.reason) == ("failed", True, True)
+    assert (outcome.status, "there is no" in outcome.reason) == ("failed", True)
 
 
 def test_a_folder_with_a_link_to_nowhere_is_a_failure_that_names_the_link(tmp_path):
     (tmp_path / "dicom").mkdir()
     (tmp_path / "dicom" / "1.dcm").symlink_to(tmp_path / "gone.dcm")
-    one, task = Subject("s1", {"fixed": str(tmp_path / "dicom")}), make_task(tmp_path / "out")
-    outcome = replace(task, known_missing=find_unseen([one, subject(tmp_path, "s2")]))(one)
+    outcome = make_task(tmp_path / "out")(Subject("s1", {"fixed": str(tmp_path / "dicom")}))
     assert (outcome.status, "dicom/1.dcm" in outcome.reason) == ("failed", True)
-    assert find_unseen([subject(tmp_path, "s2")]) == set()
 
 
 def test_a_folder_that_goes_away_during_the_work_is_no_failure_of_the_subject(tmp_path):
@@ -254,7 +252,7 @@ def test_a_full_disk_is_a_failure_without_a_trace(tmp_path):
 def test_a_run_does_every_subject_and_one_failure_stops_nobody(tmp_path, subjects):
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00007"})))
     shown = []
-    tally = run_tasks(task, subjects, Here(), lambda tally: shown.append((tally.done, tally.failed, tally.left)))
+    tally = run_tasks(task, subjects, Executor(), lambda tally: shown.append((tally.done, tally.failed, tally.left)))
     assert (tally.done, tally.failed, tally.left) == shown[-1] == (19, 1, 0)
     assert tally.reasons == {"s00007": "ValueError: s00007 cannot be counted"}
     assert "19 done, 1 failed, 0 left" in tally.line()
@@ -269,7 +267,7 @@ def test_two_runs_at_once_share_the_work_and_each_ends_with_all_of_it(tmp_path, 
         return Count(seconds=0.02)(subject, folder)
 
     def run():
-        tallies.append(run_tasks(make_task(tmp_path / "out", work), subjects, Here()))
+        tallies.append(run_tasks(make_task(tmp_path / "out", work), subjects, Executor()))
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for thread in threads:
@@ -307,7 +305,7 @@ def run_in_process(out, pairs):
     """Do what is to do in a process of its own, which ends itself at s00001: its status, and the order of subjects."""
     task = make_task(out, Count(deadly=frozenset({"s00001"})))
     todo = make_plan(task.folder, read_table(pairs).subjects, task.recipe).to_do(retry=False)
-    process = get_context("fork").Process(target=run_tasks, args=(task, todo, Here()))
+    process = get_context("fork").Process(target=run_tasks, args=(task, todo, Executor()))
     process.start()
     process.join()
     return process.exitcode, [one.name for one in todo]
@@ -353,17 +351,6 @@ def test_a_process_that_a_person_stops_was_not_killed_nor_those_that_it_ended(tm
     assert task.folder.begun() == {"s1": 1}, "but what was killed before this run still was"
 
 
-def test_a_failure_that_cannot_be_recorded_where_it_happened_is_recorded_here(tmp_path, subjects):
-    class Elsewhere(Here):
-        def map(self, task, subjects):
-            for one in subjects:
-                yield Outcome(one.name, "failed", 1.0, "its process died", is_recorded=False)
-
-    task = make_task(tmp_path / "out")
-    assert run_tasks(task, subjects[:1], Elsewhere()).failed == 1
-    assert task.folder.failure("s00000")["reason"] == "its process died"
-
-
 def test_a_subject_that_this_machine_cannot_do_is_left_and_told_and_three_in_turn_end_the_run(tmp_path, subjects):
     def sometimes(unable):
         def work(subject, folder):
@@ -374,12 +361,12 @@ def test_a_subject_that_this_machine_cannot_do_is_left_and_told_and_three_in_tur
         return work
 
     names = [one.name for one in subjects]
-    tally = run_tasks(make_task(tmp_path / "out", sometimes(names[:2] + names[5:7])), subjects, Here())
+    tally = run_tasks(make_task(tmp_path / "out", sometimes(names[:2] + names[5:7])), subjects, Executor())
     assert (tally.done, tally.failed, tally.left) == (16, 0, 4)
     assert tally.unable[names[1]] == f"no {names[1]} here"
     assert "4 put off" in tally.line()
     with pytest.raises(BadInput, match="no s00004 here"):
-        run_tasks(make_task(tmp_path / "out2", sometimes(names[2:5])), subjects, Here())
+        run_tasks(make_task(tmp_path / "out2", sometimes(names[2:5])), subjects, Executor())
 
 
 def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects, monkeypatch):
@@ -389,7 +376,7 @@ def test_a_disk_on_which_not_even_a_failure_fits_ends_the_run(tmp_path, subjects
     task = make_task(tmp_path / "out", Count(failing=frozenset({"s00002"})))
     monkeypatch.setattr(type(task.folder), "record_failure", refuse)
     with pytest.raises(BadInput, match="check its room and your permission, then start again"):
-        run_tasks(task, subjects, Here())
+        run_tasks(task, subjects, Executor())
     assert {name.partition("/")[0] for name in results(tmp_path / "out")} == {"s00000", "s00001"}
 
 
@@ -400,7 +387,7 @@ def test_planning_and_the_engine_itself_cost_little(tmp_path):
     table, running, planning = read_table(write_list(tmp_path, 200)), [], []
     for k in range(3):
         task, start = make_task(tmp_path / f"out{k}"), process_time()
-        run_tasks(task, table.subjects, Here())
+        run_tasks(task, table.subjects, Executor())
         running.append(process_time() - start)
         start = process_time()
         assert len(make_plan(task.folder, table.subjects, task.recipe).done) == 200
@@ -411,10 +398,10 @@ def test_planning_and_the_engine_itself_cost_little(tmp_path):
 
 def test_no_more_processes_are_started_than_there_are_subjects(monkeypatch):
     started = []
-    monkeypatch.setattr("vrnet.cohort.dask.local_cluster", lambda jobs: started.append(jobs) or nullcontext(Here()))
+    monkeypatch.setattr("vrnet.cohort.dask.local_cluster", lambda jobs: started.append(jobs) or nullcontext(Executor()))
     for subjects in (3, 20, 1, 0):
         with open_executor(subjects, jobs=8) as executor:
-            assert isinstance(executor, Here)
+            assert isinstance(executor, Executor)
     assert started == [3, 8]
 
 

@@ -130,7 +130,7 @@ class Cohort:
         from vrnet.app.cohort_tables import missing_lines, plan_lines, planned_tables
         from vrnet.app.layouts import as_bids
         from vrnet.app.subject import is_taken
-        from vrnet.cohort.results import CohortFolder, check_kept, find_unseen, make_plan, open_folder
+        from vrnet.cohort.results import CohortFolder, check_kept, make_plan, open_folder
         from vrnet.cohort.run import Task, check_jobs
         from vrnet.cohort.table import check_files, find_missing, read_table, rename_carried, shard
         from vrnet.files import check_set
@@ -152,7 +152,7 @@ class Cohort:
         check_files(path, subjects, missing, self.skip_broken)
         if self.keep:
             check_kept(plan, folder, recipe)
-        task = Task(folder, work, recipe, find_unseen(plan.to_do(self.retry)))
+        task = Task(folder, work, recipe, frozenset(one.subject.name for one in missing))
         with open_folder(folder, plan):
             not_done = self.do(plan, task, table)
         end_if_any(not_done)

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, no_type_check
 
-from vrnet.cohort.run import Outcome, Task, reason_of
+from vrnet.cohort.run import Executor, Outcome, Task, reason_of
 from vrnet.cohort.table import Subject
 from vrnet.errors import BadInput
 from vrnet.files import read_json
@@ -39,27 +39,23 @@ WORKERS_DIED = "the process that did it died several times: too little memory?"
 SAME_EVERYWHERE = "install the same vrnet and Python for all workers"
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Tasks run by the workers of a cluster; `renew` starts processes again that were lost, where we may."""
 
     def __init__(self, client: "Client", place: str, renew: Callable[[], object] = lambda: None) -> None:
         self.client, self.place, self.renew = client, place, renew
         self.stopped: dict[str, str] = {}
-        """Why workers get no more work, by address."""
         self.strikes: Counter[str] = Counter()
         """By address: batches that a worker was unable to do since the last that it could."""
         self.has_worked = False
-        self.workers = self.count_threads()
+        self.workers = sum(self.threads().values())
 
-    def addresses(self) -> dict[str, int]:
-        """The threads of each worker; none while the scheduler is away."""
+    def threads(self) -> dict[str, int]:
+        """By the address of each worker; none while the scheduler is away."""
         with suppress(Exception):
             found = self.client.scheduler_info(n_workers=-1)["workers"]
             return {address: worker["nthreads"] for address, worker in found.items()}
         return {}
-
-    def count_threads(self) -> int:
-        return sum(self.addresses().values())
 
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
         """The outcome of each subject, as they come; None about every second. BadInput if the scheduler goes away, or
@@ -75,24 +71,21 @@ class DaskExecutor:
                     future = self.ended.get(timeout=LOOK_SECONDS)
                 except Empty:
                     self.renew()
-                    self.workers = self.count_threads()
+                    self.workers = sum(self.threads().values())
                     yield None
                     continue
-                if future.status in ("cancelled", "lost"):
-                    raise BadInput(
-                        f"{self.place} went away: start it again, then this command: what is done stays done"
-                    )
                 _, batch = self.under_way.pop(future.key)
                 worker, outcomes = self.collect(future, batch)
                 if worker:
                     self.judge(worker, outcomes, is_new=not any(tries[one.name] for one in batch))
                 for one, outcome in zip(batch, outcomes, strict=True):
-                    is_final = outcome.is_recorded and outcome.status != "unable"
                     tries[one.name] += 1
-                    if is_final or tries[one.name] == MAX_TRIES:
+                    if worker and outcome.status != "unable":
                         yield outcome
-                    else:
+                    elif tries[one.name] < MAX_TRIES:
                         self.submit(task, [[one]], without=worker)
+                    else:
+                        yield outcome if worker else task.fail(one, BadInput(outcome.reason), 0.0)
         finally:
             with suppress(Exception):  # what is under way ends by itself, and is kept
                 self.client.cancel([future for future, _ in self.under_way.values()], force=True)
@@ -100,7 +93,7 @@ class DaskExecutor:
     def submit(self, task: Task, batches: list[list[Subject]], without: str = "") -> None:
         """Hand out batches; if possible, to others than one worker."""
         packed = [pickle.dumps((choose_gpu, task, batch)) for batch in batches]
-        others = sorted({*self.addresses()} - {without, *self.stopped}) if without else []
+        others = sorted({*self.threads()} - {without, *self.stopped}) if without else []
         choice = {"workers": others, "allow_other_workers": True} if others else {}
         for future, batch in zip(self.client.map(unpack_and_run(), packed, pure=False, **choice), batches, strict=True):
             self.under_way[future.key] = future, batch
@@ -110,11 +103,15 @@ class DaskExecutor:
         """The worker that has ended a batch, and the outcomes; where these do not come, no worker, and why."""
         from distributed import KilledWorker
 
+        if future.status in ("cancelled", "lost"):
+            raise BadInput(f"{self.place} went away: start it again, then this command: what is done stays done")
         try:
             worker, answer = future.result(timeout=RESULT_SECONDS)
-        except Exception as error:  # whatever the work raised is in the outcomes: this is of the cluster
+        except BadInput:  # a failure that could not even be recorded
+            raise
+        except Exception as error:  # whatever else the work raised is in the outcomes: this is of the cluster
             reason = WORKERS_DIED if isinstance(error, KilledWorker) else reason_of(error)
-            return "", [Outcome(one.name, "failed", 0.0, reason, is_recorded=False) for one in batch]
+            return "", [Outcome(one.name, "failed", 0.0, reason) for one in batch]
         if isinstance(answer, str):
             answer = [Outcome(one.name, "unable", 0.0, answer) for one in batch]
         return worker, answer
@@ -132,7 +129,7 @@ class DaskExecutor:
         reason = self.stopped[worker] = outcomes[-1].reason
         with suppress(Exception):  # it may have ended by itself
             self.client.retire_workers([worker])
-        if not {*self.addresses()} - {*self.stopped}:
+        if not {*self.threads()} - {*self.stopped}:
             if self.has_worked:
                 raise BadInput(f"all workers of {self.place} had to be stopped: {reason}: what is done stays done")
             raise BadInput(f"no worker of {self.place} can do anything: {reason}")

@@ -75,11 +75,6 @@ def stamps(subject: Subject) -> Stamps:
     return {column: stamp(path) for column, path in subject.files.items()} | subject.values
 
 
-def find_unseen(subjects: Iterable[Subject]) -> frozenset[str]:
-    """The names of subjects of which a file is not there: also one inside a folder, as where a link leads nowhere."""
-    return frozenset(one.name for one in subjects if None in stamps(one).values())
-
-
 def digest(path: str) -> str:
     """The SHA-256 of a file; of several files, that of their names and contents."""
     try:
@@ -340,18 +335,12 @@ class State(NamedTuple):
     """What is recorded of the result, or of the failure."""
 
 
-@dataclass(frozen=True)
 class Survey:
     """A folder, asked about subjects. Names are listed once; records are read when they are asked for."""
 
-    folder: CohortFolder
-    recipe: Recipe
-    results: frozenset[str] = field(init=False)
-    failures: frozenset[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "results", frozenset(self.folder.names_of_results()))
-        object.__setattr__(self, "failures", frozenset(self.folder.names_of_failures()))
+    def __init__(self, folder: CohortFolder, recipe: Recipe) -> None:
+        self.folder, self.recipe = folder, recipe
+        self.results, self.failures = folder.names_of_results(), folder.names_of_failures()
 
     def state(self, subject: Subject) -> State:
         """What there is of a subject. A file of the same path, size and time is taken for unchanged."""

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic, perf_counter
 from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 from vrnet.cohort.results import (
     DONE,
@@ -47,13 +47,9 @@ KILLED = (
 )
 
 
-@runtime_checkable
-class Work(Protocol):
-    """What is done to one subject; it is sent to other processes."""
-
-    def __call__(self, subject: Subject, folder: Path) -> Row:
-        """Write the files of a result in a folder, and return the row of the table."""
-        ...
+Work = Callable[[Subject, Path], Row]
+"""What is done to one subject: it writes the files of a result in a folder, and returns the row of the table. It is
+sent to other processes."""
 
 
 class Outcome(NamedTuple):
@@ -63,8 +59,6 @@ class Outcome(NamedTuple):
     status: Status
     seconds: float = 0.0
     reason: str = ""
-    is_recorded: bool = True
-    """Whether the folder remembers it: a failure cannot be recorded on a full disk."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class Task:
     def do(self, subject: Subject, before: Stamps, place: Path, start: float) -> None:
         """Make the result of a subject in a folder, and put it in its place when it is whole; if it is there already,
         remember the times of its inputs, so that the next plan need not read them."""
-        self.check_machine(subject, before)
+        self.check_machine(subject)
         inputs, result = describe_inputs(subject, before), self.folder.subjects / subject.name
         (staged := place / "new").mkdir()
         if self.is_done(subject, inputs):
@@ -143,7 +137,7 @@ class Task:
         """Whether there is a whole result of this recipe and of inputs with this content."""
         return has_content(self.folder, subject, recorded(inputs, "sha256"), self.recipe).kind == "done"
 
-    def check_machine(self, subject: Subject, found: Stamps) -> None:
+    def check_machine(self, subject: Subject) -> None:
         """UnfitMachine where this process has another vrnet than the one that asks, or does not see a file that was
         there when the run was planned."""
         node, asked = platform.node(), self.recipe.get("commit")
@@ -151,10 +145,10 @@ class Task:
             raise UnfitMachine(f"{node} has vrnet {__version__}, not {wanted}: install the same everywhere")
         if asked is not None and not may_be_same_commit(asked, commit()):
             raise UnfitMachine(f"{node} has commit {commit()} of vrnet, not {asked}: use the same everywhere")
-        if subject.name not in self.known_missing and None in found.values():
-            gone = next(path for column, path in subject.files.items() if found[column] is None)
+        gone = [path for path in subject.files.values() if not os.path.exists(path)]
+        if gone and subject.name not in self.known_missing:
             raise UnfitMachine(
-                f"{node} does not see {gone}, which was there when the run was planned: is its file system mounted?"
+                f"{node} does not see {gone[0]}, which was there when the run was planned: is its file system mounted?"
             )
 
     def check_unchanged(self, subject: Subject, inputs: Inputs) -> None:
@@ -165,7 +159,8 @@ class Task:
                 raise BadInput(f"{path} was replaced while it was read: start again when it is complete")
 
     def fail(self, subject: Subject, error: BaseException, seconds: float, before: Stamps | None = None) -> Outcome:
-        """The failure of a subject, recorded if that is possible. `before`: its inputs as the work began with them."""
+        """Record the failure of a subject, whose inputs were as `before` when the work began; BadInput, the end of the
+        run, where not even that can be written."""
         reason = re.sub(rf"{re.escape(str(self.folder.working))}/[^/]+/new/", "", reason_of(error))
         record = {
             "subject": subject.name,
@@ -178,8 +173,11 @@ class Task:
         }
         try:
             self.folder.record_failure(subject.name, record, "".join(traceback.format_exception(error)))
-        except BadInput:
-            return Outcome(subject.name, "failed", seconds, reason, is_recorded=False)
+        except BadInput as refused:
+            raise BadInput(
+                f"{subject.name} could not be done ({reason}), and not even that can be written in {self.folder.path}: "
+                "check its room and your permission, then start again: what is done stays done"
+            ) from refused
         self.folder.clear({subject.name})
         return Outcome(subject.name, "failed", seconds, reason)
 
@@ -274,33 +272,17 @@ MAX_UNABLE_IN_TURN = 3
 """Subjects that this machine cannot do, one after the other, before it is taken for one that can do none."""
 
 
-@runtime_checkable
-class Executor(Protocol):
-    """Where tasks run."""
-
-    @property
-    def workers(self) -> int:
-        """How many processes there are to run tasks; 0 while there is none."""
-        ...
-
-    @property
-    def stopped(self) -> Mapping[str, str]:
-        """Why machines get no more work, by their names."""
-        ...
-
-    def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
-        """The outcome of each subject, as they come; None from time to time while nothing comes."""
-        ...
-
-
-class Here:
-    """Tasks run in this process, one after the other."""
+class Executor:
+    """Where tasks run: in this process, one after the other."""
 
     workers = 1
+    """How many processes there are to run tasks; 0 while there is none."""
     stopped: Mapping[str, str] = MappingProxyType({})
+    """Why machines get no more work, by their names."""
 
     def map(self, task: Task, subjects: Sequence[Subject]) -> Iterator[Outcome | None]:
-        """BadInput where this machine can do nothing: there is no other."""
+        """The outcome of each subject, as they come; None from time to time while nothing comes. BadInput where no
+        machine can do anything."""
         unable_in_turn = 0
         for outcome in map(task, subjects):
             unable_in_turn = unable_in_turn + 1 if outcome.status == "unable" else 0
@@ -323,7 +305,7 @@ def open_executor(subjects: int, jobs: int = 1, scheduler: str | None = None) ->
 
     jobs = min(jobs, subjects)
     if not subjects or (scheduler is None and jobs == 1):
-        return nullcontext(Here())
+        return nullcontext(Executor())
     return local_cluster(jobs) if scheduler is None else existing_cluster(scheduler)
 
 
@@ -344,21 +326,8 @@ def run_tasks(
         for outcome in executor.map(replace(task, is_last=is_last), subjects):
             if outcome is not None:
                 tally.add(outcome)
-                if outcome.status == "elsewhere":
-                    elsewhere.append(by_name[outcome.name])
-                elif not outcome.is_recorded:
-                    record_here(task, by_name[outcome.name], outcome)
+                elsewhere += [by_name[outcome.name]] * (outcome.status == "elsewhere")
             tally.workers, tally.stopped = executor.workers, executor.stopped
             show(tally)
         subjects = elsewhere
     return tally
-
-
-def record_here(task: Task, subject: Subject, outcome: Outcome) -> None:
-    """Record a failure that the process where it happened could not; BadInput, the end of the run, if this cannot."""
-    found = task.fail(subject, BadInput(outcome.reason), outcome.seconds)
-    if not found.is_recorded:
-        raise BadInput(
-            f"{outcome.name} could not be done ({outcome.reason}), and not even that can be written in "
-            f"{task.folder.path}: check its room and your permission, then start again: what is done stays done"
-        )

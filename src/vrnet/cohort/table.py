@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
@@ -91,24 +91,25 @@ class Missing(NamedTuple):
 
     def line(self) -> str:
         """p07: images/p07.nii.gz (Permission denied)."""
-        return f"{self.subject.name}: {shown_path(self.file)}{f' ({self.why})' if self.why else ''}"
+        end = shown(self.file[-MAX_SHOWN_CHARACTERS:])  # of a long path, which names the file
+        file = end if len(self.file) <= MAX_SHOWN_CHARACTERS else f"...{end}"
+        return f"{self.subject.name}: {file}{f' ({self.why})' if self.why else ''}"
 
 
 def find_missing(subjects: Iterable[Subject]) -> list[Missing]:
-    """Of each subject that names files that cannot be had, the first. Of no other subject is a file looked at."""
-    found = (next(filter(None, map(missing, repeat(one), one.files.values())), None) for one in subjects)
-    return [one for one in found if one is not None]
-
-
-def missing(subject: Subject, file: str) -> Missing | None:
-    """Why a file cannot be had; None if it is there."""
-    try:
-        os.stat(file)
-    except (FileNotFoundError, NotADirectoryError):
-        return Missing(subject, file, "")
-    except OSError as error:
-        return Missing(subject, file, error.strerror or "it cannot be read")
-    return None
+    """Of each subject that names files that cannot be had, the first. No file is looked into."""
+    found = []
+    for one in subjects:
+        for file in one.files.values():
+            try:
+                os.stat(file)
+                continue
+            except (FileNotFoundError, NotADirectoryError):
+                found.append(Missing(one, file, ""))
+            except OSError as error:
+                found.append(Missing(one, file, error.strerror or "it cannot be read"))
+            break
+    return found
 
 
 def check_files(path: Path, subjects: Sequence[Subject], found: Sequence[Missing], skip_broken: bool) -> None:
@@ -133,20 +134,14 @@ def read_table(path: Path) -> CohortTable:
     kind = find_kind(tuple(first), path)
     carried = tuple(name for name in first if name and name not in kind.columns)
     folder = os.path.dirname(os.path.abspath(path))
-    subjects = tuple(as_subject(row, folder, carried, kind) for row in chain((first,), rows))
+    subjects = []
+    for row in chain((first,), rows):
+        files = {name: os.path.normpath(os.path.join(folder, row[name])) for name in kind.files if row.get(name)}
+        numbers = {name: row[name] for name in kind.numbers if row.get(name)}
+        numbers = {name: str(int(cell)) if is_number(cell) else cell for name, cell in numbers.items()}
+        subjects.append(Subject(row["subject"], files, tuple([row[name] for name in carried]), numbers))
     check_subjects(subjects, path, kind)
-    return CohortTable(path, carried, subjects, kind)
-
-
-def as_subject(row: dict[str, str], folder: str, carried: Sequence[str], kind: ListKind) -> Subject:
-    files = {column: os.path.normpath(os.path.join(folder, row[column])) for column in kind.files if row.get(column)}
-    numbers = {column: as_number(row[column]) for column in kind.numbers if row.get(column)}
-    return Subject(row["subject"], files, tuple([row[name] for name in carried]), numbers)
-
-
-def as_number(cell: str) -> str:
-    """A number, written in one way; anything else as it is, to be refused with its row."""
-    return str(int(cell)) if is_number(cell) else cell
+    return CohortTable(path, carried, tuple(subjects), kind)
 
 
 def find_kind(found: Sequence[str], path: Path) -> ListKind:
@@ -170,47 +165,38 @@ def find_kind(found: Sequence[str], path: Path) -> ListKind:
 
 
 def check_subjects(subjects: Sequence[Subject], path: Path, kind: ListKind) -> None:
-    """BadInput if a row has no name, a name that cannot be a folder's or another's too, or lacks an image."""
-    refuse(subjects, lambda one: not one.name, path, "without a subject", "give each a name of its own")
-    refuse(
-        subjects,
-        lambda one: not is_folder_name(one.name),
-        path,
-        "whose subject cannot be the name of a folder",
-        "use letters, digits, - and _",
-    )
-    refuse(
-        subjects,
-        lambda one: any(name not in one.files for name in kind.needed),
-        path,
-        f"without a {' or a '.join(kind.needed)} image" if kind is PAIRS else "without a cine",
-        "name both, or leave the row out" if kind is PAIRS else "name it, or leave the row out",
-    )
-    refuse(
-        subjects,
-        lambda one: not all(map(is_number, one.values.values())),
-        path,
-        f"whose {' or '.join(kind.numbers)} is no number",
-        "count frames from 0",
-    )
-    check_unique(subjects, path)
+    """BadInput if a row has no name, a name that cannot be a folder's or another's too, or lacks an image.
 
-
-def check_unique(subjects: Sequence[Subject], path: Path) -> None:
-    """BadInput if two subjects have the same name, to a file system that knows no capitals, and one code per letter."""
-    seen = Counter(name_on_disk(one.name) for one in subjects)
-    refuse(
-        subjects,
-        lambda one: seen[name_on_disk(one.name)] > 1,
-        path,
-        "with the subject of another",
-        "give each a name of its own, and not only by capitals",
+    Two names are the same if some file system takes them for that: one that knows no capitals, and one code per letter,
+    though é can be written as two."""
+    on_disk = {one.name: normalize("NFC", one.name).casefold() for one in subjects}
+    seen = Counter(on_disk[one.name] for one in subjects)
+    image, both = ("a cine", "it") if kind is CINES else (f"a {' or a '.join(kind.needed)} image", "both")
+    faults: Sequence[tuple[Callable[[Subject], bool], str, str]] = (
+        (lambda one: not one.name, "without a subject", "give each a name of its own"),
+        (
+            lambda one: not is_folder_name(one.name),
+            "whose subject cannot be the name of a folder",
+            "use letters, digits, - and _",
+        ),
+        (
+            lambda one: any(name not in one.files for name in kind.needed),
+            f"without {image}",
+            f"name {both}, or leave the row out",
+        ),
+        (
+            lambda one: not all(map(is_number, one.values.values())),
+            f"whose {' or '.join(kind.numbers)} is no number",
+            "count frames from 0",
+        ),
+        (
+            lambda one: seen[on_disk[one.name]] > 1,
+            "with the subject of another",
+            "give each a name of its own, and not only by capitals",
+        ),
     )
-
-
-def name_on_disk(name: str) -> str:
-    """A name as some file system tells it from others: é is one letter, though it can be written as two codes."""
-    return normalize("NFC", name).casefold()
+    for is_wrong, fault, advice in faults:
+        refuse(subjects, is_wrong, path, fault, advice)
 
 
 def is_number(text: str) -> bool:
@@ -232,12 +218,6 @@ def is_folder_name(name: str) -> bool:
     if not name.isprintable() or len(name.encode(errors="replace")) > MAX_NAME_BYTES:
         return False
     return NOT_IN_NAMES.isdisjoint(name) and not (name.startswith((".", "-")) or name.endswith("."))
-
-
-def shown_path(path: str) -> str:
-    """A path as one line of a message can hold it: of a long one the end, which names the file."""
-    text = shown(path[-MAX_SHOWN_CHARACTERS:])
-    return text if len(path) <= MAX_SHOWN_CHARACTERS else f"...{text}"
 
 
 def some(lines: Sequence[str]) -> str:
