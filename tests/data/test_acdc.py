@@ -38,14 +38,6 @@ def test_to_be_trained_on_a_subject_is_all_its_slices_with_their_labels(root):
     assert torch.equal(sample.moving_labels[[2, 3, 4]], measured.moving_labels)
 
 
-def test_the_three_slices_are_the_same_to_be_trained_on_and_measured_on(root):
-    trained = ACDC(root, slices="three").prepare("patient001", "training")
-    measured, every = (ACDC(root).prepare("patient001", purpose) for purpose in ("evaluation", "training"))
-    assert torch.equal(trained.fixed, measured.fixed)
-    assert torch.equal(measured.moving, every.moving[[2, 3, 4]])
-    assert torch.equal(trained.fixed_labels, measured.fixed_labels)
-
-
 def test_both_phases_share_one_scaling(root):
     """What is equally bright in both files is equally bright in both images: the chest wall does not move."""
     sample = ACDC(root).prepare("patient001", "evaluation")
@@ -65,13 +57,6 @@ def test_the_centre_stays_in_the_centre(root):
         np.testing.assert_allclose(after, -before, atol=0.5)
 
 
-def test_a_patient_is_made_of_five_files_whatever_the_purpose(root):
-    for purpose in ("training", "evaluation"):
-        names = sorted(path.name for path in ACDC(root).sources("patient001", purpose))
-        ends = ("01.nii.gz", "01_gt.nii.gz", "12.nii.gz", "12_gt.nii.gz")
-        assert names == ["Info.cfg", *(f"patient001_frame{end}" for end in ends)]
-
-
 def test_splits_are_files(root, tmp_path):
     assert ACDC(root).subjects("test") == ["patient001"]
     (tmp_path / "mine.csv").write_text("subject,split\npatient002,test\n")
@@ -86,6 +71,7 @@ def test_a_folder_that_is_no_patient_s_is_named(tmp_path):
         ACDC(tmp_path).sources("patient009", "training")
 
 
+@pytest.mark.release
 def test_unregistered_hearts_are_as_far_apart_as_published(data_root):
     """Dice .625, HD 10.84 mm on these 20 test subjects; the paper prints .626 and 10.87 on its 50."""
     data = ACDC(data_root / "acdc")
@@ -137,18 +123,6 @@ def test_a_structure_keeps_its_volume(stacks):
     for value in (1, 2, 3):
         before, after = (labels == value).sum() * 1.5**2 * 10, (sample == value).sum() * 1.5**2 * 3.15
         assert after == pytest.approx(before, rel=0.06)
-
-
-def test_the_3d_protocol_reads_the_folders_of_the_2d_one(stacks):
-    (stacks / "split.csv").write_text("patient,split\npatient002,test\n")
-    assert ACDC3D(stacks).subjects("test") == ["patient002"]
-    assert ACDC3D(stacks).sources("patient001", "training") == ACDC(stacks).sources("patient001", "training")
-
-
-def test_real_stacks_fill_the_volume(data_root):
-    sample = ACDC3D(data_root / "acdc").prepare("patient001", "evaluation")
-    assert set(sample.fixed_labels.unique().tolist()) == {0, 1, 2, 3}
-    assert sample.fixed.std() > 0.1
 
 
 def test_the_group_of_a_patient_is_that_of_its_info(root):

@@ -109,7 +109,7 @@ def test_a_subject_is_the_phantom_of_its_seed():
 
 
 def test_the_field_brings_the_moving_labels_onto_the_fixed(d):
-    data = Phantoms(shape=(96,) * d, spacing=2.4)
+    data = Phantoms(shape={2: (96, 96), 3: (48, 48, 48)}[d], spacing={2: 2.4, 3: 4.8}[d])
     sample = data.prepare("phantom-0001", "evaluation")
     inside = sample.fixed_labels > 0
     warped = warp_labels(sample.moving_labels, sample.field)

@@ -134,12 +134,6 @@ def test_labels_of_one_image_alone_are_not_measured(tmp_path, line):
     assert (sample.fixed_labels, sample.moving_labels) == (None, None)
 
 
-def test_without_a_column_of_labels_there_are_no_structures(tmp_path):
-    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
-    data = Manifest.read(write_listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
-    assert prepare_split(data, "train", "evaluation", tmp_path / "cache").structures == {}
-
-
 def test_without_a_column_of_splits_all_is_trained_on_and_nothing_else(tmp_path):
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     data = Manifest.read(write_listing(tmp_path, "fixed,moving", "a.nii.gz,a.nii.gz"))
@@ -191,12 +185,6 @@ def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path, name, 
         Manifest.read(write_listing(tmp_path, f"fixed,moving,{name}", "a,b,c"))
 
 
-def test_columns_of_the_owner_s_own_are_passed_over(tmp_path):
-    write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
-    data = Manifest.read(write_listing(tmp_path, "fixed,moving,site,age", "a.nii.gz,a.nii.gz,here,50"))
-    assert data.subjects("train") == ["pair001"]
-
-
 @pytest.mark.parametrize(
     ("lines", "names"),
     [
@@ -222,6 +210,7 @@ def write_long_listing(folder, rows=100_000):
     return write_listing(folder, "fixed,moving,fixed_labels,moving_labels,split,name", *lines)
 
 
+@pytest.mark.release
 def test_a_hundred_thousand_rows_open_within_five_seconds_and_80_mb(tmp_path):
     """Seconds and memory are beyond those of the imports, which take 2 to 4 s and 220 to 500 MB, by the machine and the
     build of PyTorch. Columns and splits are checked, and no image is opened."""

@@ -167,18 +167,6 @@ def test_what_was_packed_is_unpacked_to_the_bit(parts, tmp_path):
             assert_same(a, b)
 
 
-def test_a_split_is_unpacked_under_the_names_that_it_was_packed_under(parts, tmp_path):
-    """Also where two names are of one split."""
-    one = parts["val", "evaluation"]
-    save_pack({("val", "evaluation"): one, ("again", "evaluation"): one}, tmp_path / "pack.npz")
-    back = load_pack(tmp_path / "pack.npz")
-    assert [(*use, part.split) for use, part in back.items()] == [
-        ("val", "evaluation", "val"),
-        ("again", "evaluation", "again"),
-    ]
-    assert_same(back["again", "evaluation"].samples[1], one.samples[1])
-
-
 @pytest.mark.parametrize("opened", [False, True])
 def test_a_split_of_a_pack_can_be_sent_to_another_process(parts, tmp_path, opened):
     save_pack(parts, tmp_path / "pack.npz")
@@ -421,13 +409,6 @@ def test_a_file_without_a_list_of_labels_is_made_again(unnamed, cache, values):
         assert file[LABEL_VALUES].tolist() == [0, 1, 2]
 
 
-def test_a_cache_that_cannot_be_written_is_no_subject_s_fault(toy, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match=r"^cannot write to"):
-        prepare_split(toy, "train", "training", tmp_path / "file")
-    assert Toy.made == []
-
-
 def write_broken_acdc(folder):
     """Ten patients: each of the first nine is broken in another way, the last is whole."""
     images, labels = heart(3)
@@ -500,18 +481,6 @@ def test_with_nobody_left_there_is_nothing_to_go_on_with(toy, cache):
         path.write_text("rubbish")
     with pytest.raises(BadInput, match=r"3 of 3 subjects of toy(.|\n)*s2.*\nmend them; or is this the wrong folder\?$"):
         prepare_split(toy, "train", "training", cache, skip_broken=True)
-
-
-def test_some_subjects_are_spread_over_the_list(toy, cache):
-    split = prepare_split(toy, "train", "training", cache)
-    for count, expected in ((1, ["s0"]), (2, ["s0", "s1"]), (3, ["s0", "s1", "s2"])):
-        some = split.spread(count)
-        assert some.names == [sample.name for sample in some.samples] == expected
-        assert some.identity("s0") == split.identity("s0")
-    assert split.load().spread(2).names == ["s0", "s1"]
-    for count in (0, 4):
-        with pytest.raises(BadInput, match="has 3 subjects"):
-            split.spread(count)
 
 
 def silent(name):

@@ -113,10 +113,3 @@ def test_images_at_the_protocol_s_spacing_are_cropped_and_padded_to_the_bit(tmp_
     assert sample.fixed_labels.sum() == labels[..., 2:98].sum() or sample.fixed_labels.sum() == labels[..., 3:99].sum()
     inside = (sample.fixed_labels[0, 0] > 0).numpy()
     np.testing.assert_allclose(sample.fixed[0, 0].numpy()[inside], 1, atol=1e-4)
-
-
-def test_training_in_3d_needs_no_labels(volumes):
-    for phase in ("ED", "ES"):
-        (volumes / "a" / f"label_sa_{phase}.nii.gz").unlink()
-    assert CMR3D(volumes).prepare("a", "training").fixed_labels is None
-    assert [path.name for path in CMR3D(volumes).sources("a", "training")] == ["sa_ED.nii.gz", "sa_ES.nii.gz"]

@@ -11,12 +11,12 @@ from vrnet.data.protocols import (
     Purpose,
     Sample,
     centred_grid,
+    image_on,
     labels_for,
     labels_on,
     read_labels,
     read_volume,
     snap_to_voxels,
-    volume_on,
 )
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
@@ -50,7 +50,7 @@ class Hippocampus(SubjectFolder):
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         grids = [self.grid(image.grid) for image in images]
         fixed, moving = (
-            volume_on(rescale_images_jointly(image)[0], grid) for image, grid in zip(images, grids, strict=True)
+            image_on(rescale_images_jointly(image)[0], grid) for image, grid in zip(images, grids, strict=True)
         )
         labels = [labels_on(mask, grid) for mask, grid in zip(masks, grids, strict=False)]
         return Sample(subject, fixed, moving, self.spacing, *labels)

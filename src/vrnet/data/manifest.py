@@ -24,11 +24,12 @@ from vrnet.data.protocols import (
     common_grid,
     common_shape,
     common_spacing,
+    image_on,
+    labels_on,
     not_constant,
     read_labels,
     read_shown,
     registered_dimension,
-    to_batch,
 )
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
 from vrnet.errors import BadInput, shown
@@ -36,7 +37,6 @@ from vrnet.files import exists, iterate_rows, refuse_misspelt
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, rescale_images_jointly
 from vrnet.images.io import read_grid
-from vrnet.images.resample import place_labels, resample_image
 
 FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train" and so on'
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
@@ -105,13 +105,11 @@ class Manifest:
         masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         own = images[0].grid
         grid, across = common_grid(own, self.shape, self.spacing), own.stacked_across
-        fixed, moving = (
-            to_batch(resample_image(image, grid).array, across).clamp(0, 1) for image in rescale_images_jointly(*images)
-        )
+        fixed, moving = (image_on(image, grid, across) for image in rescale_images_jointly(*images))
         shown = not_constant(fixed) & not_constant(moving)
         if not shown.any():
             raise BadInput("no slice shows something in both images: there is nothing to register")
-        labels = [to_batch(place_labels(mask, grid).array, across)[shown] for mask in masks]
+        labels = [labels_on(mask, grid, across)[shown] for mask in masks]
         return Sample(subject, fixed[shown], moving[shown], self.spacing, *labels)
 
     def check(self, fixed: Image, moving: Image) -> None:

@@ -121,6 +121,8 @@ class Sample:
 
 
 SPACING_MM, SIZE = 1.8, 160
+ACROSS_STACK = 2
+"""The axis across the slices of a stack, as `read_volume` turns it."""
 QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
 
@@ -140,9 +142,10 @@ class Plane:
 
 def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], plane: Plane) -> Sample:
     """End-systole (the second image) to end-diastole (the first) in the slices to be measured on."""
-    labels = label_slices(masks, plane.grid(images[0].grid))
+    grid = plane.grid(images[0].grid)
+    labels = [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
     chosen = choose_slices(labels, name)
-    parts = *image_slices(images, plane.grid(images[0].grid)), *labels
+    parts = *image_slices(images, grid), *labels
     fixed, moving, fixed_labels, moving_labels = (part[chosen] for part in parts)
     return Sample(name, fixed, moving, (plane.spacing,) * 2, fixed_labels, moving_labels)
 
@@ -155,7 +158,8 @@ def all_slices(name: str, images: Sequence[Image], plane: Plane, masks: Sequence
     shown = not_constant(fixed) & not_constant(moving)
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
-    labels = [part[shown] for part in later_to_first(label_slices(masks, grid))] if masks else []
+    stacks = [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
+    labels = [part[shown] for part in later_to_first(stacks)] if masks else []
     return Sample(name, fixed[shown], moving[shown], (plane.spacing,) * 2, *labels)
 
 
@@ -165,14 +169,9 @@ def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return first.repeat(len(later), 1, 1, 1), torch.cat(later)
 
 
-def image_slices(images: Sequence[Image], grid: Grid) -> list[Float[Tensor, "n 1 h w"]]:
+def image_slices(images: Sequence[Image], grid: Grid) -> tuple[Float[Tensor, "n 1 h w"], ...]:
     """The slices of each stack on a grid, all scaled as one."""
-    return [to_slices(stack) for stack in rescale_jointly(*(to_tensor(place_image(image, grid)) for image in images))]
-
-
-def label_slices(masks: Sequence[Image], grid: Grid) -> list[UInt8[Tensor, "n 1 h w"]]:
-    """The slices of each stack of labels on a grid."""
-    return [to_slices(to_tensor(place_labels(mask, grid))) for mask in masks]
+    return rescale_jointly(*(to_batch(place_image(image, grid).array, ACROSS_STACK) for image in images))
 
 
 def choose_slices(labels: Sequence[UInt8[Tensor, "n 1 h w"]], name: str) -> list[int]:
@@ -191,29 +190,19 @@ def not_constant(images: Float[Tensor, "b 1 *s"]) -> Bool[Tensor, " b"]:
 
 def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid: Grid) -> Sample:
     """The second image to the first on a grid; without masks, no labels."""
-    fixed, moving = (volume_on(image, grid) for image in rescale_images_jointly(*images))
+    fixed, moving = (image_on(image, grid) for image in rescale_images_jointly(*images))
     labels = [labels_on(mask, grid) for mask in masks]
     return Sample(name, fixed, moving, grid.spacing, *labels)
 
 
-def volume_on(image: Image, grid: Grid) -> Float[Tensor, "1 1 *s"]:
+def image_on(image: Image, grid: Grid, across: int | None = None) -> Float[Tensor, "b 1 *s"]:
     """The image on a grid, smoothed first where that is coarser; beyond its border the border goes on."""
-    return to_tensor(resample_image(image, grid))[None, None].clamp(0, 1)
+    return to_batch(resample_image(image, grid).array, across).clamp(0, 1)
 
 
-def labels_on(mask: Image, grid: Grid) -> UInt8[Tensor, "1 1 *s"]:
+def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tensor, "b 1 *s"]:
     """The nearest labels on a grid; 0 beyond the border."""
-    return to_tensor(place_labels(mask, grid))[None, None]
-
-
-def to_tensor(image: Image) -> Tensor:
-    """The values of an image, axes as they are."""
-    return torch.from_numpy(np.ascontiguousarray(image.array))
-
-
-def to_slices(stack: Tensor) -> Tensor:
-    """(h, w, n) to (n, 1, h, w)."""
-    return stack.movedim(2, 0)[:, None].contiguous()
+    return to_batch(place_labels(mask, grid).array, across)
 
 
 # Files of one subject, read and found fit for use; or BadInput.
@@ -241,17 +230,12 @@ def read_volume(path: Path) -> Image:
 def read_phases(paths: Sequence[Path]) -> list[Image]:
     """The volumes of one subject at several times, all of one shape and in one place."""
     first, *others = images = [read_volume(path) for path in paths]
-    for image in others:
-        check_series(first, image)
+    for other in others:
+        if first.grid.shape != other.grid.shape:
+            shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
+            raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
+        check_overlap(first, other)
     return images
-
-
-def check_series(first: Image, other: Image) -> None:
-    """BadInput unless both images have one shape and overlap in space."""
-    if first.grid.shape != other.grid.shape:
-        shapes = " and ".join(shape_text(image.grid.shape) for image in (first, other))
-        raise BadInput(f"{first.name} and {other.name} differ in shape ({shapes}): they should be of one series")
-    check_overlap(first, other)
 
 
 def check_overlap(first: Image, other: Image) -> None:
