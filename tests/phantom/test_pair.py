@@ -12,7 +12,7 @@ from vrnet.phantom import Phantom, phantom
 
 RV, MYO, LV = 1, 2, 3
 CUT, COARSE, VOLUME = ((160, 160), 1.8), ((96, 96), 3.0), ((64, 64, 48), 2.4)
-cases = pytest.mark.parametrize(("seed", "grid"), [(0, CUT), (1, CUT), (2, CUT), (3, VOLUME), (4, VOLUME)])
+cases = pytest.mark.parametrize(("seed", "grid"), [(0, CUT), (1, CUT), (3, VOLUME)])
 
 
 @cache
@@ -47,17 +47,12 @@ def test_a_seed_is_a_patient():
         assert not torch.equal(getattr(first, name), getattr(other, name))
 
 
-@cases
-def test_the_field_brings_the_moving_image_onto_the_fixed(seed, grid):
+@pytest.mark.parametrize(("seed", "grid"), [(0, CUT), (1, CUT), (3, ((96, 96, 72), 1.6))])
+def test_the_field_brings_moving_and_its_labels_onto_fixed(seed, grid):
     p = patient(seed, grid)
     moved = millimetres(p) > 1
     before, after = ((p.fixed - I).abs()[moved].mean() for I in (p.moving, warp(p.moving, p.field)))
     assert after < before / 2
-
-
-@pytest.mark.parametrize(("seed", "grid"), [(0, CUT), (1, CUT), (2, CUT), (3, ((96, 96, 72), 1.6))])
-def test_the_field_brings_the_moving_labels_onto_the_fixed(seed, grid):
-    p = patient(seed, grid)
     assert mean_dice(p.fixed_labels, p.moving_labels) < 0.8
     assert mean_dice(p.fixed_labels, warp_labels(p.moving_labels, p.field)) >= 0.95
 

@@ -69,13 +69,6 @@ PATHOLOGIES = {
 }
 
 
-def find_pathology(name: str) -> Pathology:
-    """The pathology of this name."""
-    if name not in PATHOLOGIES:
-        raise BadInput(f"there is no pathology {name}: choose one of {', '.join(PATHOLOGIES)}")
-    return PATHOLOGIES[name]
-
-
 @dataclass(frozen=True)
 class Infarct:
     """Segments whose wall contracts by a share of what the rest does. Angles count from the anterior insertion of the
@@ -244,11 +237,11 @@ def exact_strain(
     these levels."""
     inside = labels == MYO
     wall, maps = p[:, inside].double(), torch.full((2, len(beat), *labels.shape), torch.nan)
+    rings, measured = contours(beat[0].heart, levels.double()), []
     for t, motion in enumerate(beat):
-        maps[0, t, inside], maps[1, t, inside] = (E.float() for E in green_strain(motion, wall))
-    rings = contours(beat[0].heart, levels.double())
-    found = [measured(torch.stack([motion.forward(ring) for ring in rings])) for motion in beat]
-    return ExactStrain(maps[0], maps[1], *(torch.stack(values).float() for values in zip(*found, strict=True)))
+        maps[:, t, inside] = torch.stack(green_strain(motion, wall)).float()
+        measured.append(measure_rings(torch.stack([motion.forward(ring) for ring in rings])))
+    return ExactStrain(maps[0], maps[1], *(torch.stack(values).float() for values in zip(*measured, strict=True)))
 
 
 def green_strain(motion: Motion, p: Float[Tensor, "3 n"]) -> list[Float[Tensor, " n"]]:
@@ -270,7 +263,7 @@ def contours(heart: Heart, levels: Float[Tensor, " z"]) -> list[Float[Tensor, "3
     return [torch.stack([r * angle.cos(), r * angle.sin(), z]) for r in radii]
 
 
-def measured(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"], ...]:
+def measure_rings(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"], ...]:
     """Lengths of three closed contours in mm, and the area between the first and the last in mm²."""
     lengths = torch.linalg.vector_norm(rings - rings.roll(1, 2), dim=1).sum(1)
     endo, epi = rings[0], rings[2]
@@ -279,13 +272,17 @@ def measured(rings: Float[Tensor, "3 3 n z"]) -> tuple[Float[Tensor, " z"], ...]
     return lengths[0], lengths[1], lengths[2], area
 
 
-def volumes_of_frame(heart: Heart, origin: Float[Tensor, "3 *s"], voxel_ml: float) -> tuple[float, float, float]:
-    """Volumes of LV cavity, RV cavity and LV wall in ml, of tissue that came from these points of the reference."""
-    (endo, epi), rv = heart.left_ventricle(origin), heart.right_ventricle(origin)
-    cavity, whole, right = (share_inside(d) for d in (endo, epi, torch.maximum(rv, -epi)))
-    below_valves = origin[2] > heart.base
-    lv, other, wall = (float((share * below_valves).sum()) * voxel_ml for share in (cavity, right, whole - cavity))
-    return lv, other, wall
+def exact_volumes(heart: Heart, origins: list[Float[Tensor, "3 *s"]], spacing: tuple[float, ...]) -> ExactVolumes:
+    """Volumes of LV cavity, RV cavity and LV wall at every frame, of tissue that came from these points of the
+    reference; a single slice counts as 1 mm thick."""
+    found = []
+    for origin in origins:
+        (endo, epi), rv = heart.left_ventricle(origin), heart.right_ventricle(origin)
+        cavity, whole, right = (share_inside(d) for d in (endo, epi, torch.maximum(rv, -epi)))
+        below_valves = origin[2] > heart.base
+        shares = (cavity, right, whole - cavity)
+        found.append([float((share * below_valves).sum()) * prod(spacing) / 1000 for share in shares])
+    return ExactVolumes(*torch.tensor(found).T)
 
 
 def share_inside(distance: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
@@ -336,68 +333,36 @@ def cycle(
 
     `infarct` are the AHA segments that move less if the pathology is an infarct. With `through_plane` the valves
     descend and the heart shortens along its axis, through the slices of a stack."""
-    check_request(shape, spacing, frames, through_plane)
-    random, rhythm, is_stack = RandomSource.seeded(seed), Rhythm.at(heart_rate), len(shape) == 3
-    chest, suffered = Chest.draw(random), find_pathology(pathology)
-    motion = draw_motion(suffered, random, tuple(infarct), is_stack, through_plane)
-    chest = replace(chest, heart=motion.heart)
-    x = voxel_positions(shape, spacing, level=motion.heart.belly + random.uniform(-8.0, 16.0))
-    times = tuple(rhythm.cycle * t / frames for t in range(frames))
-    beat = [motion.part_way(rhythm.contraction(t), rhythm.torsion(t)) for t in times]
-    return film(chest, beat, Scanner.draw(random), x, spacing, times)
-
-
-def check_request(shape: tuple[int, ...], spacing: tuple[float, ...], frames: int, through_plane: bool) -> None:
-    """BadInput if there is no such cycle."""
     if len(shape) not in (2, 3) or len(spacing) != len(shape):
         raise BadInput("a cycle is a slice or a stack: give two or three numbers as `shape`, and as many as `spacing`")
     if frames < 2:
         raise BadInput("a cycle has at least two frames: give more `frames`")
     if through_plane and len(shape) == 2:
         raise BadInput("a single slice shows nothing of motion `through_plane`: give the `shape` of a stack")
-
-
-def draw_motion(
-    pathology: Pathology, random: RandomSource, infarct: tuple[int, ...], is_stack: bool, through_plane: bool
-) -> Motion:
-    """The motion from end-diastole to end-systole, with its heart."""
-    motion = pathology.draw(random, through_plane)
-    if pathology.remaining is None:
-        return motion
-    scar = Infarct.of(motion.heart, infarct, random.uniform(*pathology.remaining), is_stack)
-    return replace(motion, contractility=scar)
-
-
-def film(
-    chest: Chest,
-    beat: list[Motion],
-    scanner: Scanner,
-    x: Float[Tensor, "3 *s"],
-    spacing: tuple[float, ...],
-    times_ms: tuple[float, ...],
-) -> Cycle:
-    """The motions of a beat, seen on the grid x."""
-    heart, d = chest.heart, len(spacing)
-    p, levels = heart.to_heart(x), x[2, 0, 0].reshape(-1)
+    if pathology not in PATHOLOGIES:
+        raise BadInput(f"there is no pathology {pathology}: choose one of {', '.join(PATHOLOGIES)}")
+    random, rhythm, suffered = RandomSource.seeded(seed), Rhythm.at(heart_rate), PATHOLOGIES[pathology]
+    chest, motion = Chest.draw(random), suffered.draw(random, through_plane)
+    heart = motion.heart
+    if suffered.remaining is not None:
+        scar = Infarct.of(heart, tuple(infarct), random.uniform(*suffered.remaining), is_stack=len(shape) == 3)
+        motion = replace(motion, contractility=scar)
+    chest = replace(chest, heart=heart)
+    x = voxel_positions(shape, spacing, level=heart.belly + random.uniform(-8.0, 16.0))
+    times = tuple(rhythm.cycle * t / frames for t in range(frames))
+    beat = [motion.part_way(rhythm.contraction(t), rhythm.torsion(t)) for t in times]
+    scanner, p, edges = Scanner.draw(random), heart.to_heart(x), torch.tensor(spacing).view(-1, *[1] * len(shape))
     origins = [motion.inverse(p) for motion in beat]
     labels = torch.stack([heart.labels(origin) for origin in origins])
     images = [scanner.image(chest.brightness(heart.to_picture(origin)), x) for origin in origins]
-    edges = torch.tensor(spacing).view(-1, *[1] * d)
-    moved = [(heart.to_picture(motion.forward(p)) - x)[:d] / edges for motion in beat]
+    moved = [(heart.to_picture(motion.forward(p)) - x)[: len(shape)] / edges for motion in beat]
     return Cycle(
         frames=torch.stack(rescale_jointly(*images)),
         labels=labels[0],
         frame_labels=labels,
         fields=torch.stack(moved),
         spacing=spacing,
-        times_ms=times_ms,
-        strain=exact_strain(beat, p, labels[0], levels),
+        times_ms=times,
+        strain=exact_strain(beat, p, labels[0], x[2, 0, 0].reshape(-1)),
         volumes=exact_volumes(heart, origins, spacing),
     )
-
-
-def exact_volumes(heart: Heart, origins: list[Float[Tensor, "3 *s"]], spacing: tuple[float, ...]) -> ExactVolumes:
-    """Volumes at every frame; a single slice counts as 1 mm thick."""
-    voxel_ml = prod(spacing) / 1000
-    found = [volumes_of_frame(heart, origin, voxel_ml) for origin in origins]
-    return ExactVolumes(*(torch.tensor(values) for values in zip(*found, strict=True)))
