@@ -9,6 +9,8 @@ import torch
 
 import vrnet as package
 from tests.test_docs import ROOT, snippets
+from vrnet import app
+from vrnet.app.main import COMMANDS
 from vrnet.fields.calculus import warp
 from vrnet.methods.names import names, parse, parse_trainable
 from vrnet.paper.specs import TABLES, TableSpec
@@ -126,5 +128,11 @@ def test_a_new_method_is_used_by_its_name(added, vrnet):
     assert "voxels" in vrnet("methods", "Shift")[1]
 
 
-def test_a_new_command_is_run_by_its_name(added, vrnet):
+def test_a_new_command_is_run_by_its_name(registries, vrnet, tmp_path, monkeypatch):
+    (code,) = (code for language, code in snippets(PAGE) if language == "py")
+    (tmp_path / "hello.py").write_text(code)
+    monkeypatch.setattr(app, "__path__", [*app.__path__, str(tmp_path)])
+    name, place = re.search(r'`"(\w+)": "([\w.:]+)"`', (ROOT / PAGE).read_text()).groups()
+    COMMANDS[name] = place
     assert vrnet("hello", "--name", "world")[:2] == (0, "Hello, world.\n")
+    assert "hello" in vrnet("--help")[1]
