@@ -232,8 +232,8 @@ def leaves(value: object, key: str) -> Numbers:
 
 def cells(path: Path, key: str) -> Numbers:
     """The cells of a CSV file, by row and column."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
     found: Numbers = {}
     for i, row in enumerate(rows):
         for column, cell in row.items():
