@@ -11,7 +11,7 @@ from torch.optim import Adam
 
 from tests.disks import file_size_limit, full_disk
 from tests.models import card
-from vrnet.data.prepared import PreparedSplit, save_pack, save_sample
+from vrnet.data.prepared import PreparedSplit, save_pack
 from vrnet.data.protocols import Sample
 from vrnet.errors import BadInput
 from vrnet.files import write_json, write_rows, write_tensors
@@ -65,7 +65,6 @@ WRITERS = {
     "points.csv": lambda path: points(path, NOISE.reshape(-1, 2)),
     "m.safetensors": lambda path: save_weights(model(), card(), path),
     "checkpoint.safetensors": lambda path: checkpoint(path, model()),
-    "sample.npz": lambda path: save_sample(sample(), path),
     "pack.npz": lambda path: save_pack({("train", "training"): split()}, path),
     "figure.png": figure,
 }

@@ -186,7 +186,7 @@ def test_a_subject_that_fails_is_named_and_left_out_and_tried_again(hearts, tmp_
             raise BadInput("its file is damaged")
         return hearts.read(name)
 
-    spoilt = replace(hearts, samples=StoredSamples(hearts.names, read, hearts.identity))
+    spoilt = replace(hearts, samples=StoredSamples(hearts.names, read))
     summary = evaluate_split(silent, QUICK, spoilt, tmp_path)
     assert (summary["subjects"], summary["failed"]) == (3, {broken: "its file is damaged"})
     assert "Traceback" in (tmp_path / "failures" / f"{broken}.txt").read_text()

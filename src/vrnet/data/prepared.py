@@ -11,104 +11,63 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, lru_cache
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped, UInt8, UInt16
+from jaxtyping import Shaped
 from numpy import ndarray
-from torch import Tensor
 
 from vrnet.data.dataset import Dataset, find_dataset
 from vrnet.data.protocols import Purpose, Sample
-from vrnet.devices import check_memory
 from vrnet.errors import BadInput, Progress, Stage
-from vrnet.files import (
-    atomic_write,
-    check_file,
-    check_folder,
-    check_ordinary,
-    exists,
-    is_folder,
-    parse_json,
-    read_record,
-)
+from vrnet.files import atomic_write, check_file, check_folder, check_ordinary, exists, is_folder, read_record
 from vrnet.images.grid import MAX_SPACING_MM, MIN_SPACING_MM
+
+# Samples as arrays in files.
 
 FORMAT = 5
 """To be raised when files are written otherwise, or another sample is made of the same sources."""
 STEPS = 65535
 DTYPES = {"fixed": "u2", "moving": "u2", "spacing": "f8", "fixed_labels": "u1", "moving_labels": "u1", "field": "f4"}
-NEEDED, OPTIONAL = ("name", "spacing", "fixed", "moving"), ("fixed_labels", "moving_labels", "field")
-LABEL_VALUES = "label_values"
-"""The array of a file of the cache that lists the labels of its sample: small, and read without the images."""
+OPTIONAL = "fixed_labels", "moving_labels", "field"
 INDEX = "index"
 """The array of a pack that says what is in it."""
+PACK_SUFFIX = ".npz"
 DAMAGE = (
-    BadZipFile, zlib.error, OSError, EOFError, KeyError, TypeError, ValueError, NotImplementedError, RuntimeError,
+    BadZipFile, zlib.error, OSError, EOFError, LookupError, TypeError, ValueError, AttributeError, RuntimeError,
     MemoryError,
 )  # fmt: skip
 """What reading a damaged file raises."""
-PATH_FIELDS = "root", "split_file"
-"""The fields of a data set that say where it is, and not what is made of it."""
-HASH_DIGITS = 16
-MAX_NAMED_SUBJECTS = 20
-"""Broken subjects that one message names."""
-MAX_LABEL = 255
-PACK_SUFFIX = ".npz"
 PREPARE_AGAIN = "prepare it again"
-Arrays = Mapping[str, Shaped[ndarray, "..."]]
 
 
-# Samples as arrays.
-
-
-def arrays_of(sample: Sample) -> Arrays:
+def arrays_of(sample: Sample) -> dict[str, Shaped[ndarray, "..."]]:
     """What a file keeps of a sample."""
-    images = {name: quantise(getattr(sample, name)) for name in ("fixed", "moving")}
+    images = {name: getattr(sample, name).numpy() * np.float64(STEPS) for name in ("fixed", "moving")}
     others = {name: getattr(sample, name).numpy() for name in OPTIONAL if getattr(sample, name) is not None}
-    return {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64), **images, **others}
+    about = {"name": np.array(sample.name), "spacing": np.array(sample.spacing, np.float64)}
+    return about | {name: np.round(image).astype(np.uint16) for name, image in images.items()} | others
 
 
-def sample_of(arrays: Arrays) -> Sample:
-    """The sample that a file kept; KeyError or ValueError if it kept another thing."""
+def sample_of(arrays: Mapping[str, Shaped[ndarray, "..."]]) -> Sample:
+    """The sample that a file kept; one of DAMAGE if it kept another thing."""
     b, _, *s = arrays["fixed"].shape
-    if b < 1 or len(s) not in (2, 3) or 0 in s:
-        raise ValueError(f"no images are of shape {arrays['fixed'].shape}")
-    shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
-    for name in (name for name in DTYPES if name in arrays or name in NEEDED):
-        if (arrays[name].dtype, arrays[name].shape) != (np.dtype(DTYPES[name]), shapes[name]):
-            raise ValueError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
     spacing = tuple(arrays["spacing"].tolist())
-    if not all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing):
-        raise ValueError(f"the spacing is {spacing} mm")
-    if "field" in arrays and not np.isfinite(arrays["field"]).all():
-        raise ValueError("the field is not finite")
+    if b < 1 or len(s) not in (2, 3) or 0 in s or not all(MIN_SPACING_MM <= h <= MAX_SPACING_MM for h in spacing):
+        raise ValueError(f"no images are of shape {arrays['fixed'].shape} and spacing {spacing}")
+    shapes = dict.fromkeys(DTYPES, (b, 1, *s)) | {"spacing": (len(s),), "field": (b, len(s), *s)}
+    for name in DTYPES:
+        if name in arrays and (arrays[name].dtype, arrays[name].shape) != (np.dtype(DTYPES[name]), shapes[name]):
+            raise ValueError(f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}")
+    fixed, moving = (torch.from_numpy(arrays[name] / np.float32(STEPS)) for name in ("fixed", "moving"))
     others = {name: torch.from_numpy(arrays[name]) for name in OPTIONAL if name in arrays}
-    return Sample(str(arrays["name"]), dequantise(arrays["fixed"]), dequantise(arrays["moving"]), spacing, **others)
-
-
-def quantise(image: Float[Tensor, "b 1 *s"]) -> UInt16[ndarray, "b 1 *s"]:
-    """An image in [0, 1] in steps of 1/65535."""
-    return np.round(image.numpy() * np.float64(STEPS)).astype(np.uint16)
-
-
-def dequantise(steps: UInt16[ndarray, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
-    """The image in [0, 1] that was kept in steps of 1/65535."""
-    return torch.from_numpy(steps.astype(np.float32) / np.float32(STEPS))
-
-
-def label_values(sample: Sample) -> UInt8[ndarray, " n"]:
-    """The values of both label maps of a sample, each once, in rising order; none if it has no labels."""
-    masks = (mask for mask in (sample.fixed_labels, sample.moving_labels) if mask is not None)
-    return np.unique(np.concatenate([np.zeros(0, np.uint8), *(np.unique(mask.numpy()) for mask in masks)]))
-
-
-# Files of arrays, as np.savez_compressed writes them: written one array after the other, read by name.
+    return Sample(str(arrays["name"]), fixed, moving, spacing, **others)
 
 
 def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Path) -> None:
@@ -119,80 +78,22 @@ def write_arrays(arrays: Iterable[tuple[str, Shaped[ndarray, "..."]]], path: Pat
                 np.save(member, array, allow_pickle=False)
 
 
-def read_arrays(file: ZipFile, names: Iterable[str], path: Path, folder: str = "") -> Arrays:
-    """Arrays of a file by their names; one of DAMAGE if any is not whole, BadInput if memory has no room for them."""
-    members = {name: file.getinfo(f"{folder}{name}.npy") for name in names}
-    check_memory(path, sum(info.file_size for info in members.values()))
-    found = {}
-    for name, info in members.items():
-        with file.open(info) as member:
-            found[name] = np.lib.format.read_array(member, allow_pickle=False)  # type: ignore[no-untyped-call]
-    return found
-
-
-def read_sample(file: ZipFile, path: Path, folder: str = "") -> Sample:
-    """The sample of a file, or of a folder in a pack; one of DAMAGE, or BadInput, as `read_arrays`."""
-    optional = [name for name in OPTIONAL if f"{folder}{name}.npy" in file.NameToInfo]
-    return sample_of(read_arrays(file, [*NEEDED, *optional], path, folder))
-
-
-def open_arrays(path: Path) -> ZipFile:
-    """A file of arrays, to be read from; one of DAMAGE if it is none. It stays open for who opens it again.
-
-    Each process opens it by itself: forks would move one another's place in a file that all have open."""
+def read_sample(path: Path, place: str = "") -> Sample:
+    """The sample of a file, or of a place in a pack; one of DAMAGE if it is not whole, or not there."""
     check_ordinary(path)
-    found = path.stat()
-    return _open_version(path, os.getpid(), found.st_ino, found.st_mtime_ns)
+    with np.load(path) as file:
+        return sample_of({name: file[place + name] for name in ("name", *DTYPES) if place + name in file})
 
 
-@lru_cache(maxsize=4)
-def _open_version(path: Path, process: int, inode: int, changed_ns: int) -> ZipFile:
-    return ZipFile(path)
+# Splits, whose samples are read when they are asked for.
 
 
-def save_sample(sample: Sample, path: Path) -> None:
-    """Write a sample in one file, whole or not at all."""
-    write_arrays([*arrays_of(sample).items(), (LABEL_VALUES, label_values(sample))], path)
-
-
-def load_sample(path: Path) -> Sample | None:
-    """The sample of a file; None if there is no such file, or it is damaged."""
-    try:
-        check_ordinary(path)
-        with ZipFile(path) as file:
-            return read_sample(file, path)
-    except BadInput:  # of too little memory
-        raise
-    except DAMAGE:
-        return None
-
-
-def load_label_values(path: Path) -> set[int] | None:
-    """The labels of the sample of a file, whose images are not read; None if there is no such file, or it is
-    damaged."""
-    try:
-        with ZipFile(path) as file:
-            found = read_arrays(file, [LABEL_VALUES], path)[LABEL_VALUES]
-    except DAMAGE:
-        return None
-    return set(found.tolist()) if found.dtype == np.uint8 and found.ndim == 1 else None
-
-
-# Splits whose samples are read when they are asked for.
-
-
+@dataclass(frozen=True)
 class StoredSamples:
-    """A sequence of samples of known names, each read when it is asked for; none is held.
+    """A sequence of samples of known names, each read when it is asked for; none is held."""
 
-    `identify` gives a short text that changes with the sample of a name, if that can be known without reading it."""
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        read: Callable[[str], Sample],
-        identify: Callable[[str], str | None] = lambda name: None,
-    ) -> None:
-        self.names, self.read, self.identify = tuple(names), read, identify
+    names: Sequence[str]
+    read: Callable[[str], Sample]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -224,21 +125,20 @@ class PreparedSplit:
             return list(self.samples.names)
         return [sample.name for sample in self.samples]
 
-    @property
-    def read(self) -> Callable[[str], Sample]:
-        """What gives the sample of a name; it can be sent to other processes."""
-        if isinstance(self.samples, StoredSamples):
-            return self.samples.read
-        return {sample.name: sample for sample in self.samples}.__getitem__
+    def read(self, subject: str) -> Sample:
+        """The sample of a subject."""
+        return self.samples[self.names.index(subject)]
 
     def identity(self, subject: str) -> str:
-        """A short text that changes with the sample of a subject: that by which it is stored, or its SHA-256."""
-        if isinstance(self.samples, StoredSamples) and (known := self.samples.identify(subject)):
-            return known
+        """The SHA-256 of the sample of a subject; where it cannot be read, what is wrong with it."""
+        try:
+            parts = vars(self.read(subject)).items()
+        except BadInput as error:
+            return str(error)
         total = hashlib.sha256()
-        for part, value in vars(self.read(subject)).items():
+        for name, value in parts:
             array = np.asarray([] if value is None else value)
-            total.update(f"{part} {array.dtype} {array.shape} ".encode() + array.tobytes())
+            total.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())
         return total.hexdigest()
 
     def load(self) -> "PreparedSplit":
@@ -250,18 +150,21 @@ class PreparedSplit:
         if not 1 <= count <= len(self.samples):
             raise BadInput(f"{self.split} of {self.data} has {len(self.samples)} subjects, and not {count}")
         names = [self.names[k * len(self.samples) // count] for k in range(count)]
-        return replace(self, samples=StoredSamples(names, self.read, self.identity))
+        return replace(self, samples=StoredSamples(names, self.read))
 
 
 # The cache: what it does not keep is made.
 
+PATH_FIELDS = "root", "split_file"
+"""The fields of a data set that say where it is, and not what is made of it."""
+HASH_DIGITS = 16
+MAX_NAMED_SUBJECTS = 20
+"""Broken subjects that one message names."""
+
 
 def cache_folder() -> Path:
-    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet; BadInput for a user who has no home."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
-    except RuntimeError as error:
-        raise BadInput("you have no home folder to keep prepared subjects in: name a folder by `cache`") from error
+    """$XDG_CACHE_HOME/vrnet, or ~/.cache/vrnet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vrnet"
 
 
 def cache_name(dataset: Any, subject: str, purpose: Purpose, sources: list[Path]) -> str:
@@ -281,9 +184,8 @@ def parameters(dataset: Any) -> Mapping[str, Any]:
 
 
 def fingerprint(path: Path) -> list[Any]:
-    """Name, size in bytes and time of the last change in ns of a file; of a folder (a DICOM series), of all its files.
-
-    The contents are not read."""
+    """Name, size in bytes and time of the last change in ns of a file, which is not read; of a folder (a DICOM series),
+    of all its files."""
     if is_folder(path):
         return [fingerprint(file) for file in sorted(path.iterdir())]
     found = path.stat()
@@ -302,43 +204,30 @@ class SampleCache:
     dataset: Dataset
     purpose: Purpose
     folder: Path
-    files: dict[str, str] = field(default_factory=dict)
-    """{subject: the name of its file}, of those looked for."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """{subject: its file}, of those looked for."""
 
-    def find_or_make(self, subject: str) -> Sample | None:
-        """None if the folder has the sample, else the sample, made; or BadInput. No file of the folder is opened."""
+    def find_or_make(self, subject: str) -> None:
+        """See to it that the folder has the sample; or BadInput. Where it has a file for it, that is not opened."""
         sources = self.dataset.sources(subject, self.purpose)
-        self.files[subject] = cache_name(self.dataset, subject, self.purpose, sources)
-        return None if exists(self.folder / self.files[subject]) else self.make(subject)
+        self.files[subject] = self.folder / cache_name(self.dataset, subject, self.purpose, sources)
+        if not exists(self.files[subject]):
+            self.make(subject)
 
     def make(self, subject: str) -> Sample:
-        """The sample out of its sources, to the bit as it will be read; or BadInput, with files by their names."""
-        try:
-            return sample_of(arrays_of(self.dataset.prepare(subject, self.purpose)))
-        except BadInput as error:
-            message = str(error)
-            for path in self.dataset.sources(subject, self.purpose):
-                message = message.replace(str(path), path.name)
-            raise BadInput(message) from error
+        """The sample out of its sources, kept, and to the bit as it will be read; or BadInput."""
+        arrays = arrays_of(self.dataset.prepare(subject, self.purpose))
+        write_arrays(arrays.items(), self.files[subject])
+        return sample_of(arrays)
 
     def read(self, subject: str) -> Sample:
-        """The sample that the folder has; made and kept again if its file is damaged or gone."""
-        found = load_sample(self.folder / self.files[subject])
-        return self.remake(subject) if found is None else found
-
-    def labels(self, subject: str) -> set[int]:
-        """The labels of the sample that the folder has; it is made again if its file is damaged or gone."""
-        found = load_label_values(self.folder / self.files[subject])
-        return set(label_values(self.remake(subject)).tolist()) if found is None else found
-
-    def remake(self, subject: str) -> Sample:
-        """A sample that was there before, made and kept again; or BadInput, which names the subject."""
+        """The sample that the folder has; made again if its file is damaged or gone."""
+        with suppress(*DAMAGE):
+            return read_sample(self.files[subject])
         try:
-            made = self.make(subject)
+            return self.make(subject)
         except BadInput as error:
             raise BadInput(f"{subject}: {error}") from error
-        save_sample(made, self.folder / self.files[subject])
-        return made
 
 
 def prepare_split(
@@ -360,36 +249,40 @@ def prepare_split(
     broken: dict[str, str] = {}
     for done, subject in enumerate(subjects, start=1):
         try:
-            made = kept.find_or_make(subject)
+            kept.find_or_make(subject)
         except BadInput as error:
             broken[subject] = str(error)
-        else:
-            if made is not None:
-                save_sample(made, kept.folder / kept.files[subject])
         if progress is not None:
             progress(done / len(subjects))
     if broken and not (skip_broken and len(broken) < len(subjects)):
-        raise refusal(broken, dataset.name, len(subjects))
+        reasons = [f"{subject}: {reason}" for subject, reason in broken.items()]
+        rest = [f"and {len(broken) - MAX_NAMED_SUBJECTS} more"] if len(broken) > MAX_NAMED_SUBJECTS else []
+        head = f"{len(broken)} of {len(subjects)} subjects of {dataset.name} cannot be used:"
+        all_are = len(broken) == len(subjects)
+        way = "; or is this the wrong folder?" if all_are else ", or go on without them: `skip_broken`"
+        raise BadInput("\n  ".join([head, *reasons[:MAX_NAMED_SUBJECTS], *rest]) + f"\nmend them{way}")
     for subject, reason in broken.items():
         say(f"left out {subject}: {reason}")
-    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read, kept.files.get)
+    samples = StoredSamples([subject for subject in subjects if subject not in broken], kept.read)
     structures = dataset.structures
-    if structures is None:  # labels are called by their numbers: no image is read to know them
-        values = sorted(set().union(*map(kept.labels, samples.names)) - {0})
-        structures = {str(value): value for value in values}
+    if structures is None:
+        structures = label_numbers(samples)
     return PreparedSplit(dataset.name, split, samples, structures, dataset.pairs_across_subjects)
 
 
-def refusal(broken: Mapping[str, str], data: str, count: int) -> BadInput:
-    """What is wrong with {subject: reason} of so many, and what to do."""
-    reasons = [f"{subject}: {reason}" for subject, reason in broken.items()]
-    rest = [f"and {len(broken) - MAX_NAMED_SUBJECTS} more"] if len(broken) > MAX_NAMED_SUBJECTS else []
-    head = f"{len(broken)} of {count} subjects of {data} cannot be used:"
-    way = "; or is this the wrong folder?" if len(broken) == count else ", or go on without them: `skip_broken`"
-    return BadInput("\n  ".join([head, *reasons[:MAX_NAMED_SUBJECTS], *rest]) + f"\nmend them{way}")
+def label_numbers(samples: Iterable[Sample]) -> dict[str, int]:
+    """{"1": 1, ...}: the labels of a data set in which these are called by their numbers."""
+    found: set[int] = set()
+    for sample in samples:
+        for labels in (sample.fixed_labels, sample.moving_labels):
+            found |= set() if labels is None else {*np.unique(labels).tolist()}
+    return {str(value): value for value in sorted(found - {0})}
 
 
 # Packs: several prepared splits in one file. Its arrays are PART/NUMBER/NAME; what the parts are is in "index".
+
+Use = tuple[str, Purpose]
+"""A split, and what it is prepared for."""
 
 
 @dataclass(frozen=True)
@@ -400,7 +293,6 @@ class PartRecord:
     split: str
     purpose: Purpose
     structures: dict[str, int]
-    """{"LV": 3, ...}: what the labels mean."""
     pairs_across_subjects: bool
     subjects: tuple[str, ...]
     checksums: Any = None
@@ -409,65 +301,26 @@ class PartRecord:
     def __post_init__(self) -> None:
         if not 0 < len(self.subjects) == len(set(self.subjects)):
             raise BadInput("the subjects are none, or named twice")
-        if not all(0 < label <= MAX_LABEL for label in self.structures.values()):
-            raise BadInput(f"structures are labels from 1 to {MAX_LABEL}")
 
 
-@dataclass(frozen=True)
-class PackIndex:
-    """What a pack says of itself."""
-
-    format: int
-    parts: tuple[PartRecord, ...]
-
-    def __post_init__(self) -> None:
-        if len({(part.split, part.purpose) for part in self.parts}) < len(self.parts):
-            raise BadInput("a split is there twice")
-
-
-@dataclass(frozen=True)
-class PackReader:
-    """Reads a subject of a pack; it can be sent to other processes."""
-
-    path: Path
-    places: Mapping[str, str]
-    """{subject: what the names of its arrays begin with}."""
-
-    def __call__(self, subject: str) -> Sample:
-        try:
-            found = read_sample(open_arrays(self.path), self.path, self.places[subject])
-            if found.name != subject:
-                raise ValueError(f"it is of {found.name}")
-        except BadInput:  # of too little memory
-            raise
-        except DAMAGE as error:
-            raise BadInput(f"{subject}: {self.path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
-        return found
-
-    def identify(self, subject: str) -> str:
-        """A short text that changes with the arrays of a subject; none is read: the file lists their checksums."""
-        file, place = open_arrays(self.path), self.places[subject]
-        members = {name: file.NameToInfo.get(f"{place}{name}.npy") for name in (*NEEDED, *OPTIONAL)}
-        sums = {name: info.CRC for name, info in members.items() if info is not None}
-        return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
+def read_packed(path: Path, places: Mapping[str, str], subject: str) -> Sample:
+    """A subject of a pack. `places` say what the names of its arrays begin with."""
+    try:
+        found = read_sample(path, places[subject])
+        if found.name != subject:
+            raise ValueError(f"it is of {found.name}")
+    except DAMAGE as error:
+        raise BadInput(f"{subject}: {path} is damaged, or no longer there: {PREPARE_AGAIN}") from error
+    return found
 
 
-def save_pack(parts: Mapping[tuple[str, str], PreparedSplit], path: Path) -> None:
+def save_pack(parts: Mapping[Use, PreparedSplit], path: Path) -> None:
     """Write {(split, purpose): a prepared split} in one file."""
     check_file(path, (PACK_SUFFIX,))
-    records: list[dict[str, Any]] = [
-        {
-            "data": part.data,
-            "split": split,
-            "purpose": purpose,
-            "structures": dict(part.structures),
-            "pairs_across_subjects": part.pairs_across_subjects,
-            "subjects": part.names,
-        }
-        for (split, purpose), part in parts.items()
+    records = [
+        asdict(PartRecord(part.data, *use, dict(part.structures), part.pairs_across_subjects, tuple(part.names)))
+        for use, part in parts.items()
     ]
-    for record in records:
-        read_record(record, PartRecord, path, "name subjects and splits by a line of text")
 
     def arrays() -> Iterable[tuple[str, ndarray]]:
         for place, part in enumerate(parts.values()):
@@ -478,23 +331,25 @@ def save_pack(parts: Mapping[tuple[str, str], PreparedSplit], path: Path) -> Non
     write_arrays(arrays(), path)
 
 
-def load_pack(path: Path) -> dict[tuple[str, str], PreparedSplit]:
+def load_pack(path: Path) -> dict[Use, PreparedSplit]:
     """{(split, purpose): a prepared split} of a file, to the bit as they were. Only the index is read; each sample is
     read when it is asked for."""
     if not exists(path):
         raise BadInput(f"there is no {path}: check its name")
+    check_ordinary(path)
     try:
-        index = parse_json(read_arrays(open_arrays(path), [INDEX], path)[INDEX].item())
-    except BadInput:  # of too little memory
-        raise
+        with np.load(path) as file:
+            index = json.loads(file[INDEX].item())
+        version, parts = index.get("format"), list(index["parts"])
     except DAMAGE as error:
         raise BadInput(f"{path} is damaged, or no pack of prepared data: {PREPARE_AGAIN}") from error
-    if not isinstance(index, dict) or index.get("format") != FORMAT:
+    if version != FORMAT:
         raise BadInput(f"{path} was written by another version of vrnet: {PREPARE_AGAIN}")
-    found: dict[tuple[str, str], PreparedSplit] = {}
-    for place, part in enumerate(read_record(index, PackIndex, path, PREPARE_AGAIN).parts):
-        reader = PackReader(path, {subject: f"{place}/{k}/" for k, subject in enumerate(part.subjects)})
-        samples = StoredSamples(part.subjects, reader, reader.identify)
+    found: dict[Use, PreparedSplit] = {}
+    for place, values in enumerate(parts):
+        part = read_record(values, PartRecord, path, PREPARE_AGAIN)
+        places = {subject: f"{place}/{k}/" for k, subject in enumerate(part.subjects)}
+        samples = StoredSamples(part.subjects, partial(read_packed, path, places))
         use = part.split, part.purpose
         found[use] = PreparedSplit(part.data, part.split, samples, part.structures, part.pairs_across_subjects)
     return found
@@ -502,8 +357,6 @@ def load_pack(path: Path) -> dict[tuple[str, str], PreparedSplit]:
 
 # Where pairs come from: a data set by its name (DATASETS in dataset.py lists them), or one prepared in a file.
 
-Use = tuple[str, Purpose]
-"""A split, and what it is prepared for."""
 USES: tuple[Use, ...] = (("train", "training"), ("val", "evaluation"), ("test", "evaluation"))
 MORE_USES: dict[str, tuple[Use, ...]] = {"acdc": (("train", "evaluation"),)}
 """By data set, what some budgets of `vrnet paper` need beside: to train on the slices that are measured alone."""
@@ -532,9 +385,8 @@ class Source:
         if (split, purpose) not in self.parts:
             known = ", ".join(f"{name} (for {use})" for name, use in self.parts)
             name = next(iter(self.parts.values())).data
-            again = (split, purpose) in MORE_USES.get(name, ())
-            way = "make it again by `vrnet prepare`" if again else f'give `data="{name}"` and `root`, its folder'
-            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; {way}")
+            raise BadInput(f"{self.data} holds no split {split} for {purpose}: it holds {known}; make it again by "
+                           f'`vrnet prepare`, or give `data="{name}"` and `root`, its folder')  # fmt: skip
         return self.parts[split, purpose]
 
     @cached_property
@@ -543,23 +395,14 @@ class Source:
         return find_dataset(self.data, self.root, self.split_file)
 
     @cached_property
-    def parts(self) -> dict[tuple[str, str], PreparedSplit]:
+    def parts(self) -> dict[Use, PreparedSplit]:
         """The prepared splits of the file that is named, opened once."""
         return load_pack(Path(self.data))
 
-    def has(self, split: str) -> bool:
-        """Whether anyone is in a split of the data set."""
-        try:
-            return bool(self.dataset.subjects(split))
-        except BadInput:
-            return False
 
-
-def splits(
-    source: Source, uses: Sequence[Use], stage: Stage, say: Callable[[str], None]
-) -> dict[tuple[str, str], PreparedSplit]:
+def splits(source: Source, uses: Iterable[Use], stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
     """Several prepared splits; BadInput tells at once what is wrong with any of them."""
-    parts: dict[tuple[str, str], PreparedSplit] = {}
+    parts: dict[Use, PreparedSplit] = {}
     wrong: list[str] = []
     for split, purpose in uses:
         try:
@@ -571,11 +414,14 @@ def splits(
     return parts
 
 
-def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[tuple[str, str], PreparedSplit]:
+def pack(source: Source, path: Path, stage: Stage, say: Callable[[str], None]) -> dict[Use, PreparedSplit]:
     """Prepare the splits that a data set has, and put them in one file."""
     check_file(path, (PACK_SUFFIX,))
-    uses = (*USES, *MORE_USES.get(source.data, ()))
-    parts = splits(source, [use for use in uses if source.has(use[0])] or USES, stage, say)
+    uses: list[Use] = []
+    for use in (*USES, *MORE_USES.get(source.data, ())):
+        with suppress(BadInput):  # which is raised for a split that nobody is in
+            uses += [use] if source.dataset.subjects(use[0]) else []
+    parts = splits(source, uses or USES, stage, say)
     stage(f"writing {path}")
     save_pack(parts, path)
     return parts
