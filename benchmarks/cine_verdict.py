@@ -39,7 +39,7 @@ from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
 from vrnet.phantom.anatomy import LV, MYO
 from vrnet.phantom.cycle import PATHOLOGIES, cycle
-from vrnet.verdict.cine import FINDINGS, judge_cine, named_slices
+from vrnet.verdict.cine import FINDINGS, MAX_REASONS, found_in, judge_cine
 
 FRAMES, GOOD_MM, RUINED_MM, RUINED_PART = 16, 1.0, 1.5, 0.5
 METHODS = "short-axis-cine", "TV-L1"
@@ -127,7 +127,9 @@ def measure(seed, pathology, method, change):
 
 def findings(evidence):
     """The columns of what is found, and the slices that the verdict names."""
-    told = {"level": judge_cine(evidence).level, "named": " ".join(map(str, named_slices(evidence)))}
+    found = [place for rule in found_in(evidence)[:MAX_REASONS] for place in rule.beyond(evidence)]
+    named = sorted({place.slice for place in found} - {None})
+    told = {"level": judge_cine(evidence).level, "named": " ".join(map(str, named))}
     return {rule.name: rule.measure(evidence).value for rule in FINDINGS} | told
 
 

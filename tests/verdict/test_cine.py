@@ -1,6 +1,5 @@
 """What a tracked cine is worth: true motion is good, and what cannot be true is not."""
 
-import re
 from dataclasses import replace
 from math import inf, pi, sin
 
@@ -12,7 +11,7 @@ from vrnet.cardiac.strain import strain
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
-from vrnet.phantom.cycle import PATHOLOGIES, cycle
+from vrnet.phantom.cycle import cycle
 from vrnet.verdict.advice import Run
 from vrnet.verdict.cine import (
     FINDINGS,
@@ -21,12 +20,9 @@ from vrnet.verdict.cine import (
     CineEvidence,
     Extreme,
     HeartExtremes,
-    SixthExtremes,
     extremes_of_whole,
     judge_cine,
-    named_slices,
     slice_stillness,
-    slice_unevenness,
     unevenness,
     unmatched_by_slice,
     where_to_look,
@@ -64,11 +60,11 @@ def test_the_exact_motion_is_good(exact):
 def evidence_of(found):
     """A cine of which strain alone is known."""
     whole = extremes_of_whole(np.zeros((2, 2, 4, 4)), np.ones((4, 4)), None, found, None)
-    return CineEvidence((), 0.0, whole, sixths=SixthExtremes.of(found))
+    return CineEvidence((), 0.0, whole)
 
 
-@pytest.mark.parametrize("pathology", sorted(PATHOLOGIES))
-def test_the_strain_of_no_heart_healthy_or_ill_is_a_finding(pathology):
+@pytest.mark.parametrize("pathology", ["hypertrophic", "infarct"])
+def test_the_strain_of_no_heart_is_a_finding(pathology):
     ill = cycle(5, shape=(64, 64), spacing=(2.8, 2.8), frames=5, pathology=pathology)
     found = strain(ill.fields.numpy(), ill.labels.numpy(), ill.spacing)
     evidence = evidence_of(found)
@@ -85,9 +81,9 @@ def test_a_heart_that_is_blown_up_is_told_by_how_much(beat):
     swelling = np.sin(pi * np.arange(16) / 16) ** 2  # 0 in the reference, 1 in frame 8
     fields = ((s - 1) * swelling[:, None, None, None] * x).astype(np.float32)
     evidence = evidence_of(strain(fields, beat.labels.numpy(), beat.spacing))
-    assert evidence.sixths.lengthening.value == pytest.approx(s - 1, abs=0.001)
-    assert evidence.sixths.area_change.value == pytest.approx(s**2 - 1, abs=0.001)
-    assert evidence.sixths.area_change.frame == 8
+    assert evidence.whole.lengthening.value == pytest.approx(s - 1, abs=0.001)
+    assert evidence.whole.area_change.value == pytest.approx(s**2 - 1, abs=0.001)
+    assert evidence.whole.area_change.frame == 8
     assert evidence.whole.thickening.value == pytest.approx((s**2 - 1) / 2, abs=0.001)
     assert evidence.whole.shortening.value == pytest.approx(0, abs=0.001)
     judged = judge_cine(evidence)
@@ -95,115 +91,72 @@ def test_a_heart_that_is_blown_up_is_told_by_how_much(beat):
     assert [word in " ".join(judged.reasons) for word in ("by 50 %", "by 125 %", "mid wall")] == [True] * 3
 
 
-def test_what_was_run_is_not_advised(exact):
-    drifts = replace(exact.evidence, closure_mm=5.0)
-    for method, others in (("MIND", ["Gaussian-LNCC", "TV-L1"]), ("Gaussian-LNCC(lam=2)", ["TV-L1"]), ("TV-L1", [])):
-        words = " ".join(judge_cine(drifts, Run(method)).try_)
-        assert re.findall('`method="([^`]*)"`', words) == others
-
-
-def test_frames_of_noise_are_failed_and_named(beat):
+@pytest.fixture(scope="module")
+def noisy(beat):
     frames = beat.frames.numpy().copy()
     frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
-    verdict = tracking_of(beat, frames).verdict
+    return tracking_of(beat, frames)
+
+
+def test_frames_of_noise_are_failed_and_named(noisy):
+    verdict = noisy.verdict
     assert verdict.level == "failed"
     assert "frames 5 to 7" in verdict.reasons[0], "people count from 1"
-
-
-def test_no_motion_where_the_heart_beats_is_not_good(beat):
-    assert tracking_of(beat, fields=np.zeros_like(beat.fields.numpy())).verdict.level != "good"
 
 
 def test_a_cine_that_does_not_close_says_how_far(beat):
     verdict = tracking_of(beat, closing_mm=5.0).verdict
     assert verdict.level == "failed"
     assert any("5.0 mm" in reason for reason in verdict.reasons)
-    assert not any("TV-L1" in advice for advice in verdict.try_)  # by which it was tracked
+    assert not any("TV-L1" in advice for advice in verdict.try_), "by which it was tracked"
 
 
-@pytest.mark.parametrize("n", [16, 30])
-def test_unevenness_of_a_harmonic_motion_is_known(n):
-    shape = np.random.default_rng(1).normal(size=(2, 5, 6))
+def test_unevenness_of_a_harmonic_motion_is_known_and_few_frames_need_not_run_evenly():
+    n, shape = 16, np.random.default_rng(1).normal(size=(2, 5, 6))
     fields = np.stack([np.sin(2 * pi * t / n) * shape for t in range(n)])
     assert unevenness(fields, np.ones((5, 6))).value == pytest.approx(4 * sin(pi / n) ** 2)
-
-
-def test_a_slice_that_jumps_is_told_with_its_frame_and_one_that_rests_does_not():
-    """What a slice does is compared with the motion of all, where that is larger."""
-    n, shape = 20, np.random.default_rng(1).normal(size=(2, 5, 6, 3))
-    fields = np.stack([np.sin(2 * pi * t / n) * shape for t in range(n)])
-    fields[..., 0] *= 1e-3
-    fields[7, ..., 0] *= -1
-    fields[12, ..., 2] *= -1
-    found = slice_unevenness(fields, np.ones((5, 6, 3)), 2)
-    assert found[0].value < 0.01
-    assert found[1].value == pytest.approx(4 * sin(pi / n) ** 2)
-    assert found[2].value > 1
-    assert (found[2].slice, found[2].frame) == (2, 12)
-
-
-def test_a_slice_that_does_not_move_is_told_by_how_much_less_than_others():
-    n, sizes = 20, np.array([1.0, 2.0, 0.1, 3.0, 0.0])
-    fields = np.zeros((n, 2, 5, 6, 5))
-    fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * sizes
-    found = slice_stillness(fields, np.ones((5, 6, 5)), 2, [0, 1, 2, 3])
-    assert [found[k].value for k in range(4)] == pytest.approx([1 - m / 2.0 for m in sizes[:4]])
-    assert (found[2].slice, found[2].frame) == (2, 10)
-    assert slice_stillness(0 * fields, np.ones((5, 6, 5)), 2, [0, 1]) == {0: NOTHING, 1: NOTHING}
+    uneven = np.random.default_rng(2).normal(size=(LEAST_FRAMES, 2, 4, 4))
+    assert unevenness(uneven, np.ones((4, 4))).value > 1
+    assert unevenness(uneven[1:], np.ones((4, 4))).value == 0
 
 
 @pytest.mark.parametrize(
-    ("sizes", "still"), [([0.0, 2.0, 0.1, 3.0, 0.0], [0, 2, 4]), ([30.0, 30.0, 2.0, 3.0, 0.1, 2.2, 2.5], [4])]
+    ("sizes", "still"), [([1.0, 2.0, 0.1, 3.0, 0.0], [2, 4]), ([30.0, 30.0, 2.0, 3.0, 0.1, 2.2, 2.5], [4])]
 )
-def test_most_slices_may_be_still_and_others_may_jump(sizes, still):
-    """The still ones are told, and no others, with the frame where the others have moved farthest."""
+def test_a_still_slice_is_told_by_how_much_less_it_moves_than_those_that_move(sizes, still):
+    """Even if others jump; with the frame where the others have moved farthest."""
     n, z = 20, len(sizes)
     fields = np.zeros((n, 2, 5, 6, z))
     fields[:, 0] = np.sin(pi * np.arange(n) / n)[:, None, None, None] * np.array(sizes)
     found = slice_stillness(fields, np.ones((5, 6, z)), 2, list(range(z)))
+    typical = np.median([size for size in sizes if size >= 0.05 * max(sizes)])
+    assert [found[k].value for k in range(z)] == pytest.approx(1 - np.array(sizes) / typical)
     assert [k for k in range(z) if found[k].value > 0.8] == still
     assert {each.frame for each in found.values()} == {10}
-
-
-def test_few_frames_need_not_run_evenly():
-    fields = np.random.default_rng(2).normal(size=(LEAST_FRAMES - 1, 2, 4, 4))
-    assert unevenness(fields, np.ones((4, 4))).value == 0
-    assert unevenness(np.concatenate([fields, fields]), np.ones((4, 4))).value > 1
+    assert slice_stillness(0 * fields, np.ones((5, 6, z)), 2, [0, 1]) == {0: NOTHING, 1: NOTHING}
 
 
 def with_measure(good, rule, value):
     """The evidence, but for what this rule measures."""
     place = Extreme(value, frame=5, slice=6 if "slice" in rule.name else None, wall_level="mid")
     for name in vars(HeartExtremes()):
-        changed = replace(good, slices=(HeartExtremes(), HeartExtremes(**{name: place})))
-        if rule.measure(changed) is place:
-            return changed
-    for part in ("whole", "sixths"):
-        for name in vars(getattr(good, part)):
-            changed = replace(good, **{part: replace(getattr(good, part), **{name: place})})
+        in_slice = replace(good, slices=(HeartExtremes(), HeartExtremes(**{name: place})))
+        for changed in (in_slice, replace(good, whole=replace(good.whole, **{name: place}))):
             if rule.measure(changed) is place:
                 return changed
     return replace(good, closure_mm=value)
 
 
-@pytest.mark.parametrize("rule", FINDINGS[2:], ids=lambda rule: rule.name)
-def test_each_measure_of_a_cine_decides_by_its_limits(exact, rule):
-    for limit, level in zip(rule.limits, ("look", "failed"), strict=True):
-        if limit < inf:
-            below, beyond = (with_measure(exact.evidence, rule, part * limit) for part in (0.99, 1.01))
-            assert judge_cine(beyond).level == level != judge_cine(below).level
-            (reason,) = judge_cine(beyond).reasons
-            assert reason.startswith("Slice 7: ") == rule.name.endswith("in a slice")
-            assert ("frame 6" in reason) == (rule.name != "closure"), "what is known is told"
-
-
-def test_one_looks_first_at_the_slice_that_is_named(exact):
-    good = exact.evidence
-    assert where_to_look(good) is None
-    whole = replace(good, whole=replace(good.whole, thickening=Extreme(2.0, 4)))
-    assert where_to_look(whole).frame == 4
-    both = replace(whole, slices=(HeartExtremes(shortening=Extreme(2.0, 9, 6)),))
-    assert (where_to_look(both).frame, where_to_look(both).slice) == (9, 6)
+def test_each_measure_of_a_cine_decides_by_its_limits_and_is_where_one_looks(exact):
+    for rule in FINDINGS[2:]:
+        for limit, level in zip(rule.limits, ("look", "failed"), strict=True):
+            if limit < inf:
+                below, beyond = (with_measure(exact.evidence, rule, part * limit) for part in (0.99, 1.01))
+                assert judge_cine(beyond).level == level != judge_cine(below).level
+                (reason,) = judge_cine(beyond).reasons
+                assert reason.startswith("Slice 7: ") == rule.name.endswith("in a slice")
+                assert ("frame 6" in reason) == (rule.name != "closure"), "what is known is told"
+                assert (where_to_look(beyond) is None) == (rule.name == "closure")
 
 
 def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_alone(exact):
@@ -223,18 +176,16 @@ def test_what_is_wrong_in_half_of_the_slices_and_the_whole_is_said_of_the_whole_
     assert [reason.split(":")[0] for reason in judge_cine(other).reasons] == ["The motion jumps at frame 5", "Slice 4"]
 
 
-def test_slices_that_are_unlike_are_named_unless_the_frames_tell_it_and_half_of_them_are(beat, exact):
-    frames = beat.frames.numpy().copy()
-    frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
-    not_found = tracking_of(beat, frames).evidence.frames
+def test_slices_that_are_unlike_are_named_unless_the_frames_tell_it_and_half_of_them_are(noisy, exact):
     slices = tuple(HeartExtremes(unmatched=Extreme(value, 5, k)) for k, value in enumerate((0.9, 0.1, 0.2)))
     one = replace(exact.evidence, slices=slices)
-    assert named_slices(one) == [0]
-    assert judge_cine(one, STACK).reasons[0].startswith("Slice 1: in frame 6, 90 % of what the reference shows here")
-    assert named_slices(replace(one, frames=not_found)) == [0]
-    half = replace(one, slices=(*slices[:2], HeartExtremes()))
-    assert named_slices(half) == [0]
-    assert named_slices(replace(half, frames=not_found)) == [], "a slice that was not measured does not count"
+    said = "Slice 1: in frame 6, 90 % of what the reference shows here has no counterpart"
+    assert judge_cine(one, STACK).reasons[0].startswith(said)
+    not_found = replace(one, frames=noisy.evidence.frames)
+    assert any(reason.startswith(said) for reason in judge_cine(not_found).reasons)
+    half = replace(not_found, slices=(*slices[:2], HeartExtremes()))
+    assert not any("Slice" in reason for reason in judge_cine(half).reasons), "what was not measured does not count"
+    assert where_to_look(half).frame == 4, "the first frame that was not found"
 
 
 def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(exact):
@@ -246,15 +197,6 @@ def test_every_slice_beyond_the_limit_is_named_and_one_looks_first_at_the_worst(
         "heart's where that is larger."
     )
     assert where_to_look(evidence) == jumps[2]
-    assert named_slices(evidence) == [0, 4]
-
-
-def test_one_looks_first_at_the_first_frame_that_was_not_found(beat, exact):
-    frames = beat.frames.numpy().copy()
-    frames[4:7] = np.random.default_rng(0).random(frames[4:7].shape, np.float32)
-    evidence = replace(exact.evidence, frames=tracking_of(beat, frames).evidence.frames)
-    assert where_to_look(evidence).frame == 4
-    assert where_to_look(replace(exact.evidence, closure_mm=5.0)) is None, "a chain that drifts has no frame"
 
 
 @pytest.mark.filterwarnings("ignore:no strain is measured")
@@ -263,7 +205,7 @@ def test_without_labels_of_it_the_wall_has_no_volume(beat, exact):
     for labels in (None, cavities):
         bare = replace(exact, reference_labels=labels)
         assert bare.evidence.whole.wall_change == NOTHING
-        assert bare.evidence.sixths == SixthExtremes()
+        assert bare.evidence.whole.lengthening == NOTHING
         assert bare.verdict.level == "good"
 
 
@@ -295,14 +237,6 @@ def test_the_mean_of_slices_that_show_as_much_is_that_of_the_whole(heart, other)
     fixed, spacing = np.stack([heart] * 4, -1), (2.8, 2.8, 10.0)
     whole = gather(fixed, other, other, np.zeros((3, *fixed.shape), np.float32), spacing, 0.0)
     assert unmatched_by_slice(fixed, other, other, spacing, 2).mean() == pytest.approx(whole.unmatched, abs=1e-5)
-
-
-def test_slices_may_lie_across_any_axis_and_an_empty_one_has_nothing_to_match(heart, other):
-    fixed = np.stack([heart, heart, 0 * heart, heart], -1)
-    turned = (np.moveaxis(each, -1, 0) for each in (fixed, other, other))
-    found = unmatched_by_slice(*turned, (10.0, 2.8, 2.8), 0)
-    assert found == pytest.approx(unmatched_by_slice(fixed, other, other, (2.8, 2.8, 10.0), 2))
-    assert found[2] == 0
 
 
 @pytest.mark.parametrize("across", [0, 2])

@@ -6,7 +6,7 @@ strain is one that hearts have. The last four are judged of the whole and of eac
 wrong in one slice is lost among the others. What is found in the whole and in half of the slices is no
 slice's own, and is said of the whole alone. docs/verdict.md says how the limits were measured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -28,9 +28,6 @@ from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, LocalCorrelation, in
 from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, unique
 from vrnet.vocabulary import LEVELS
 
-# What a tracked cine is judged by: its frames as pairs, its chains, and what the wall and the cavity do, as a whole
-# and in each slice.
-
 LEAST_FRAMES = 15
 """Of fewer frames, hearts move unevenly from one to the next."""
 MOVING_PART = 0.05
@@ -41,13 +38,10 @@ for a while may seem to move ten times as far as the others."""
 class Extreme(NamedTuple):
     """The most that something does over a cycle, and where that is; frames and slices are counted as in the array."""
 
-    value: float = -inf
-    """-inf where nothing is measured."""
+    value: float = -inf  # where nothing is measured
     frame: int | None = None
-    slice: int | None = None
-    """None of what is not of one slice."""
-    wall_level: str = ""
-    """One of LEVELS, of what is measured by level of the wall."""
+    slice: int | None = None  # of what is of one slice
+    wall_level: str = ""  # one of LEVELS, of what is measured by level of the wall
 
 
 NOTHING = Extreme()
@@ -55,38 +49,21 @@ NOTHING = Extreme()
 
 @dataclass(frozen=True)
 class HeartExtremes:
-    """The most that a heart does over a cycle, as parts of what it is in the reference; NOTHING without its labels."""
+    """The most that a heart, or one slice of it, does over a cycle, as parts of what it is in the reference; NOTHING of
+    what is not measured."""
 
-    unevenness: Extreme = NOTHING
-    """See `unevenness`."""
-    wall_change: Extreme = NOTHING
-    """How much the wall changes its volume, or its area in a slice, either way."""
-    muscle_in_cavity: Extreme = NOTHING
-    """See `vrnet.cardiac.volumes.CavityMuscle`."""
-    shortening: Extreme = NOTHING
-    """How far the circumferential Green strain, the mean over the wall, falls."""
-    thickening: Extreme = NOTHING
-    """How far the radial Green strain, the mean over the wall, rises."""
-    unmatched: Extreme = NOTHING
-    """Of a slice alone, as the next: see `vrnet.verdict.cine`. Of the whole, frames as pairs tell it."""
-    stillness: Extreme = NOTHING
-    """See `slice_stillness`."""
-
-
-@dataclass(frozen=True)
-class SixthExtremes:
-    """The most that any sixth of the wall at a level does over a cycle."""
-
+    unevenness: Extreme = NOTHING  # see `unevenness`
+    wall_change: Extreme = NOTHING  # of the wall's volume, or of its area in a slice, either way
+    muscle_in_cavity: Extreme = NOTHING  # see `vrnet.cardiac.volumes.CavityMuscle`
+    shortening: Extreme = NOTHING  # how far the circumferential Green strain, the mean over the wall, falls
+    thickening: Extreme = NOTHING  # how far the radial one rises
+    # Of the whole alone: how much longer the middle of any sixth of the wall at a level becomes, and how much its area
+    # changes, either way.
     lengthening: Extreme = NOTHING
-    """How much longer its middle becomes."""
     area_change: Extreme = NOTHING
-    """How much its area changes, either way."""
-
-    @classmethod
-    def of(cls, strain: Strain) -> "SixthExtremes":
-        """The extremes of what was measured."""
-        middle, area = strain.sixths / 100
-        return cls(largest_of_levels(middle), largest_of_levels(np.abs(area)))
+    # Of a slice alone: see `unmatched_by_slice` and `slice_stillness`. Of the whole, frames as pairs tell it.
+    unmatched: Extreme = NOTHING
+    stillness: Extreme = NOTHING
 
 
 @dataclass(frozen=True)
@@ -101,7 +78,6 @@ class CineEvidence:
     """Of all slices together."""
     slices: tuple[HeartExtremes, ...] = ()
     """Of each slice; none of a cine of one slice, nor of volumes, which move through theirs."""
-    sixths: SixthExtremes = SixthExtremes()
 
 
 def cine_evidence(result: CineResult) -> CineEvidence:
@@ -122,7 +98,6 @@ def cine_evidence(result: CineResult) -> CineEvidence:
         max(result.closure_mm.values()),
         extremes_of_whole(*motion, result.volumes, result.strain, result.muscle_in_cavity),
         () if axis is None else extremes_of_slices(*motion, axis, result.by_slice, result.frame, unmatched),
-        SixthExtremes() if result.strain is None else SixthExtremes.of(result.strain),
     )
 
 
@@ -134,15 +109,20 @@ def extremes_of_whole(
     muscle: CavityMuscle | None,
 ) -> HeartExtremes:
     """Those of all slices together, of a motion under a weight and what was measured."""
-    found = HeartExtremes(unevenness(fields, weight))
+    found = {"unevenness": unevenness(fields, weight)}
     if volumes is not None:
-        found = replace(found, wall_change=largest(change(volumes.wall_ml, volumes.reference)))
+        found["wall_change"] = largest(change(volumes.wall_ml, volumes.reference))
     if muscle is not None:
-        found = replace(found, muscle_in_cavity=largest(muscle.whole))
+        found["muscle_in_cavity"] = largest(muscle.whole)
     if strain is not None:
-        circumferential, radial = (strain.curve(name) / 100 for name in ("green_circumferential", "green_radial"))
-        found = replace(found, shortening=largest(-circumferential), thickening=largest(radial))
-    return found
+        middle, area = strain.sixths / 100
+        found |= {
+            "shortening": largest(-strain.curve("green_circumferential") / 100),
+            "thickening": largest(strain.curve("green_radial") / 100),
+            "lengthening": largest_of_levels(middle),
+            "area_change": largest_of_levels(np.abs(area)),
+        }
+    return HeartExtremes(**found)
 
 
 def extremes_of_slices(
@@ -155,12 +135,12 @@ def extremes_of_slices(
 ) -> tuple[HeartExtremes, ...]:
     """Those of each slice across an axis that has weight; what is unmatched is told of all of them, the rest of those
     whose wall is a ring."""
-    shown = np.flatnonzero(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).any(1)).tolist()
-    found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in shown}
+    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
+    found = {k: HeartExtremes(unmatched=largest(unmatched[k], k)) for k in range(len(weights)) if weights[k].any()}
     if curves is None:
         return tuple(found.values())
     rows = {k: row for row, k in enumerate(curves.slices) if not np.isnan(curves.radial_percent[row, reference])}
-    uneven, still = slice_unevenness(fields, weight, axis), slice_stillness(fields, weight, axis, [*rows])
+    whole, still = mean_lengths(fields, weight).max(), slice_stillness(fields, weight, axis, [*rows])
     parts = {
         "wall_change": change(curves.wall_mm2, reference),
         "muscle_in_cavity": curves.muscle_percent / 100,
@@ -169,7 +149,8 @@ def extremes_of_slices(
     }
     for k, row in rows.items():
         measured = {name: largest(part[row], k) for name, part in parts.items()}
-        found[k] = replace(found[k], unevenness=uneven[k], stillness=still[k], **measured)
+        uneven = unevenness(motions[k], weights[k], whole)._replace(slice=k)
+        found[k] = replace(found[k], unevenness=uneven, stillness=still[k], **measured)
     return tuple(found.values())
 
 
@@ -198,21 +179,13 @@ def unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], l
     """The largest |u_(t-1) − 2 u_t + u_(t+1)| round the cycle over the largest |u_t|: means under a weight.
 
     Of a motion a sin(2πt/n) it is 4 sin²(π/n), which is small where frames are many. A motion that is smaller than
-    `least`, in voxels, is compared with that."""
-    if len(fields) < LEAST_FRAMES:
+    `least`, in voxels, is compared with that: of a slice that hardly moves, as the apex, the motion of all."""
+    n = len(fields)
+    if n < LEAST_FRAMES:
         return Extreme(0.0)
-    n, whole = len(fields), max(largest_motion(fields, weight), least)
-    bends = [mean_length(fields[k - 1] - 2 * fields[k] + fields[(k + 1) % n], weight) for k in range(n)]
-    return Extreme(max(bends) / whole if whole else 0.0, int(np.argmax(bends)))
-
-
-def slice_unevenness(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"], axis: int) -> dict[int, Extreme]:
-    """The unevenness of each slice across an axis of s that has weight. One that hardly moves, as the apex, is compared
-    with the motion of all."""
-    whole = largest_motion(fields, weight)
-    motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
-    shown = [k for k in range(len(weights)) if weights[k].any()]
-    return {k: unevenness(motions[k], weights[k], whole)._replace(slice=k) for k in shown}
+    bends = mean_lengths((fields[k - 1] - 2 * fields[k] + fields[(k + 1) % n] for k in range(n)), weight)
+    whole = max(mean_lengths(fields, weight).max(), least)
+    return Extreme(float(bends.max() / whole) if whole else 0.0, int(bends.argmax()))
 
 
 def slice_stillness(
@@ -222,23 +195,18 @@ def slice_stillness(
     median of those that move, so that more than half of the slices may be still. The frame is that where they have
     moved farthest; nothing is found where none moves."""
     motions, weights = np.moveaxis(fields, 2 + axis, 0), np.moveaxis(weight, axis, 0)
-    lengths = {k: np.array([mean_length(u, weights[k]) for u in motions[k]]) for k in slices}
-    if not any(length.any() for length in lengths.values()):
+    lengths = {k: mean_lengths(motions[k], weights[k]) for k in slices}
+    most = max((length.max() for length in lengths.values()), default=0.0)
+    if most == 0:
         return dict.fromkeys(slices, NOTHING)
-    most = max(length.max() for length in lengths.values())
     moving = np.stack([length for length in lengths.values() if length.max() >= MOVING_PART * most])
     typical, frame = float(np.median(moving.max(1))), int(np.median(moving, 0).argmax())
     return {k: Extreme(1 - float(length.max()) / typical, frame, k) for k, length in lengths.items()}
 
 
-def largest_motion(fields: Float[ndarray, "t d *s"], weight: Float[ndarray, "*s"]) -> float:
-    """The largest mean length of the motion over the frames."""
-    return max(mean_length(u, weight) for u in fields)
-
-
-def mean_length(u: Float[ndarray, "d *s"], weight: Float[ndarray, "*s"]) -> float:
-    """The mean length of a motion under a weight."""
-    return float((np.linalg.norm(u, axis=0) * weight).sum() / weight.sum())
+def mean_lengths(fields: Iterable[Float[ndarray, "d *s"]], weight: Float[ndarray, "*s"]) -> Float[ndarray, " t"]:
+    """The mean length of the motion of every frame under a weight."""
+    return np.array([(np.linalg.norm(u, axis=0) * weight).sum() / weight.sum() for u in fields])
 
 
 def unmatched_by_slice(
@@ -266,15 +234,6 @@ def unmatched_by_slice(
 
 
 MAX_REASONS, MAX_ADVICE = 5, 3
-BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
-LENGTHENED = (
-    "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly stretched "
-    "beyond end-diastole."
-)
-CHANGED_AREA = (
-    "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and little "
-    "moves through a slice."
-)
 Limits = tuple[float, float]
 """Beyond which a measure is worth a look, and failed."""
 OF_WHOLE = {"size": "volume", "motion": "all that it moves"}
@@ -287,14 +246,24 @@ class CineRule:
     """A measure, of which more is worse, with its limits and what to say beyond them."""
 
     name: str
-    measure: Callable[[CineEvidence], Extreme]
+    measured: Callable[[CineEvidence], list[Extreme]]
+    """Of a rule about slices, in every slice in which it is measured."""
     limits: Limits
-    reason: Callable[[CineEvidence], str]
+    words: str
+    """In which {value} and {mm} stand for the largest value, {up_to} says that others are smaller, {frames} are those
+    of all that is beyond the limit, {level} is that of the wall; {size} and {motion} are as in OF_WHOLE."""
     to_try: tuple[advice.Advice, ...]
-    is_told: Callable[[CineEvidence], bool] = lambda e: True
-    """Whether what is found is not told by another rule."""
-    beyond: Callable[[CineEvidence], list[Extreme]] = lambda e: []
-    """What is beyond its limits in slices, of a rule about these."""
+    is_of_slices: bool = False
+    of_whole: tuple["CineRule", ...] = ()
+    """Rules of the whole that tell what half of the slices, or more, have in common with it."""
+
+    def measure(self, evidence: CineEvidence) -> Extreme:
+        """The largest of what is measured."""
+        return max(self.measured(evidence), key=lambda found: found.value, default=NOTHING)
+
+    def beyond(self, evidence: CineEvidence) -> list[Extreme]:
+        """What is worth a look."""
+        return [found for found in self.measured(evidence) if found.value > self.limits[0]]
 
     def level(self, evidence: CineEvidence) -> Level:
         return self.level_of(self.measure(evidence).value)
@@ -304,176 +273,124 @@ class CineRule:
         look, failed = self.limits
         return "failed" if value > failed else "look" if value > look else "good"
 
+    def is_told(self, evidence: CineEvidence) -> bool:
+        """Whether what is found is not told by a rule of the whole."""
+        is_of_whole = any(rule.level(evidence) != "good" for rule in self.of_whole)
+        return not is_of_whole or len(self.beyond(evidence)) < len(self.measured(evidence)) / 2
 
-def part_of_frames(evidence: CineEvidence, levels: Sequence[Level]) -> Extreme:
-    """The part of the frames whose verdict, as a pair, is one of these, and the first of them."""
-    found = frames_of(evidence, levels)
-    return Extreme(len(found) / max(len(evidence.frames), 1), min(found, default=None))
+    def reason(self, evidence: CineEvidence) -> str:
+        """What is said of it, with slices and frames as people count them."""
+        found, most = self.beyond(evidence), self.measure(evidence)
+        said = self.words.format(
+            value=percent(most.value),
+            mm=f"{most.value:.1f}",
+            up_to="up to " if len(found) > 1 else "",
+            frames=numbered("frame", {each.frame for each in found if each.frame is not None}),
+            level=most.wall_level,
+            **(OF_SLICE if self.is_of_slices else OF_WHOLE),
+        )
+        if not self.is_of_slices:
+            return said
+        slices = numbered("slice", [each.slice for each in found if each.slice is not None])
+        return f"{slices.capitalize()}: {said[0].lower()}{said[1:]}"
 
 
-def frames_of(evidence: CineEvidence, levels: Sequence[Level]) -> list[int]:
-    """The frames whose verdict, as a pair, is one of these."""
-    return [k for k, each in evidence.frames if judge_evidence(each).level in levels]
+def frames_at(*levels: Level) -> Callable[[CineEvidence], list[Extreme]]:
+    """The part of the frames whose verdict, as a pair, is one of these; once for each of them."""
+
+    def found(evidence: CineEvidence) -> list[Extreme]:
+        frames = [k for k, each in evidence.frames if judge_evidence(each).level in levels]
+        return [Extreme(len(frames) / len(evidence.frames), k) for k in frames] or [Extreme(0.0)]
+
+    return found
+
+
+def in_slices(
+    name: str, measure: str, limits: Limits, words: str, to_try: tuple[advice.Advice, ...], *of_whole: CineRule
+) -> CineRule:
+    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit."""
+
+    def found(evidence: CineEvidence) -> list[Extreme]:
+        return [place for each in evidence.slices if (place := getattr(each, measure)) != NOTHING]
+
+    return CineRule(f"{name}, in a slice", found, limits, words, (advice.without_slice, *to_try), True, of_whole)
 
 
 def whole_and_slices(
     name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[advice.Advice, ...]
 ) -> tuple[CineRule, CineRule]:
-    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most.
-
-    `words` are those of `said_of`."""
-
-    def in_whole(e: CineEvidence) -> Extreme:
-        return getattr(e.whole, measure)
-
-    rule = CineRule(name, in_whole, whole, lambda e: said_of([in_whole(e)], words, OF_WHOLE), to_try)
-    return rule, in_a_slice(name, measure, of_slice, words, to_try, rule)
+    """Two rules about one of HeartExtremes: of the whole, and of the slice that does most."""
+    rule = CineRule(name, lambda e: [getattr(e.whole, measure)], whole, words, to_try)
+    return rule, in_slices(name, measure, of_slice, words, to_try, rule)
 
 
-def in_a_slice(
-    name: str,
-    measure: str,
-    limits: Limits,
-    words: str,
-    to_try: tuple[advice.Advice, ...],
-    *of_whole: CineRule,
-) -> CineRule:
-    """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit; what is beyond a limit
-    of the whole too, and in half of the slices, is told by the rules of the whole."""
-
-    def beyond(e: CineEvidence) -> list[Extreme]:
-        return [found for found in in_slices(e, measure) if found.value > limits[0]]
-
-    def is_of_slices(e: CineEvidence) -> bool:
-        is_of_whole = any(rule.level(e) != "good" for rule in of_whole)
-        return not is_of_whole or len(beyond(e)) < len(in_slices(e, measure)) / 2
-
-    def said_of_slices(e: CineEvidence) -> str:
-        said, slices = said_of(beyond(e), words, OF_SLICE), [each.slice for each in beyond(e) if each.slice is not None]
-        return f"{numbered('slice', slices).capitalize()}: {said[0].lower()}{said[1:]}"
-
-    def worst(e: CineEvidence) -> Extreme:
-        return max(in_slices(e, measure), key=lambda found: found.value, default=NOTHING)
-
-    advised = advice.without_slice, *to_try
-    return CineRule(f"{name}, in a slice", worst, limits, said_of_slices, advised, is_of_slices, beyond)
-
-
-def in_slices(evidence: CineEvidence, measure: str) -> list[Extreme]:
-    """One of HeartExtremes in every slice in which it is measured."""
-    found = [getattr(each, measure) for each in evidence.slices]
-    return [each for each in found if each != NOTHING]
-
-
-def said_of(found: Sequence[Extreme], words: str, terms: Mapping[str, str]) -> str:
-    """Words in which {value} stands for the largest value, {up_to} says that others are smaller, {frames} are those of
-    all, as people count them, {level} is that of the wall; and the terms for theirs."""
-    most, frames = percent(max(each.value for each in found)), {each.frame for each in found if each.frame is not None}
-    up_to, level = "up to " if len(found) > 1 else "", found[0].wall_level
-    return words.format(value=most, up_to=up_to, frames=numbered("frame", frames), level=level, **terms)
-
-
+FRAMES = advice.check_frames, advice.other_tracker
+LABELS = advice.reference_labels, advice.other_tracker, advice.stiffer
+BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
 FAILED_FRAMES = CineRule(
-    "failed frames",
-    lambda e: part_of_frames(e, ("failed",)),
-    (0.0, 0.15),
-    lambda e: f"The reference was not found in {numbered('frame', frames_of(e, ('failed',)))}.",
-    (advice.check_frames, advice.other_tracker),
+    "failed frames", frames_at("failed"), (0.0, 0.15), "The reference was not found in {frames}.", FRAMES
 )
 DOUBTFUL_FRAMES = CineRule(
-    "doubtful frames",
-    lambda e: part_of_frames(e, ("look", "failed")),
-    (0.1, inf),
-    lambda e: (
-        f"The registration of {numbered('frame', frames_of(e, ('look', 'failed')))} with the reference is doubtful."
-    ),
-    (advice.check_frames, advice.other_tracker),
-)
-
+    "doubtful frames", frames_at("look", "failed"), (0.1, inf),
+    "The registration of {frames} with the reference is doubtful.", FRAMES,
+)  # fmt: skip
 FINDINGS = (
     FAILED_FRAMES,
     DOUBTFUL_FRAMES,
-    in_a_slice(
-        "unmatched",
-        "unmatched",
-        (0.37, inf),
+    in_slices(
+        "unmatched", "unmatched", (0.37, inf),
         "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
         "the slice may show noise there, or something else.",
-        (advice.check_frames,),
-        FAILED_FRAMES,
-        DOUBTFUL_FRAMES,
+        (advice.check_frames,), FAILED_FRAMES, DOUBTFUL_FRAMES,
     ),
-    in_a_slice(
-        "stillness",
-        "stillness",
-        (0.8, inf),
+    in_slices(
+        "stillness", "stillness", (0.8, inf),
         "Over the cycle the heart moves {up_to}{value} less than in the other slices, as {frames} shows best: "
         "one frame may be shown again and again, or the motion was not found.",
         (advice.other_tracker,),
     ),
     CineRule(
-        "closure",
-        lambda e: Extreme(e.closure_mm),
-        (1.0, 3.0),
-        lambda e: f"Once round the cycle, points end {e.closure_mm:.1f} mm from where they began.",
+        "closure", lambda e: [Extreme(e.closure_mm)], (1.0, 3.0),
+        "Once round the cycle, points end {mm} mm from where they began.",
         (advice.whole_cycle, advice.other_tracker),
     ),
     *whole_and_slices(
-        "uneven motion",
-        "unevenness",
-        (0.4, 1.0),
-        (0.55, inf),
+        "uneven motion", "unevenness", (0.4, 1.0), (0.55, inf),
         "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
         (advice.whole_cycle, advice.check_frames),
     ),
     *whole_and_slices(
-        "volume of the wall",
-        "wall_change",
-        (0.3, 0.6),
-        (0.75, inf),
+        "volume of the wall", "wall_change", (0.3, 0.6), (0.75, inf),
         "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
         (advice.reference_labels, advice.other_tracker),
     ),
     *whole_and_slices(
-        "muscle in the cavity",
-        "muscle_in_cavity",
-        (0.22, inf),
-        (0.43, inf),
+        "muscle in the cavity", "muscle_in_cavity", (0.22, inf), (0.43, inf),
         "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
         "the heart may move further than was found, and eject more.",
         (advice.other_tracker, advice.reference_labels),
     ),
     *whole_and_slices(
-        "shortening",
-        "shortening",
-        (0.35, inf),
-        (0.4, inf),
-        f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}",
-        (advice.reference_labels, advice.other_tracker, advice.stiffer),
+        "shortening", "shortening", (0.35, inf), (0.4, inf),
+        f"In {{frames}} circumferential strain falls as far as -{{value}} {BEYOND}", LABELS,
     ),
     *whole_and_slices(
-        "thickening",
-        "thickening",
-        (1.0, inf),
-        (1.75, inf),
-        f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}",
-        (advice.reference_labels, advice.other_tracker, advice.stiffer),
+        "thickening", "thickening", (1.0, inf), (1.75, inf),
+        f"In {{frames}} radial strain rises as far as {{value}} {BEYOND}", LABELS,
     ),
     CineRule(
-        "lengthening",
-        lambda e: e.sixths.lengthening,
-        (0.35, inf),
-        lambda e: said_of([e.sixths.lengthening], LENGTHENED, {}),
+        "lengthening", lambda e: [e.whole.lengthening], (0.35, inf),
+        "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
+        "stretched beyond end-diastole.",
         (advice.from_diastole, advice.other_tracker, advice.stiffer),
     ),
     CineRule(
-        "area of a part",
-        lambda e: e.sixths.area_change,
-        (1.0, inf),
-        lambda e: said_of([e.sixths.area_change], CHANGED_AREA, {}),
+        "area of a part", lambda e: [e.whole.area_change], (1.0, inf),
+        "In {frames} a sixth of the {level} wall has changed its area by {value}: muscle keeps its volume, and little "
+        "moves through a slice.",
         (advice.outer_slices, advice.other_tracker, advice.stiffer),
     ),
-)
+)  # fmt: skip
 """What decides the level."""
 
 
@@ -504,12 +421,6 @@ def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
     reasons = [rule.reason(evidence) for rule in found][:MAX_REASONS]
     to_try = unique(words for rule in found for each in rule.to_try if (words := each(run)) is not None)
     return Verdict(found[0].level(evidence), tuple(reasons), to_try[:MAX_ADVICE])
-
-
-def named_slices(evidence: CineEvidence) -> list[int]:
-    """The slices that the verdict names."""
-    found = [each for rule in found_in(evidence)[:MAX_REASONS] for each in rule.beyond(evidence)]
-    return sorted({each.slice for each in found if each.slice is not None})
 
 
 def where_to_look(evidence: CineEvidence) -> Extreme | None:
