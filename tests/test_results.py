@@ -58,7 +58,7 @@ def test_a_table_is_made_of_the_files_of_its_subjects(table):
     ids=[*NAMES, *(f"{n}-told" for n in AS_TOLD)],
 )
 def test_a_table_is_made_again_byte_by_byte_without_images(name, options, copy, monkeypatch):
-    monkeypatch.setattr("vrnet.paper.tables.has_cuda", lambda: False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("vrnet.paper.tables.measure_seconds", refuse)
     name, asked = ASKED.get(name, (name, {}))
     request = PaperRequest(Source(""), copy, **asked, **options)

@@ -1,13 +1,11 @@
 """Devices, threads, streams and CUDA graphs: the only place that knows them."""
 
 import ctypes
-import multiprocessing as mp
 import os
 import platform
-import resource
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import deepcopy
 from functools import cache
 from itertools import chain
@@ -28,7 +26,8 @@ from vrnet.errors import BadInput, counted
 # keep that number for ever. The libraries below PyTorch, OpenMP and on Intel's processors MKL, count for each thread.
 
 T = TypeVar("T")
-SPAWNED = "SpawnProcess", "ForkServerProcess"
+CPU = torch.device("cpu")
+ONE_THREAD_UP_TO_VOXELS = 256 * 256
 
 
 def in_main_thread() -> bool:
@@ -40,11 +39,11 @@ def in_main_thread() -> bool:
 def use_threads(count: int) -> Iterator[None]:
     """Let PyTorch compute with so many threads, in this thread of Python alone."""
     before = torch.get_num_threads()
-    of_mkl, may_be_fewer = set_threads(count)
+    set_threads(count)
     try:
         yield
     finally:
-        set_threads(before, of_mkl, may_be_fewer)
+        set_threads(before)
 
 
 def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
@@ -63,31 +62,49 @@ def share(function: Callable[[T], None], parts: Iterable[T]) -> None:
         with use_threads(1):
             for part in parts:
                 compute(part)
+    else:
+        with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(1,)) as pool:
+            list(pool.map(compute, parts))
+
+
+def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
+    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
+
+    Threads that work on different numbers need not wait for each other within each convolution. Only calls from the
+    main thread of Python are shared so: a host program that has threads of its own has shared its work already."""
+    threads = torch.get_num_threads()
+    workers = min(threads, len(numbers)) if in_main_thread() else 1
+    if workers == 1:
+        yield from map(function, numbers)
         return
-    with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(1,)) as pool:
-        for _ in pool.map(compute, parts):
-            pass
+    with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(threads // workers,)) as pool:
+        yield from pool.map(function, numbers)
 
 
-def set_threads(count: int, of_mkl: int | None = None, may_be_fewer: bool | None = None) -> tuple[int, bool]:
-    """Let PyTorch compute with so many threads, in this thread of Python, and MKL too, if not with others.
+def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
+    """All threads for a network, whose convolutions are worth sharing; otherwise few where there are few voxels."""
+    return use_threads(torch.get_num_threads()) if is_network else few_threads(voxels)
 
-    A library below it may ask for a number of its own: ARM's convolutions ask for all cores. If OpenMP may give fewer,
-    it gives no more than this number. It may where that is 1, and nowhere else, if not told otherwise: OpenBLAS waits
-    for ever for the threads that it asked for and did not get. Returns MKL's number from before, where 0 stands for
-    that of the process, and whether OpenMP might give fewer."""
+
+def few_threads(voxels: int) -> AbstractContextManager[None]:
+    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
+    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS else torch.get_num_threads())
+
+
+def set_threads(count: int) -> None:
+    """Let PyTorch compute with so many threads, in this thread of Python, and the libraries below it with no more.
+
+    ARM's convolutions ask for all cores: OpenMP gives them fewer where it may. It may where the number is 1, and
+    nowhere else: OpenBLAS waits for ever for threads that it asked for and did not get."""
     torch.get_num_threads()  # which gives this thread the number of the process, if it has none yet
     library = thread_library()
-    if library is None:
-        if in_main_thread():
-            torch.set_num_threads(count)
-        return 0, False
-    might_be_fewer = bool(library.omp_get_dynamic())
-    library.omp_set_num_threads(count)
-    library.omp_set_dynamic(count == 1 if may_be_fewer is None else may_be_fewer)
-    has_mkl = hasattr(library, "MKL_Set_Num_Threads_Local")
-    before = library.MKL_Set_Num_Threads_Local(count if of_mkl is None else of_mkl) if has_mkl else 0
-    return before, might_be_fewer
+    if library is not None:
+        library.omp_set_num_threads(count)
+        library.omp_set_dynamic(count == 1)
+        if hasattr(library, "MKL_Set_Num_Threads_Local"):
+            library.MKL_Set_Num_Threads_Local(count)
+    elif in_main_thread():
+        torch.set_num_threads(count)
 
 
 @cache
@@ -105,55 +122,61 @@ def compute_alone() -> None:
     set_threads(1)  # a number of MKL's that was set for the thread that forked counts for more
 
 
-def is_forked() -> bool:
-    """Whether multiprocessing made this process as a copy of another."""
-    process = mp.current_process()
-    if mp.parent_process() is None or type(process).__name__ in SPAWNED:
-        return False
-    return type(process).__name__ == "ForkProcess" or mp.get_start_method() == "fork"
-
-
 os.register_at_fork(after_in_child=compute_alone)
-if is_forked():
-    compute_alone()
 
 
-ONE_THREAD_UP_TO_VOXELS = 256 * 256
+# Arrays made part by part: what a processor holds of a part stays in its cache, and threads share the parts.
+
+VOXELS_AT_ONCE = 2**17
+"""Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
+
+
+def in_parts(I: Tensor) -> bool:
+    """Whether what is made of I is better made part by part: by a CPU, where no gradients flow, which need it whole."""
+    return I.device.type == "cpu" and not torch.is_grad_enabled()
+
+
+def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
+    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; of many, one for each thread."""
+    n = I.shape[2]
+    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
+    if rows < n:  # else one part is small enough, and threads would wait for each other longer than they compute
+        rows = min(rows, ceil(n / torch.get_num_threads()))
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
+
+
+def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
+    """make(rows) for all rows of the first spatial axis, of the shape of `like`; in parts where that is better."""
+    if not in_parts(like):
+        return make(slice(0, like.shape[2]))
+    out = like.new_empty(like.shape)
+
+    def fill(rows: slice) -> None:
+        out[:, :, rows] = make(rows)
+
+    share(fill, slabs(like))
+    return out
+
+
+# Devices, models on them, and CUDA's graphs and streams.
+
 WARM_UP_CALLS = 3
 """Before a CUDA graph is recorded."""
-CPU = torch.device("cpu")
 CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 Stream = torch.cuda.Stream
 copying = Lock()
 """Held while a model is copied to another device."""
 
 
-def renew_lock() -> None:
-    """After a fork: who held the lock is not there to release it."""
-    global copying
-    copying = Lock()
-
-
-os.register_at_fork(after_in_child=renew_lock)
-
-
 def find_device(name: str, allowed: tuple[str, ...] = ("cpu", "cuda")) -> torch.device:
     """The device of a name; `auto` is CUDA where there is one, and where that is allowed."""
     if name not in ("auto", "cpu", "cuda"):
         raise BadInput(f'there is no device "{name}": choose auto, cpu or cuda')
-    if name == "cuda" and torch.cuda._is_in_bad_fork():
-        raise BadInput("this process was forked from one that had used CUDA, which it cannot use then: "
-                       "start processes by spawn, or choose the device cpu")  # fmt: skip
-    if name == "cuda" and not has_cuda():
+    if name == "cuda" and not torch.cuda.is_available():
         raise BadInput('PyTorch finds no CUDA device here: choose `device="cpu"`, or auto')
     if name == "cuda" and "cuda" not in allowed:
         raise BadInput('this method computes on the CPU only: choose `device="cpu"`, or auto')
-    return torch.device("cuda" if name != "cpu" and has_cuda() and "cuda" in allowed else "cpu")
-
-
-def has_cuda() -> bool:
-    """Whether there is a GPU that this process can use: not after a fork, if CUDA was used before it."""
-    return torch.cuda.is_available() and not torch.cuda._is_in_bad_fork()
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() and "cuda" in allowed else "cpu")
 
 
 def check_gpus(count: int) -> None:
@@ -183,21 +206,17 @@ class ModelOnDevices:
         self._copies = {self._home: model}
 
     def on(self, device: torch.device) -> nn.Module:
-        """The model on a device."""
-        place = with_index(device)
+        """The model on a device; "cuda" is the current GPU."""
+        if device == torch.device("cuda"):
+            device = torch.device("cuda", torch.cuda.current_device())
         with copying:
-            if place not in self._copies:
-                self._copies[place] = deepcopy(self._copies[self._home]).to(place)
-            return self._copies[place]
+            if device not in self._copies:
+                self._copies[device] = deepcopy(self._copies[self._home]).to(device)
+            return self._copies[device]
 
     def __reduce__(self) -> tuple[type["ModelOnDevices"], tuple[nn.Module]]:
         """Pickling keeps the model itself, and no copies."""
         return ModelOnDevices, (self._copies[self._home],)
-
-
-def with_index(device: torch.device) -> torch.device:
-    """The device by its full name: "cuda" is the current GPU, such as "cuda:0"."""
-    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
 
 
 def channels_last(model: nn.Module, d: int) -> nn.Module:
@@ -240,7 +259,7 @@ def capture_graph(function: Callable[..., Tensor], *examples: Tensor) -> Callabl
 def own_stream(device: torch.device) -> Iterator[Stream | None]:
     """Work on a new stream of a GPU, since graphs are not recorded on the default one; elsewhere there is none."""
     stream = new_stream(device)
-    with on_stream(stream):
+    with torch.cuda.stream(stream):
         yield stream
 
 
@@ -251,11 +270,6 @@ def new_stream(device: torch.device) -> Stream | None:
     stream = Stream(device)  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream(device))
     return stream
-
-
-def on_stream(stream: Stream | None) -> AbstractContextManager[object]:
-    """Work on a stream, if there is one."""
-    return torch.cuda.stream(stream)
 
 
 def hand_over(tensors: tuple[Tensor, ...], source: Stream | None) -> None:
@@ -284,63 +298,6 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def side_by_side(function: Callable[[int], Tensor], numbers: range) -> Iterator[Tensor]:
-    """function(n) of each number, in their order, computed by as many threads as PyTorch would give to one call.
-
-    Threads that work on different numbers need not wait for each other within each convolution. Only calls from the
-    main thread of Python are shared so: a host program that has threads of its own has shared its work already."""
-    threads = torch.get_num_threads()
-    workers = min(threads, len(numbers)) if in_main_thread() else 1
-    if workers == 1:
-        yield from map(function, numbers)
-        return
-    with ThreadPoolExecutor(workers, initializer=set_threads, initargs=(threads // workers,)) as pool:
-        yield from pool.map(function, numbers)
-
-
-def threads_for(is_network: bool, voxels: int) -> AbstractContextManager[None]:
-    """All threads for a network, whose convolutions are worth sharing; otherwise few where there are few voxels."""
-    return use_threads(torch.get_num_threads()) if is_network else few_threads(voxels)
-
-
-def few_threads(voxels: int) -> AbstractContextManager[None]:
-    """One thread for a small image: a second gains nothing, and waiting for a busy core costs several times more."""
-    return use_threads(1 if voxels <= ONE_THREAD_UP_TO_VOXELS else torch.get_num_threads())
-
-
-# Arrays made part by part: what a processor holds of a part stays in its cache, and threads share the parts.
-
-VOXELS_AT_ONCE = 2**17
-"""Voxels that a CPU computes together: few enough that all that is held of them meanwhile stays in its cache."""
-
-
-def in_parts(I: Tensor) -> bool:
-    """Whether what is made of I is better made part by part: by a CPU, where no gradients flow, which need it whole."""
-    return I.device.type == "cpu" and not torch.is_grad_enabled()
-
-
-def slabs(I: Shaped[Tensor, "b c *s"]) -> Iterator[slice]:
-    """Parts of the first spatial axis, of about VOXELS_AT_ONCE voxels each; of many, one for each thread."""
-    n = I.shape[2]
-    rows = max(VOXELS_AT_ONCE // max(len(I) * I.shape[3:].numel(), 1), 1)
-    if rows < n:  # else one part is small enough, and threads would wait for each other longer than they compute
-        rows = min(rows, ceil(n / torch.get_num_threads()))
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
-
-
-def make_rows(make: Callable[[slice], Tensor], like: Float[Tensor, "b c *s"]) -> Float[Tensor, "b c *s"]:
-    """make(rows) for all rows of the first spatial axis, of the shape of `like`; in parts where that is better."""
-    if not in_parts(like):
-        return make(slice(0, like.shape[2]))
-    out = like.new_empty(like.shape)
-
-    def fill(rows: slice) -> None:
-        out[:, :, rows] = make(rows)
-
-    share(fill, slabs(like))
-    return out
-
-
 # Memory of the machine, asked before something large is read.
 
 COPIES_WHILE_READING = 2
@@ -356,36 +313,12 @@ def check_memory(path: Path, needed_bytes: int) -> None:
 
 
 def available_memory() -> float:
-    """Bytes that may still be allocated: what the machine has, the container allows and the process is allowed."""
-    return max(0.0, min(machine_memory(), container_memory(), process_memory()))
-
-
-def machine_memory() -> float:
-    """Bytes that the machine has left; where it does not say, all it has."""
-    try:
+    """Bytes that the machine, and the container, have left; without limit where they do not say."""
+    left = [float("inf")]
+    with suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-
-def container_memory() -> float:
-    """Bytes that the container allows beyond what it uses."""
-    try:
-        limit, used = (
-            Path("/sys/fs/cgroup", name).read_text(encoding="ascii") for name in ("memory.max", "memory.current")
-        )
-        return float(limit) - float(used)
-    except (OSError, ValueError):  # no container, or "max"
-        return float("inf")
-
-
-def process_memory() -> float:
-    """Bytes that `ulimit -v` allows beyond what the process uses."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return float("inf")
-    try:
-        return limit - int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    except OSError:
-        return float(limit)
+        left.append(1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
+    with suppress(OSError, ValueError):  # no container, or its limit is "max"
+        limit, used = (Path("/sys/fs/cgroup", name).read_text() for name in ("memory.max", "memory.current"))
+        left.append(float(limit) - float(used))
+    return min(left)

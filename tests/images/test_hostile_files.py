@@ -368,7 +368,7 @@ def test_voxels_beyond_what_the_header_says_are_refused_before_they_fill_the_mem
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
 def test_an_image_that_does_not_fit_in_memory_is_refused_in_words(tmp_path, suffix, monkeypatch):
     write_image(picture(GRID), tmp_path / f"x{suffix}")
-    monkeypatch.setattr(devices, "machine_memory", lambda: 1000.0)
+    monkeypatch.setattr(devices, "available_memory", lambda: 1000.0)
     assert "GB of memory" in refusal(tmp_path / f"x{suffix}")
 
 

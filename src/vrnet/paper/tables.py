@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, has_cuda, synchronise
+from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, synchronise
 from vrnet.errors import BadInput, Stage, counted, either, shape_text, warn_of_input
 from vrnet.files import Row, columns_of, csv_text, read_json, read_record, write_bytes, write_json
 from vrnet.methods.method import Method, Trainable
@@ -61,7 +61,7 @@ def seconds_per_pair(
     path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
     if path.is_file():
         return read_timing(path).seconds
-    if device == "cuda" and (not has_cuda() or "cuda" not in method.devices):
+    if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
         return None
     place = torch.device(device)
     seconds = measure_seconds(method, shape, spacing, place, timing_seconds)

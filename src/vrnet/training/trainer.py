@@ -24,10 +24,8 @@ from vrnet.devices import (
     check_gpus,
     find_device,
     hand_over,
-    has_cuda,
     limit_lookahead,
     new_stream,
-    on_stream,
     record_graph,
 )
 from vrnet.errors import BadInput
@@ -72,7 +70,7 @@ class Trainer:
     def step(self, number: int) -> Tensor:
         """Take a step; its loss, which the next step may overwrite."""
         self._before = limit_lookahead(self._drawing, self._before)
-        with on_stream(self._drawing):
+        with torch.cuda.stream(self._drawing):
             pair = self.draw(number)
         hand_over(pair, self._drawing)
         self.seed(number, 1)
@@ -191,7 +189,7 @@ def keep_settings() -> Iterator[None]:
     """Afterwards the random numbers and the precision of PyTorch are as they were."""
     precision = torch.get_float32_matmul_precision()
     try:
-        with torch.random.fork_rng(range(torch.cuda.device_count() if has_cuda() else 0)):
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
