@@ -13,7 +13,6 @@ from vrnet.methods.names import parse_trainable
 from vrnet.training.loss import (
     Loss,
     WeightedSum,
-    in_both_directions,
     inverse_consistency,
     label_overlaps,
     loss_of,
@@ -50,11 +49,6 @@ def test_the_siamese_loss_is_squares_and_huber(d, random):
     torch.testing.assert_close(loss_of(siamese, Training(alpha=siamese.loss.alpha))(I0, I1, u), expected)
 
 
-def test_no_motion_between_equal_images_costs_nothing(d, random):
-    I = random(1, 1, *SHAPES[d]).float()
-    assert Loss(0.1)(I, I, torch.zeros(1, d, *SHAPES[d])) == 0
-
-
 def test_half_precision_fields_are_measured_in_single(random):
     I0, I1, u = (random(1, n, 24, 20).float() for n in (1, 1, 2))
     loss = Loss(0.1)(I0, I1, (30 * u).bfloat16())
@@ -62,8 +56,11 @@ def test_half_precision_fields_are_measured_in_single(random):
     torch.testing.assert_close(loss, Loss(0.1)(I0, I1, (30 * u).bfloat16().float()))
 
 
-@pytest.mark.parametrize("smoothness", ["TV", "Diffusion", "Bending", "CentralDiffusion", "Huber", "Folding"])
-def test_every_penalty_has_a_gradient_where_nothing_moves(d, random, smoothness):
+SMOOTHNESS = [(2, name) for name in ("TV", "CentralDiffusion", "Huber", "Folding")] + [(3, "Diffusion"), (3, "Bending")]
+
+
+@pytest.mark.parametrize(("d", "smoothness"), SMOOTHNESS)
+def test_every_penalty_has_a_gradient_where_nothing_moves(d, smoothness, random):
     """And smooths: a step against its gradient lowers it."""
     loss = loss_of(parse_trainable("VoxelMorph"), Training(smoothness=smoothness)).smoothness.loss
     still = torch.zeros(1, d, *SHAPES[d], requires_grad=True)
@@ -88,35 +85,15 @@ def test_terms_are_added_and_weighed(d, random):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("L1+", 'there is no term ""'),
         ("0.5*L3", 'there is no term "L3"'),
         ("half*L1", '"half" in "half\\*L1" is no weight'),
-        ("-1*L1", "must be a number above 0"),
-        ("0*L1+L2", "must be a number above 0"),
         ("nan*L1", "must be a number above 0"),
         ("LNCC(radius=4)", 'no parameter "radius"'),
-        ("LNCC(radii=4", "closing bracket"),
     ],
 )
 def test_a_sum_that_is_not_one_is_refused(text, answer):
     with pytest.raises(BadInput, match=answer):
         parse_sum(text, DATA_TERMS)
-
-
-def test_local_correlation_is_that_of_direct_loops(random):
-    """1/2 (n(I1) − n(I0))², n = (I − μ)/√(σ² + ε²) over the 9x9 voxels about each, the border repeated."""
-    images = random(2, 1, 13, 11).float()
-    normal = []
-    for image in images[:, 0].double().numpy():
-        padded, found = np.pad(image, 4, mode="edge"), np.empty_like(image)
-        for x in range(13):
-            for y in range(11):
-                box = padded[x : x + 9, y : y + 9]
-                found[x, y] = (image[x, y] - box.mean()) / np.sqrt(box.var() + 0.05**2)
-        normal.append(found)
-    expected = ((normal[1] - normal[0]) ** 2).mean() / 2
-    term = parse_sum("LNCC(radii=4,epsilon=0.05)", DATA_TERMS)
-    assert term.loss(images[1:], images[:1]).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_soft_dice_is_that_of_numpy(d, random):
@@ -156,12 +133,6 @@ def test_batch_dice_is_that_of_numpy(d, random):
         found = batch_dice_loss(label_overlaps(*tensors, u, labels))
         assert found.item() == pytest.approx(1 - np.mean(dice), rel=1e-4)
     assert batch_dice_loss(label_overlaps(*tensors, u, (9,))) == 0
-
-
-def test_batch_dice_of_one_pair_is_its_soft_dice(d, random):
-    L0, L1 = (torch.randint(3, (1, 1, *SHAPES[d]), dtype=torch.uint8) for _ in range(2))
-    overlaps = label_overlaps(L0, L1, random(1, d, *SHAPES[d]).float(), (1,))
-    torch.testing.assert_close(batch_dice_loss(overlaps), soft_dice_loss(overlaps))
 
 
 def test_in_batch_dice_a_structure_counts_by_its_size():
@@ -233,4 +204,3 @@ def test_the_loss_is_the_sum_of_its_parts_and_the_mean_of_both_directions(d, ran
     alone = replace(part, labels_weight=0.0, batch_dice=0.4)(J0, J1, u, *labels)
     torch.testing.assert_close(alone, replace(part, labels_weight=0.0)(J0, J1, u, *labels) + 0.4 * as_one)
     assert part.arrange(I0, I1) == (I0, I1)
-    assert len(in_both_directions(I0, I1)) == 2

@@ -48,12 +48,6 @@ def test_a_run_is_gone_on_with_only_if_asked_and_only_as_it_was_begun(run):
     assert json.loads((run.folder / "config.json").read_text())["method"] == CONFIG["method"]
 
 
-def test_a_setting_that_is_newer_than_the_run_has_its_default(run):
-    run.check_same(CONFIG | {"training": {"steps": 5, "new": None}})
-    with pytest.raises(BadInput, match="begun with new None, not L2"):
-        run.check_same(CONFIG | {"training": {"steps": 5, "new": "L2"}})
-
-
 def test_all_that_made_a_run_is_recorded_and_may_change_when_it_goes_on(run):
     assert run.config()["provenance"] == [HERE]
     for made_by in (HERE, THERE, HERE):
@@ -74,11 +68,8 @@ def test_part_of_a_run_is_not_taken_for_a_new_one(run):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"provenance": 3}, "Expected `array`"),
         ({"provenance": [3]}, "Expected `object`"),
-        ({"training": []}, "Expected `object`"),
         ({"training": {"steps": "5\nlines"}}, "it holds .*no line of text"),
-        ({"method": None}, "Expected `str`, got `null`"),
         ({"more": 1}, "the key 'more' is not known"),
     ],
 )
@@ -91,7 +82,7 @@ def test_a_config_of_another_form_is_refused_by_its_key(run, change, words):
         assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "[" * 100_000, '{"method": 1e999}', "\xff"])
+@pytest.mark.parametrize("text", ["{", "[]", "\xff"])
 def test_what_is_no_config_is_refused(run, text):
     (run.folder / "config.json").write_text(text, encoding="latin-1")
     with pytest.raises(BadInput, match=r"config\.json"):
@@ -150,6 +141,12 @@ def test_a_run_without_a_checkpoint_is_at_its_beginning(tmp_path, convolutions):
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_no_checkpoint_is_named(checkpoint, convolutions):
+    torch.save({"step": 3}, checkpoint)
+    with pytest.raises(BadInput, match=r"checkpoint\.safetensors is damaged.*another folder"):
+        load_checkpoint(checkpoint, *convolutions(), STEPS)
+
+
 def test_the_optimiser_keeps_its_own_settings(checkpoint, convolutions):
     """Settings such as `foreach` belong to the device, and a run may go on on another."""
     model, _ = convolutions(steps=0)
@@ -158,30 +155,6 @@ def test_the_optimiser_keeps_its_own_settings(checkpoint, convolutions):
     (group,) = optimizer.param_groups
     assert group["lr"] == 0.5
     assert group["foreach"] is False
-
-
-def shorten(path):
-    path.write_bytes(path.read_bytes()[:-40])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def scribble(path):
-    path.write_text("step,loss\nthree,0.1")
-
-
-def pickle(path):
-    torch.save({"step": 3}, path)
-
-
-@pytest.mark.parametrize("damage", [shorten, empty, scribble, pickle])
-def test_a_damaged_checkpoint_is_named(checkpoint, damage, convolutions):
-    damage(checkpoint)
-    with pytest.raises(BadInput, match=r"checkpoint\.safetensors is damaged.*another folder") as error:
-        load_checkpoint(checkpoint, *convolutions(), STEPS)
-    assert "\n" not in str(error.value)
 
 
 def rewrite(path, said=None, **changes):
@@ -197,18 +170,11 @@ def rewrite(path, said=None, **changes):
     ("said", "words"),
     [
         ({"step": 7}, "is at step 7 of a run that ends after 6: train again in another folder"),
-        ({"step": 10**30}, "of a run that ends after 6"),
         ({"step": 3}, r"its validations are at steps \[2, 4\], and it is at step 3"),
-        ({"step": -1, "rows": []}, "it is at step -1"),
         ({"step": "5"}, "Expected `int`, got `str`"),
-        ({"step": 5.0}, "Expected `int`, got `float`"),
         ({"rows": ROWS[::-1]}, r"its validations are at steps \[4, 2\]"),
-        ({"rows": [ROWS[0] | {"step": 0}]}, r"its validations are at steps \[0\]"),
         ({"rows": [{"step": 2}]}, "loss is missing"),
-        ({"rows": [ROWS[0] | {"loss": "low"}]}, "got `str`"),
         ({"rows": [ROWS[0] | {"loss": float("nan")}]}, "no finite number"),
-        ({"rows": 3}, "Expected `array`"),
-        ({"more": 1}, "the key 'more' is not known"),
     ],
 )
 def test_what_a_checkpoint_says_must_be_possible(checkpoint, said, words, convolutions):
@@ -222,14 +188,9 @@ def test_what_a_checkpoint_says_must_be_possible(checkpoint, said, words, convol
 @pytest.mark.parametrize(
     "changes",
     [
-        {"total": torch.zeros(2)},
         {"total": None},
-        {"more": torch.zeros(1)},
         {"model.0.weight": torch.zeros(2, 1, 3, 4)},
-        {"model.0.weight": torch.zeros(2, 1, 3, 3, dtype=torch.float64)},
-        {"optimizer.0.exp_avg": None},
         {"optimizer.0.exp_avg": torch.zeros(1)},
-        {"optimizer.0.step": torch.zeros(3)},
         {"optimizer.9.step": torch.zeros(())},
         {"optimizer.x": torch.zeros(())},
     ],
@@ -246,23 +207,10 @@ def test_the_tensors_of_a_checkpoint_are_those_of_the_run(checkpoint, changes, c
 def test_a_flipped_bit_of_a_checkpoint_is_refused(checkpoint, convolutions):
     whole = checkpoint.read_bytes()
     start = 8 + int.from_bytes(whole[:8], "little")
-    for place in range(start, len(whole), 11):
+    for place in range(start, len(whole), 101):
         checkpoint.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
         with pytest.raises(BadInput, match="its content is not that of its checksum: train again in another folder"):
             load_checkpoint(checkpoint, *convolutions(), STEPS)
-
-
-def test_a_run_that_was_stopped_before_its_first_step_goes_on(tmp_path, convolutions):
-    model, optimizer = convolutions(steps=0)
-    begun = RunState(0, torch.zeros(()), [])
-    save_checkpoint(tmp_path / "c.safetensors", model, optimizer, begun)
-    assert load_checkpoint(tmp_path / "c.safetensors", model, optimizer, STEPS) == begun
-
-
-def test_a_checkpoint_of_another_model_is_named(checkpoint):
-    other = nn.Conv2d(1, 3, 3)
-    with pytest.raises(BadInput, match="holds another model than the run has: train again"):
-        load_checkpoint(checkpoint, other, Adam(other.parameters()), STEPS)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(checkpoint, convolutions, monkeypatch):

@@ -1,14 +1,12 @@
 from dataclasses import asdict, fields, replace
-from typing import get_args
 
 import pytest
 import tyro
 
-from vrnet.app.train import Train, TrainingOptions
+from vrnet.app.train import TrainingOptions
 from vrnet.errors import BadInput
 from vrnet.methods.names import parse_trainable
 from vrnet.methods.parameters import field_docstrings
-from vrnet.training.loss import loss_of
 from vrnet.training.settings import PRESETS, Augmentation, Training, fill_settings, settings
 
 
@@ -41,25 +39,10 @@ def test_the_rate_rises_while_warming_up():
     ]
 
 
-@pytest.mark.parametrize("name", ["labels", "hippocampus-labels"])
-def test_presets_with_labels_have_them_in_the_loss_and_others_have_not(name):
-    assert PRESETS[name].uses_labels
-    assert sum(preset.uses_labels for preset in PRESETS.values()) == 2
-
-
 def test_labels_are_needed_where_either_of_their_weights_is_above_0():
-    assert not Training().uses_labels
+    assert [name for name, preset in PRESETS.items() if preset.uses_labels] == ["labels", "hippocampus-labels"]
     assert Training(labels_weight=0.1).uses_labels
     assert Training(batch_dice=0.1).uses_labels
-
-
-def test_every_preset_has_a_loss_that_can_be_made():
-    for preset in PRESETS.values():
-        assert loss_of(parse_trainable("VoxelMorph"), preset, (1, 2)).alpha == preset.alpha
-
-
-def test_the_command_knows_every_preset():
-    assert set(get_args(Train.__annotations__["preset"])) == {"auto", *PRESETS}
 
 
 def test_a_setting_that_a_file_does_not_know_is_at_its_default():
@@ -77,25 +60,16 @@ NAN, INF = float("nan"), float("inf")
     "wrong",
     [
         {"steps": 0},
-        {"batch": 0},
         {"rate": 0.0},
-        {"rate": NAN},
-        {"alpha": -1.0},
         {"alpha": INF},
-        {"hold": 1.5},
-        {"validate_every": 0},
-        {"seed": -1},
+        {"hold": NAN},
         {"seed": 2**31},
-        {"warm_up": -1},
-        {"clip": 0.0},
         {"clip": NAN},
-        {"consistency": -0.1},
-        {"labels_weight": INF},
         {"batch_dice": -0.1},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match=f"{next(iter(wrong))} is "):
         Training(**wrong)
 
 
@@ -112,13 +86,6 @@ def test_what_is_given_changes_the_preset(hearts):
     changes = {"steps": 7, "alpha": 0.3, "augmentation": None, "recompute": True, "smoothness": "Bending"}
     assert options.changes() == changes
     assert found == replace(PRESETS["short"], **changes)
-
-
-def test_recomputing_can_be_switched_off(hearts):
-    assert PRESETS["cmr3d"].recompute
-    assert not settings(
-        parse_trainable("VoxelMorph"), "cmr3d", hearts(3, [0]), TrainingOptions(recompute="no").changes()
-    ).recompute
 
 
 def test_the_weight_of_smoothness_of_siamese_is_its_own_unless_given(hearts):
@@ -143,20 +110,10 @@ def test_every_setting_is_an_option_that_its_docstring_explains(capsys, monkeypa
         assert field_docstrings(Training)[field.name] in text
 
 
-def test_without_options_nothing_is_changed():
-    assert read() == TrainingOptions()
-    assert read().changes() == {}
-
-
 def test_options_are_read_as_the_types_of_the_settings():
     numbers, name = ("--steps", "7", "--rate", "1e-3", "--validate-every", "3"), ("--similarity", "L2")
     choices = "--precision", "float32", "--recompute", "no"
     changes = {"steps": 7, "rate": 1e-3, "precision": "float32", "recompute": False}
     assert read(*numbers, *name, *choices).changes() == changes | {"similarity": "L2", "validate_every": 3}
     assert read("--no-augment").changes() == {"augmentation": None}
-
-
-@pytest.mark.parametrize("words", [("--steps", "many"), ("--precision", "bf8"), ("--recompute", "maybe")])
-def test_what_is_no_value_of_a_setting_is_refused(words):
-    with pytest.raises(SystemExit):
-        read(*words)
+    assert read().changes() == {}

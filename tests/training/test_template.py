@@ -97,21 +97,6 @@ def test_the_weight_is_the_inverse_square_of_the_mean_square_between_bounds(monk
     assert w.mean() == pytest.approx(1, abs=1e-5)
 
 
-def test_a_template_can_be_asked_where_gradients_flow():
-    images = torch.cat([blob((12, 16)).roll(move, (2, 3)) for move in [(2, 1), (1, -2)]])
-    found, _ = make_template(split_of([*images[:, None]]), 1, CPU, lambda part: None)
-    assert not found.image.requires_grad
-    found(images, images).sum().backward()
-
-
-def test_what_differs_between_images_is_heeded_less(random):
-    alike = blob((12, 16)).expand(6, -1, -1, -1).clone()
-    alike[:, :, :, 20:] += 0.3 * random(6, 1, 32, 12).float()
-    w = how_alike(alike, alike.mean(0, keepdim=True), None)
-    assert w.mean() == pytest.approx(1, abs=1e-5)
-    assert w[..., :16].mean() > 3 * w[..., 24:].mean()
-
-
 def test_batches_change_nothing(random, monkeypatch):
     images = torch.cat([blob((12, 16)).roll(move, (2, 3)) for move in [(2, 1), (1, -2), (-2, 0)]])
     images += 0.05 * random(3, 1, 32, 32).float()
@@ -121,13 +106,6 @@ def test_batches_change_nothing(random, monkeypatch):
     torch.testing.assert_close(parts.image, whole.image)
     torch.testing.assert_close(parts.weight, whole.weight)
     assert whole.weight.std() > 0.1  # it is not heeded alike everywhere
-
-
-def test_progress_runs_to_the_end():
-    told = []
-    learn_template(torch.cat([blob((12, 16))] * 3), rounds=2, progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == pytest.approx(1)
 
 
 def test_the_card_says_what_the_template_is_of():
@@ -151,12 +129,6 @@ def test_an_image_that_comes_again_counts_once():
     one, other = blob((12, 16)), blob((10, 16))
     images, _ = images_of(split_of([one, other, one.clone()]))
     assert torch.equal(images, torch.cat([one, other]))
-
-
-def test_more_images_than_memory_holds_are_refused(monkeypatch):
-    monkeypatch.setattr("vrnet.training.template.available_memory", lambda: 1000.0)
-    with pytest.raises(BadInput, match="choose fewer `subjects`"):
-        images_of(split_of([blob((12, 16))] * 3))
 
 
 def test_a_background_that_all_images_share_does_not_hide_where_they_differ(random):

@@ -1,12 +1,10 @@
 import re
 import signal
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import multiprocessing
 
 from tests.models import trained
 from tests.training.conftest import EVERYTHING, QUICK
@@ -16,7 +14,7 @@ from vrnet.provenance import how_to_install
 from vrnet.training.fit import catch_stop_signals, is_first_process
 from vrnet.training.loss import Loss, loss_of
 from vrnet.training.pairs import Pairs
-from vrnet.training.trainer import RecomputedCascade, Trainer, check_devices, launch_fabric, sum_over_processes
+from vrnet.training.trainer import RecomputedCascade, Trainer, launch_fabric
 from vrnet.variational.cascade import Cascade, DataStep, Denoise, Step, no_motion
 from vrnet.variational.data_terms import L1, L2
 from vrnet.variational.regularizers import TV, Bending, Huber
@@ -38,8 +36,7 @@ def trainer(hearts, d=2, rank=0, devices=1, name="C-L2-1x1-w4", **settings):
     return Trainer(one_of(rank, devices), parse_trainable(name), pairs, how)
 
 
-@pytest.mark.parametrize("base", [QUICK, EVERYTHING])
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize(("d", "devices", "base"), [(2, 4, QUICK), (3, 2, EVERYTHING)])
 def test_what_devices_draw_are_the_parts_of_one_draw(d, devices, base, hearts):
     whole = trainer(hearts, d, base=base).draw(5)
     assert len(whole) == (4 if base.uses_labels else 2)
@@ -57,13 +54,6 @@ def test_what_a_step_draws_depends_on_its_number_and_the_seed_alone(hearts):
     assert all(torch.equal(a, b) for a, b in zip(one.draw(3), first, strict=True))
     assert not torch.equal(one.draw(4)[0], first[0])
     assert not torch.equal(other.draw(3)[0], first[0])
-
-
-def test_without_augmentation_the_pairs_are_those_of_the_data(hearts):
-    I0, I1 = trainer(hearts, augmentation=None).draw(0)
-    samples = hearts(2, [0, 1, 2]).samples
-    for a, b in zip(I0, I1, strict=True):
-        assert any(torch.equal(a, one.fixed[0]) and torch.equal(b, one.moving[0]) for one in samples)
 
 
 def test_the_rate_of_a_step_is_that_of_the_settings(hearts):
@@ -87,7 +77,7 @@ def test_the_loss_of_a_step_is_that_of_its_pairs_before_it(hearts):
 @pytest.mark.parametrize("base", [QUICK, replace(EVERYTHING, clip=None, batch_dice=0.0)])
 def test_a_step_is_the_mean_of_the_devices_parts(base, hearts):
     """The gradient of the whole batch is the mean of those of its parts, which Lightning takes; not that of batch Dice,
-    whose devices must hear of each other (test_processes.py)."""
+    whose devices must hear of each other: see `vrnet train --devices 2` in tests/app."""
     gradients = []
     for rank, devices in ((0, 1), (0, 2), (1, 2)):
         one = trainer(hearts, rank=rank, devices=devices, base=base)
@@ -95,13 +85,6 @@ def test_a_step_is_the_mean_of_the_devices_parts(base, hearts):
         gradients.append([parameter.grad for parameter in one.model.parameters()])
     for whole, *parts in zip(*gradients, strict=True):
         torch.testing.assert_close(whole, sum(parts) / 2, rtol=1e-4, atol=1e-9)
-
-
-def test_on_several_devices_the_loss_of_a_step_is_summed_over_them_and_that_of_validation_is_not(hearts):
-    """Validation is that of one process alone: it would wait for the others for ever."""
-    alone, shared = trainer(hearts, base=EVERYTHING), trainer(hearts, devices=2, base=EVERYTHING)
-    assert alone.step_loss == alone.loss == shared.loss
-    assert shared.step_loss == replace(shared.loss, total=sum_over_processes)
 
 
 def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_terms():
@@ -116,10 +99,9 @@ def test_a_method_is_trained_by_its_own_loss_unless_the_settings_name_other_term
             loss_of(siamese, replace(QUICK, **wrong))
 
 
-@pytest.mark.parametrize("weight", ["labels_weight", "batch_dice"])
-def test_labels_of_a_step_lie_on_their_images(weight, hearts):
-    """Each is drawn with its image: without augmentation, from the same sample."""
-    I0, I1, L0, L1 = trainer(hearts, augmentation=None, **{weight: 1.0}).draw(0)
+def test_labels_of_a_step_lie_on_their_images(hearts):
+    """Without augmentation images and labels are those of the data, each from the same sample."""
+    I0, I1, L0, L1 = trainer(hearts, augmentation=None, batch_dice=1.0).draw(0)
     samples = hearts(2, [0, 1, 2]).samples
     for k in range(4):
         (own,) = [s for s in samples if torch.equal(s.fixed[0], I0[k]) and torch.equal(s.moving[0], I1[k])]
@@ -143,8 +125,6 @@ def test_long_gradients_are_shortened_and_short_ones_stay(hearts):
 @pytest.mark.parametrize(
     ("told", "is_first"),
     [
-        ({}, True),
-        ({"LOCAL_RANK": "1"}, False),
         ({"LOCAL_RANK": "0", "NODE_RANK": "1"}, False),
         ({"SLURM_PROCID": "3", "LOCAL_RANK": "0"}, False),
         ({"RANK": "0", "LOCAL_RANK": "0", "SLURM_PROCID": "0"}, True),
@@ -170,69 +150,16 @@ def test_a_signal_is_a_wish_to_stop_and_a_second_ctrl_c_is_not_waited_for(number
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_thread_that_is_not_the_main_one_leaves_signals_alone():
-    found = []
-
-    def train():
-        with catch_stop_signals() as stop_requested:
-            found.append(stop_requested())
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert found == [False]
-
-
-@pytest.mark.parametrize(
-    ("batch", "devices", "nodes", "answer"),
-    [(2, 3, 1, "3 devices cannot share a batch of 2"), (2, 0, 1, "1 at least"), (2, 1, 0, "1 at least")],
-)
-def test_devices_that_cannot_share_a_batch_are_refused(batch, devices, nodes, answer):
-    with pytest.raises(BadInput, match=answer):
-        check_devices(batch, devices, nodes)
-
-
 def test_without_lightning_training_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "lightning.fabric", None)
     with pytest.raises(BadInput, match=re.escape(f"training needs Lightning: {how_to_install('train')}")):
         launch_fabric("cpu", 1, 1, QUICK)
 
 
-def pairs_of_four():
-    """Images and labels of four pairs, the fields of which depend on one number: the loss of them, or of some."""
-    torch.manual_seed(0)
-    I0, I1 = torch.rand(2, 4, 1, 16, 12)
-    L0, L1 = torch.randint(4, (2, 4, 1, 16, 12), dtype=torch.uint8)
-    L0[:3][L0[:3] == 3], L1[L1 == 3] = 0, 0  # one process alone has label 3, and neither 5
-    direction = torch.randn(4, 2, 16, 12)
-    return lambda loss, move, chosen: loss(*(part[chosen] for part in (I0, I1, move * direction, L0, L1)))
+RECOMPUTED = [(2, "R-L1-2x2-w4"), (3, "C-L2-2x1-w4"), (2, "R-L2-2x1-Θ1-zeros-w4"), (2, "VoxelMorph-w4")]
 
 
-def train_as_one_of_two(rank, folder):
-    """Write the loss of the pairs of this process, and its gradient."""
-    where = f"file://{folder}/meeting"
-    torch.distributed.init_process_group("gloo", init_method=where, rank=rank, world_size=2)
-    move = torch.tensor(0.7, requires_grad=True)
-    loss = Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5), total=sum_over_processes)
-    value = pairs_of_four()(loss, move, slice(rank, None, 2))
-    value.backward()
-    torch.save((value.detach(), move.grad), folder / f"{rank}.pt")
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.slow
-def test_the_loss_of_two_processes_is_the_mean_of_theirs_and_so_is_its_gradient(tmp_path):
-    """Also of batch Dice, whose sums go over all pairs: Lightning takes the mean of the gradients."""
-    multiprocessing.spawn(train_as_one_of_two, (tmp_path,), nprocs=2)
-    parts = [torch.stack(part) for part in zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)), strict=True)]
-    move = torch.tensor(0.7, requires_grad=True)
-    whole = pairs_of_four()(Loss(0.1, labels_weight=0.6, batch_dice=0.4, labels=(1, 2, 3, 5)), move, slice(None))
-    whole.backward()
-    for found, expected in zip(parts, (whole.detach(), move.grad), strict=True):
-        torch.testing.assert_close(found.mean(), expected)
-
-
-@pytest.mark.parametrize("name", ["R-L1-2x2-w4", "C-L2-2x1-w4", "R-L2-2x1-Θ1-zeros-w4", "2xRC-Net-w4", "VoxelMorph-w4"])
+@pytest.mark.parametrize(("d", "name"), RECOMPUTED)
 def test_fields_and_gradients_are_those_of_the_cascade(d, name, smooth_image):
     shape = (16,) * d
     I0, I1 = (smooth_image(shape, 2, seed, torch.float32) for seed in (0, 1))

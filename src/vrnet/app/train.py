@@ -132,17 +132,17 @@ class Train:
     def print_best(self, best: "Row", val: "PreparedSplit", loss: "Loss") -> None:
         """Say how the model that was kept scores, beside no registration and the model that it began with."""
         from vrnet.devices import find_device
-        from vrnet.training.fit import validate_start
+        from vrnet.methods.weights import load_weights
+        from vrnet.training.fit import find_start
         from vrnet.training.run import best_row
-        from vrnet.training.validation import validate_identity
+        from vrnet.training.validation import validate
+        from vrnet.variational.cascade import Cascade, no_motion
 
-        others: dict[str, Row] = {"unregistered": {**validate_identity(val, loss)}}
+        device = find_device(self.device_options.device)
+        others: dict[str, Row] = {"unregistered": {**validate(Cascade(no_motion, []), val, loss, device)}}
         if self.start_from is not None:
-            try:
-                scores = validate_start(self.start_from, val, loss, find_device(self.device_options.device))
-                others["before fine-tuning"] = {**scores}
-            except BadInput as error:  # what was trained is there all the same
-                print_line(f"How good the start was cannot be told: {error}.")
+            model, _ = load_weights(find_start(self.start_from))
+            others["before fine-tuning"] = {**validate(model.to(device), val, loss, device)}
         print_line(f"Best on validation {best_score(best, others)}.")
         start = others.get("before fine-tuning")
         if start is not None and best_row([start, best]) is start:

@@ -147,9 +147,13 @@ def sampling_grid(transform: RandomTransform, shape: tuple[int, ...]) -> Float[T
 
 
 def spline_grid(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b *s d"]:
-    """What control points, moved by so many voxels, add to where new images take their values."""
+    """What control points, moved by so many voxels, add to where new images take their values: the cubic B-spline with
+    these values, nowhere beyond the largest."""
     half = torch.tensor([(n - 1) / 2 for n in reversed(shape)], device=points.device)
-    return spline(points, shape).movedim(1, -1).flip(-1) / half
+    for axis, n in enumerate(shape, start=2):
+        basis = spline_basis(n, points.shape[axis], points.device)
+        points = torch.matmul(points.transpose(axis, -1), basis.T).transpose(axis, -1)
+    return points.movedim(1, -1).flip(-1) / half
 
 
 def change_intensities(pair: Float[Tensor, "b 2 *s"], transform: RandomTransform) -> Float[Tensor, "b 2 *s"]:
@@ -160,26 +164,11 @@ def change_intensities(pair: Float[Tensor, "b 2 *s"], transform: RandomTransform
     if transform.brightness is not None:
         pair = pair + beside(transform.brightness, pair)
     if transform.noise is not None and transform.noise_seed is not None:
-        pair = pair + beside(transform.noise, pair) * draw_noise(transform.noise_seed, pair)
+        generator, drawn = torch.Generator(pair.device), []
+        for seed in transform.noise_seed.tolist():  # each pair has its own: others of the batch do not matter
+            drawn.append(torch.randn(pair.shape[1:], generator=generator.manual_seed(seed), device=pair.device))
+        pair = pair + beside(transform.noise, pair) * torch.stack(drawn)
     return pair
-
-
-def draw_noise(seeds: Int64[Tensor, "b"], like: Float[Tensor, "b 2 *s"]) -> Float[Tensor, "b 2 *s"]:
-    """Standard normal numbers, each pair's from its own seed: other pairs of the batch do not matter."""
-    generator = torch.Generator(like.device)
-    drawn = [
-        torch.randn(like.shape[1:], generator=generator.manual_seed(seed), device=like.device)
-        for seed in seeds.tolist()
-    ]
-    return torch.stack(drawn)
-
-
-def spline(points: Float[Tensor, "b d *k"], shape: tuple[int, ...]) -> Float[Tensor, "b d *s"]:
-    """The cubic B-spline with these values at control points, on a grid of this shape; nowhere beyond the largest."""
-    for axis, n in enumerate(shape, start=2):
-        basis = spline_basis(n, points.shape[axis], points.device)
-        points = torch.matmul(points.transpose(axis, -1), basis.T).transpose(axis, -1)
-    return points
 
 
 def spline_basis(n: int, k: int, device: torch.device) -> Float[Tensor, "n k"]:

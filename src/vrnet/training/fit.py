@@ -3,13 +3,12 @@ of how it goes."""
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from vrnet.methods.method import Trainable
 from vrnet.methods.template import parse_template
 from vrnet.methods.weights import Card, load_weights, made_by_fields, read_card, save_weights
 from vrnet.provenance import provenance
-from vrnet.training.loss import Loss, loss_of
+from vrnet.training.loss import loss_of
 from vrnet.training.pairs import Pairs
 from vrnet.training.run import (
     CHECKPOINT,
@@ -38,7 +37,7 @@ from vrnet.training.run import (
 )
 from vrnet.training.settings import Training
 from vrnet.training.trainer import Trainer, check_devices, keep_settings, launch_fabric
-from vrnet.training.validation import Logs, Scores, thetas, validate
+from vrnet.training.validation import Logs, thetas, validate
 
 AGREE_EVERY_STEPS = 20
 """How often several processes ask each other whether to stop."""
@@ -91,9 +90,18 @@ def fit(
 
     `start_from` names weights to begin with: a bundled model or a file. `watch` is called with a TrainingStatus about
     twice a second."""
-    run, start = Run(folder), None if start_from is None else str(start_from)
-    config, card = describe_run(method, settings, start, train, val), describe_weights(method, settings, start, train)
-    loss_of(method, settings)
+    run, spacing = Run(folder), train.samples[0].spacing
+    start = None if start_from is None else find_start(str(start_from))
+    start_card = None if start is None else check_start(str(start_from), method, len(spacing))
+    config = {
+        "method": str(method),
+        "dimension": len(spacing),
+        "data": train.data,
+        "subjects": {part.split: part.names for part in (train, val)},
+        "training": asdict(settings),
+        "start_from": None if start_from is None else str(start_from),
+    }
+    loss_of(method, settings)  # which fails at once where there is no such term
     pairs = Pairs.from_split(train, settings.uses_labels)
     check_devices(settings.batch, devices, nodes)
     run.check(resume)
@@ -103,23 +111,27 @@ def fit(
         run.check(resume)  # again: another run may have begun and ended there meanwhile
         fabric = launch_fabric(device, devices, nodes, settings)  # others start here: they make the checks too
         with catch_stop_signals() as stop_requested, own_stream(fabric.device):
-            pairs = pairs.move_to(fabric.device)
-            pairs.check_batch(settings.batch // fabric.world_size, fabric.device)
             made_by = provenance(fabric.device)
             if fabric.world_size > 1:
                 made_by["device"] = f"{fabric.world_size} x {made_by['device']}"
             if fabric.is_global_zero:
                 run.begin(config, made_by)
             fabric.barrier()
-            trainer = Trainer(fabric, method, pairs, settings)
+            trainer = Trainer(fabric, method, pairs.move_to(fabric.device), settings)
             if start is not None and not exists(folder / CHECKPOINT):
-                trainer.model.load_state_dict(load_weights(find_start(start))[0].state_dict())
-            try:
-                loop = TrainingLoop(trainer, val.load(), folder, Card(**card, **made_by_fields(made_by)))
-                return loop.run(watch, stop_requested)
-            except OSError as error:
-                told = f"cannot write in {folder} ({error.strerror}): make room, then `resume`"
-                raise BadInput(told) from error
+                trainer.model.load_state_dict(load_weights(start)[0].state_dict())
+            card = Card(
+                method=str(method),
+                dimension=len(spacing),
+                spacing_mm=spacing,
+                normalisation="each" if train.pairs_across_subjects else "jointly",
+                trained_on=f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
+                labels_in_training=settings.uses_labels or bool(start_card and start_card.labels_in_training),
+                flips_in_training=settings.mirrors,
+                started_from=f"{Path(str(start_from)).name} ({start_card.trained_on})" if start_card else "",
+                **made_by_fields(made_by),
+            )
+            return TrainingLoop(trainer, val.load(), folder, card).run(watch, stop_requested)
 
 
 class TrainingLoop:
@@ -162,33 +174,30 @@ class TrainingLoop:
         return TrainingStatus(self.step, self.settings.steps, value, scores, thetas(self.trainer.model), speed)
 
     def validate(self) -> None:
-        """Measure the model, write the row, its weights if it is the best so far, and a checkpoint."""
-        began = perf_counter()
+        """Measure the model, write the row, its weights if it is the best so far, and a checkpoint.
+
+        BadInput if a loss is not finite: the training diverged."""
+        began, model = perf_counter(), self.trainer.model
         since = self.step - (self.rows[-1]["step"] if self.rows else 0)
-        loss = self.mean_over_devices(self.loss_sum / since).item()
-        self.check_loss(loss)
-        self.rows.append({"step": self.step, "loss": loss, "rate": self.settings.rate_at(self.step - 1)})
-        self.loss_sum.zero_()
-        self.rows[-1] |= self.fabric.broadcast(self.scores() if self.logs is not None else {})
+        row: Row = {"step": self.step, "loss": self.mean_over_devices(self.loss_sum / since).item()}
+        row["rate"] = self.settings.rate_at(self.step - 1)
         if self.logs is not None:
-            if best_row(self.rows) is self.rows[-1]:
-                save_weights(self.trainer.model, self.card, self.folder / WEIGHTS)
+            row |= validate(model, self.val, self.trainer.loss, self.fabric.device)
+        row = self.fabric.broadcast(row)
+        for loss in (row["loss"], row["val_loss"]):
+            if not isfinite(loss):
+                told = f"the loss is {loss} after {self.step} steps"
+                raise BadInput(f"{told}: train in another folder at a smaller `rate`")
+        self.rows.append(row)
+        self.loss_sum.zero_()
+        if self.logs is not None:
+            if best_row(self.rows) is row:
+                save_weights(model, self.card, self.folder / WEIGHTS)
             write_rows(self.rows, self.folder / METRICS)  # after the weights, so that each row has had its own
         self.checkpoint()
         if self.logs is not None:
-            self.logs.write(self.rows[-1], self.trainer.model, self.val.samples[0])
+            self.logs.write(row, model, self.val.samples[0])
         self.reported_at += perf_counter() - began
-
-    def check_loss(self, loss: float) -> None:
-        """BadInput if a loss is not finite: the training diverged."""
-        if not isfinite(loss):
-            raise BadInput(f"the loss is {loss} after {self.step} steps: train in another folder at a smaller `rate`")
-
-    def scores(self) -> Scores:
-        """The scores of the model on the validation subjects; BadInput if they are not finite."""
-        found = validate(self.trainer.model, self.val, self.trainer.loss, self.fabric.device)
-        self.check_loss(found["val_loss"])
-        return found
 
     def checkpoint(self) -> None:
         """Write where the run stands, in the first process; the others wait for it."""
@@ -215,15 +224,13 @@ def catch_stop_signals() -> Iterator[Callable[[], bool]]:
 
     A second Ctrl-C stops at once."""
     caught: list[int] = []
-    if not in_main_thread():
-        yield lambda: False
-        return
 
     def catch(number: int, frame: object) -> None:
         caught.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread() else ()
+    before = {number: signal.signal(number, catch) for number in numbers}
     try:
         yield lambda: bool(caught)
     finally:
@@ -236,11 +243,8 @@ def is_first_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID"))
 
 
-# Fine-tuning: a training that begins with the weights of a trained model of the same method.
-
-
 def find_start(name: str) -> Path:
-    """The file of weights: of a bundled model by its name, else that of the path."""
+    """The file of weights to begin with: of a bundled model by its name, else that of the path."""
     return BUNDLED[name.casefold()].file if is_bundled(name) else Path(name)
 
 
@@ -252,41 +256,3 @@ def check_start(name: str, method: Trainable, d: int) -> Card:
         other = "" if parse_template(card.method) else f"train {card.method}, or "
         raise BadInput(f"{name} holds {holds}, which cannot start {wanted}: {other}give other weights")
     return card
-
-
-def validate_start(name: str, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
-    """Mean scores of a split by the weights as they were, before they were trained further."""
-    model, _ = load_weights(find_start(name))
-    return validate(model.to(device), prepared, loss, device)
-
-
-def describe_run(
-    method: Trainable, settings: Training, start: str | None, train: PreparedSplit, val: PreparedSplit
-) -> dict[str, Any]:
-    """config.json without its provenance: all that makes the run what it is."""
-    return {
-        "method": str(method),
-        "dimension": len(train.samples[0].spacing),
-        "data": train.data,
-        "subjects": {part.split: part.names for part in (train, val)},
-        "training": asdict(settings),
-        "start_from": start,
-    }
-
-
-def describe_weights(
-    method: Trainable, settings: Training, start: str | None, train: PreparedSplit
-) -> Mapping[str, Any]:
-    """What weights.safetensors says of itself, but for what made it; BadInput if the start is of another method."""
-    spacing = train.samples[0].spacing
-    begun = None if start is None else check_start(start, method, len(spacing))
-    return {
-        "method": str(method),
-        "dimension": len(spacing),
-        "spacing_mm": spacing,
-        "normalisation": "each" if train.pairs_across_subjects else "jointly",
-        "trained_on": f"{train.data}, {train.split}: {len(train.samples)} subjects, {settings.steps} steps",
-        "labels_in_training": settings.uses_labels or bool(begun and begun.labels_in_training),
-        "flips_in_training": settings.mirrors,
-        "started_from": f"{Path(start).name} ({begun.trained_on})" if start and begun else "",
-    }

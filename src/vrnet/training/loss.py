@@ -29,11 +29,6 @@ NO_LABEL = 1e-6
 """Voxels: less than any label has, so that one that is nowhere does not divide by zero."""
 
 
-def itself(value: Tensor) -> Tensor:
-    """The sum over one device."""
-    return value
-
-
 @dataclass(frozen=True)
 class WeightedSum:
     """Σ w T over terms T: data terms of two images, or penalties of a field."""
@@ -52,15 +47,15 @@ class Loss:
     similarity: DataTerm[Any] | WeightedSum = L1()  # noqa: RUF009
     smoothness: Penalty | WeightedSum = Diffusion()  # noqa: RUF009
     consistency: float = 0.0
-    """γ. If above 0, a batch holds each pair in both directions: see `in_both_directions`."""
+    """γ. If above 0, a batch holds each pair in both directions: see `arrange`."""
     labels_weight: float = 0.0
     """λ."""
     batch_dice: float = 0.0
     """β."""
     labels: tuple[int, ...] = ()
     """The labels that are to meet."""
-    total: Callable[[Tensor], Tensor] = itself
-    """The sum over the devices that share a batch; if there are several, all of them call the loss."""
+    total: Callable[[Tensor], Tensor] | None = None
+    """The sum over the devices that share a batch, if there are several: all of them call the loss."""
 
     def __call__(
         self,
@@ -69,35 +64,29 @@ class Loss:
         u: Float[Tensor, "b d *s"],
         *labels: UInt8[Tensor, "b 1 *s"],
     ) -> Scalar:
-        """The loss of fields, given the labels of fixed and moving where there are any."""
+        """The loss of fields, given the labels of fixed and moving where there are any.
+
+        L is the mean over the pairs of 1 − Dice; B is 1 − Dice of all pairs as one, so that a label counts in a pair by
+        its size there."""
         u = u.float()  # half precision cannot count voxels
         value = self.similarity.loss(warp(I1, u), I0) + self.alpha * self.smoothness.loss(u)
         if self.consistency:
             value = value + self.consistency * inverse_consistency(u)
         if labels and (self.labels_weight or self.batch_dice):
-            value = value + self.label_loss(u, *labels)
-        return value
-
-    def label_loss(
-        self, u: Float[Tensor, "b d *s"], L0: UInt8[Tensor, "b 1 *s"], L1: UInt8[Tensor, "b 1 *s"]
-    ) -> Scalar:
-        """λ L + β B. L is the mean over the pairs of 1 − Dice; B is 1 − Dice of all pairs as one, so that a label
-        counts in a pair by its size there."""
-        overlaps = label_overlaps(L0, L1, u, self.labels)
-        value = self.labels_weight * one_minus_dice(overlaps).mean()
-        if self.batch_dice:
-            value = value + self.batch_dice * one_minus_dice(self.total(overlaps.sum(1)))
+            overlaps = label_overlaps(labels[0], labels[1], u, self.labels)
+            value = value + self.labels_weight * one_minus_dice(overlaps).mean()
+            if self.batch_dice:
+                of_batch = overlaps.sum(1)
+                value = value + self.batch_dice * one_minus_dice(self.total(of_batch) if self.total else of_batch)
         return value
 
     def arrange(self, *pair: Tensor) -> tuple[Tensor, ...]:
-        """Fixed and moving, images and labels, as the loss wants them."""
-        return in_both_directions(*pair) if self.consistency else pair
-
-
-def in_both_directions(*pair: Tensor) -> tuple[Tensor, ...]:
-    """Pairs of tensors (fixed, moving, fixed, moving, ...), and after them in the batch the same exchanged."""
-    halves = zip(pair[::2], pair[1::2], strict=True)
-    return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
+        """Fixed and moving, images and labels, as the loss wants them: with γ, and after them in the batch the same
+        exchanged."""
+        if not self.consistency:
+            return pair
+        halves = zip(pair[::2], pair[1::2], strict=True)
+        return tuple(torch.cat(two) for a, b in halves for two in ((a, b), (b, a)))
 
 
 def inverse_consistency(u: Float[Tensor, "b d *s"]) -> Scalar:

@@ -10,13 +10,10 @@ from jaxtyping import Float, Integer, Shaped, UInt8
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.data.protocols import Sample
-from vrnet.devices import available_memory, free_memory
+from vrnet.devices import free_memory
 from vrnet.errors import BadInput
 
 MAX_PART_OF_GPU_MEMORY = 0.25
-COPIES_OF_BATCH = 3
-"""How often a batch is held at least: as it is drawn, augmented, and warped; networks take far more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +39,18 @@ class Pairs:
             grids.add((sample.fixed.shape[2:], sample.spacing))
             if len(grids) > 1:
                 raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-            labels = labels_to_train_on(sample, prepared) if with_labels else ()
-            for parts in zip(*(part.split(1) for part in (sample.fixed, *labels[:1])), strict=True):
+            here, there = [sample.fixed], [sample.moving]
+            if with_labels:
+                if sample.fixed_labels is None or sample.moving_labels is None or not prepared.structures:
+                    told = f"{sample.name}, in {prepared.split} of {prepared.data}, has no labels to train on"
+                    raise BadInput(f"{told}: give it some, or leave `labels_weight` and `batch_dice` at 0")
+                here, there = [*here, sample.fixed_labels], [*there, sample.moving_labels]
+            for parts in zip(*(part.split(1) for part in here), strict=True):
                 key = sha256(b"".join(part.numpy().tobytes() for part in parts)).digest()
                 fixed.setdefault(key, tuple(part.clone() for part in parts))
                 which.append(key)
             if not prepared.pairs_across_subjects:
-                moving.append((sample.moving, *labels[1:]))
+                moving.append(tuple(there))
         (_, spacing), count = grids.pop(), len(fixed)
         if prepared.pairs_across_subjects and count < 2:
             raise BadInput(f"{prepared.split} of {prepared.data} has one image, and pairs are of two: add subjects")
@@ -69,26 +71,8 @@ class Pairs:
         labels = None if self.labels is None else self.labels.to(device)
         return replace(self, images=self.images.to(device), index=self.index.to(device), labels=labels)
 
-    def check_batch(self, size: int, device: torch.device) -> None:
-        """BadInput if so many pairs, which are held several times while they are drawn, do not fit in memory."""
-        need = COPIES_OF_BATCH * 2 * size * self.images[0].nbytes
-        free = min(free_memory(device), available_memory())
-        if need > free:
-            room = f"needs {need / 1e9:.3g} GB of memory, and {free / 1e9:.3g} GB are free"
-            raise BadInput(f"a batch of {size} pairs {room}: choose a smaller `batch`")
-
     def batch(self, chosen: Integer[Tensor, "b"], with_labels: bool = False) -> tuple[Shaped[Tensor, "b 1 *s"], ...]:
         """The fixed and the moving images of the chosen pairs, and their labels if asked for."""
         rows = self.index[chosen.to(self.index.device)]
         held = (self.images, self.labels) if with_labels and self.labels is not None else (self.images,)
         return tuple(part[rows[:, side]] for part in held for side in (0, 1))
-
-
-def labels_to_train_on(
-    sample: Sample, prepared: PreparedSplit
-) -> tuple[UInt8[Tensor, "n 1 *s"], UInt8[Tensor, "n 1 *s"]]:
-    """The labels of fixed and moving; BadInput if the subject has none."""
-    if sample.fixed_labels is None or sample.moving_labels is None or not prepared.structures:
-        which = f"{sample.name}, in {prepared.split} of {prepared.data}, has no labels to train on"
-        raise BadInput(f"{which}: give it some, or leave `labels_weight` and `batch_dice` at 0")
-    return sample.fixed_labels, sample.moving_labels

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from torch.optim import Optimizer
 
 from vrnet.errors import BadInput
 from vrnet.files import (
-    Layout,
     check_folder,
     convert_record,
     exists,
@@ -78,34 +76,31 @@ class Run:
         if self.is_begun and not resume:
             raise BadInput(f"{self.folder} holds a run: add `resume` to go on with it, or choose another folder")
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Keep others from training in the folder meanwhile: BadInput for them. It ends with this process at last."""
-        is_new = not exists(self.folder)
-        with ExitStack() as held:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                held.enter_context(hold_lock(self.folder / LOCK))
-            except BlockingIOError as error:
-                told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
-                raise BadInput(told) from error
-            except OSError as error:
-                raise BadInput(f"cannot write to {self.folder} ({error.strerror}): choose another folder") from error
-            yield
-        if is_new:
-            with suppress(OSError):
-                self.folder.rmdir()  # which leaves a folder that has anything in it
-
     def check_same(self, config: Mapping[str, Any]) -> None:
         """BadInput if the run was begun with another method, other data or other settings."""
         if not self.is_begun:
             return
-        begun, asked = self.config(), flatten(json_ready(dict(config)))
-        begun = flatten({**begun, "training": fill_settings(begun["training"])})
-        for key, value in asked.items():
-            if begun.get(key) != value:
+        begun = self.config()
+        begun |= fill_settings(begun["training"])
+        asked = json_ready(dict(config))
+        for key, value in {**asked, **asked["training"]}.items():
+            if key != "training" and begun.get(key) != value:
                 was = f"other {key}" if isinstance(value, dict) else f"{key} {begun.get(key)}, not {value}"
                 raise BadInput(f"{self.folder} was begun with {was}: resume with the same, or choose another folder")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep others from training in the folder meanwhile: BadInput for them, and where it cannot be written in."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with hold_lock(self.folder / LOCK):
+                yield
+        except BlockingIOError as error:
+            told = f"{self.folder} is in use by a training that is running: wait for it, or choose another folder"
+            raise BadInput(told) from error
+        except OSError as error:
+            told = f"cannot write in {self.folder} ({error.strerror}): make room, then `resume`"
+            raise BadInput(told) from error
 
     def begin(self, config: Mapping[str, Any], provenance: Mapping[str, str | None]) -> None:
         """Write config.json. A run that goes on keeps its own, with what it is made by from now on, if that is new."""
@@ -127,23 +122,14 @@ def best_row(rows: list[Row]) -> Row:
     return max(rows, key=lambda row: (row.get("val_dice", 0.0), -row["val_loss"]), default={})
 
 
-def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the settings of the training beside the rest."""
-    return {key: value for key, value in config.items() if key != "training"} | dict(config.get("training", {}))
-
-
 # checkpoint.safetensors: everything that the next step of a run depends on.
 #
-# Written here and not by Lightning's fabric.save and fabric.load(weights_only=True): these write by way of the system's
-# temporary folder, which is not atomic across disks; they replace the optimiser's settings by those of the file, which
-# must be those of this device (a rate in the memory of the CPU cannot change a step that a GPU has recorded); and they
-# unpickle, whereas safetensors holds nothing that could be executed.
+# Not Lightning's fabric.save and fabric.load: these unpickle, and replace the optimiser's settings by those of a file,
+# which must be those of this device (a rate in the memory of the CPU cannot change a step that a GPU has recorded).
 
 KEY = "run"
 """Where the header of a file has the progress."""
 ADVICE = "train again in another folder"
-OPTIMIZER_PARTS = "step", "exp_avg", "exp_avg_sq"
-"""What Adam keeps of each parameter."""
 
 
 class RunState(NamedTuple):
@@ -159,21 +145,21 @@ class RunState(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """What a checkpoint says of its run: `RunState` without the tensor."""
+    """What the header of a checkpoint says: `RunState` without the tensor."""
 
     step: int
-    rows: tuple[dict[str, int | float], ...]
+    rows: list[dict[str, int | float]]
 
     def __post_init__(self) -> None:
         steps = [0, *(convert_record(row, ValidationRow).step for row in self.rows), self.step]
-        if not all(a < b for a, b in pairwise(steps[:-1])) or steps[-1] < steps[-2]:
+        if steps != sorted(steps):
             raise BadInput(f"its validations are at steps {steps[1:-1]}, and it is at step {self.step}")
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, state: RunState) -> None:
     """Write where a run stands, whole or not at all."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors_of(model, optimizer, state).items()}
-    write_tensors(held, path, {KEY: json.dumps(asdict(Progress(state.step, tuple(state.rows))))})
+    write_tensors(held, path, {KEY: json.dumps({"step": state.step, "rows": state.rows})})
 
 
 def tensors_of(model: nn.Module, optimizer: Optimizer, state: RunState) -> dict[str, Tensor]:
@@ -194,39 +180,23 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer, steps: i
         progress = file.record(KEY, Progress)
         if progress.step > steps:
             raise file.refusal(f"is at step {progress.step} of a run that ends after {steps}")
-        found = file.layouts()
-        if found != layouts_of(model, {name.split(".")[1] for name in found if name.startswith("optimizer.")}):
+        layouts = file.layouts()
+        expected = {"total": torch.zeros(())} | {f"model.{name}": x for name, x in model.state_dict().items()}
+        for number, parameter in enumerate(model.parameters()):
+            if f"optimizer.{number}.step" in layouts:  # of parameters that never had a gradient Adam keeps nothing
+                kept = {"step": torch.zeros(()), "exp_avg": parameter, "exp_avg_sq": parameter}
+                expected |= {f"optimizer.{number}.{name}": x for name, x in kept.items()}
+        if layouts != {name: (tuple(x.shape), x.dtype) for name, x in expected.items()}:
             raise file.refusal("holds another model than the run has")
         tensors = file.read()
-    model.load_state_dict(select_prefix("model.", tensors))
-    load_optimizer(optimizer, select_prefix("optimizer.", tensors))
-    return RunState(progress.step, tensors["total"], list(progress.rows))
-
-
-def layouts_of(model: nn.Module, moved: set[str]) -> dict[str, Layout]:
-    """Shape and type of every tensor of a model's checkpoint, given the numbers of the parameters that were moved: of
-    others the optimiser keeps nothing."""
-    layouts: dict[str, Layout] = {"total": ((), torch.float32)}
-    layouts |= {f"model.{name}": (tuple(tensor.shape), tensor.dtype) for name, tensor in model.state_dict().items()}
-    for number, parameter in enumerate(model.parameters()):
-        shapes = (), tuple(parameter.shape), tuple(parameter.shape)
-        for part, shape in zip(OPTIMIZER_PARTS, shapes, strict=True) if str(number) in moved else ():
-            layouts[f"optimizer.{number}.{part}"] = shape, torch.float32
-    return layouts
-
-
-def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give the optimiser back what it kept of each parameter, named NUMBER.NAME; its settings stay as they are."""
+    model.load_state_dict({name.removeprefix("model."): x for name, x in tensors.items() if name.startswith("model.")})
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        number, part = name.split(".")
-        state.setdefault(int(number), {})[part] = tensor
+        if name.startswith("optimizer."):
+            _, index, part = name.split(".")
+            state.setdefault(int(index), {})[part] = tensor
     optimizer.load_state_dict(optimizer.state_dict() | {"state": state})
-    for parameter, kept in optimizer.state.items():
-        for name in kept.keys() - {"step"}:  # fused steps take for granted that it lies in memory as the parameter does
-            kept[name] = torch.empty_like(parameter).copy_(kept[name])
-
-
-def select_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with the prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    for moved, moments in optimizer.state.items():
+        for part in moments.keys() - {"step"}:  # fused steps take for granted that they lie in memory as the parameter
+            moments[part] = torch.empty_like(moved).copy_(moments[part])
+    return RunState(progress.step, tensors["total"], progress.rows)

@@ -1,5 +1,5 @@
 """How a network is trained: the paper's schedules as presets. `Training` is what Python, `vrnet train` and config.json
-know of it; its docstrings are the help of the command (options.py)."""
+know of it; its docstrings are the help of the command."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 MAX_SEED = 2**31 - 1
 MAX_COUNT = 100_000_000
 """Steps and pairs: at a thousand steps per second, more than a day of them."""
-
+RANGES = {
+    "steps": (1, MAX_COUNT),
+    "batch": (1, MAX_COUNT),
+    "validate_every": (1, MAX_COUNT),
+    "warm_up": (0, MAX_COUNT),
+    "seed": (0, MAX_SEED),
+    "hold": (0, 1),
+}
+"""The least and the most of settings that are counts or parts."""
 MAX_WEIGHT = 1e30
 """Rate and α must be numbers in float32, too."""
 
@@ -95,18 +103,11 @@ class Training:
     """Decides on the first weights, the batches and the augmentation."""
 
     def __post_init__(self) -> None:
-        counts = self.steps, self.batch, self.validate_every
-        if not 1 <= min(counts) <= max(counts) <= MAX_COUNT:
-            raise BadInput("a run has at least 1 step, 1 pair in a batch, and 1 step between validations; "
-                           f"and at most {MAX_COUNT:,} of each")  # fmt: skip
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise BadInput(f"{name} is {getattr(self, name)}: give {least} to {most:,}")
         check_weights({"rate": self.rate} | ({} if self.clip is None else {"clip": self.clip}), above=True)
         check_weights({name: getattr(self, name) for name in ("alpha", "consistency", "labels_weight", "batch_dice")})
-        if not 0 <= self.warm_up <= MAX_COUNT:
-            raise BadInput(f"warm_up is {self.warm_up}: give steps from 0 to {MAX_COUNT:,}")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise BadInput(f"seed is {self.seed}: give a whole number from 0 to {MAX_SEED}")
-        if not 0 <= self.hold <= 1:
-            raise BadInput(f"hold is {self.hold}: give the part of the steps that keeps the rate, from 0 to 1")
 
     @property
     def uses_labels(self) -> bool:
@@ -146,47 +147,24 @@ PRESETS = {
     "cmr3d": Training(steps=30_000, batch=2, hold=1.0, alpha=1e-4, augmentation=IN_SPACE, recompute=True),
     "short": Training(steps=3_000, rate=4e-4, alpha=0.05),
     "labels": replace(
-        STEADY,
-        steps=20_000,
-        alpha=0.08,
-        similarity=DETAIL,
-        smoothness="Bending+60*Folding",
-        consistency=0.03,
-        labels_weight=0.6,
-        augmentation=JITTERED,
+        STEADY, steps=20_000, alpha=0.08, similarity=DETAIL, smoothness="Bending+60*Folding", consistency=0.03,
+        labels_weight=0.6, augmentation=JITTERED,
     ),
     "consistent": replace(
-        STEADY,
-        steps=3_000,
-        alpha=0.05,
-        similarity=DETAIL,
-        smoothness="Bending",
-        consistency=0.03,
+        STEADY, steps=3_000, alpha=0.05, similarity=DETAIL, smoothness="Bending", consistency=0.03,
         augmentation=Augmentation(rotation=45.0),
     ),
     "hippocampus": Training(steps=3_000, batch=4, rate=5e-4, alpha=0.4, augmentation=IN_SPACE),
     "hippocampus-labels": replace(
-        STEADY,
-        steps=3_600,
-        batch=4,
-        alpha=0.05,
-        similarity=DETAIL,
-        smoothness="Diffusion+2000*Folding",
-        labels_weight=1.0,
-        augmentation=JITTERED_IN_SPACE,
+        STEADY, steps=3_600, batch=4, alpha=0.05, similarity=DETAIL, smoothness="Diffusion+2000*Folding",
+        labels_weight=1.0, augmentation=JITTERED_IN_SPACE,
     ),
     "hippocampus-consistent": replace(
-        STEADY,
-        steps=8_000,
-        batch=4,
-        alpha=0.5,
-        similarity="LNCC(radii=4,epsilon=0.05)",
-        smoothness="Bending",
-        consistency=0.1,
-        augmentation=replace(IN_SPACE, flip=False, swap=0.3),
+        STEADY, steps=8_000, batch=4, alpha=0.5, similarity="LNCC(radii=4,epsilon=0.05)", smoothness="Bending",
+        consistency=0.1, augmentation=replace(IN_SPACE, flip=False, swap=0.3),
     ),
     "phantom": Training(steps=250, batch=2, rate=3e-3, alpha=0.05, validate_every=50),
-}
+}  # fmt: skip
 """The first three are the paper's; the others are ours, for fewer steps. Those called labels need the labels of those
 who are trained on; those called consistent register every pair in both directions."""
 PRESET_OF_DATA = {"acdc": "acdc", "ukbb": "ukbb", "hippocampus": "hippocampus", "phantom": "phantom"}
@@ -194,8 +172,7 @@ PRESET_OF_DIMENSION = {2: "acdc", 3: "cmr3d"}
 
 
 def fill_settings(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a file keeps; those that it does not know, since they came later, are at their defaults, which
-    change nothing."""
+    """The settings that a file keeps; those that came later are at their defaults, which change nothing."""
     defaults = asdict(Training())
     found, augmentation = {**defaults, **kept}, kept.get("augmentation")
     if isinstance(augmentation, dict):

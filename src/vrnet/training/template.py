@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vrnet.data.prepared import PreparedSplit
-from vrnet.devices import available_memory, threads_for
+from vrnet.devices import threads_for
 from vrnet.errors import BadInput, Progress, counted
 from vrnet.fields.calculus import compose, relative_spacing, smooth, warp
 from vrnet.fields.inverse import invert
@@ -26,15 +26,12 @@ from vrnet.variational.template import ThroughTemplate
 
 ROUNDS = 2
 """More did not bring more Dice on the validation pairs of hippocampus."""
-FEWEST_IMAGES = 2
 BATCH = 8
 """Images that are registered at once."""
 WEIGHTS = 0.2, 3.0
 """The least and the largest of w, where its median is 1, of voxels in which images differ: none is all, or nothing."""
 SMALLEST_SQUARE = 1e-4
 """Added to σ², which is 0 where all images are equal."""
-COPIES = 8
-"""How often all images are held, at most: as samples, on the device, their fields, and themselves warped."""
 
 
 @torch.no_grad()
@@ -81,20 +78,16 @@ def images_of(prepared: PreparedSplit) -> tuple[Float[Tensor, "n 1 *s"], tuple[f
     grids = set()
     for sample in prepared.samples:
         if len(sample.fixed) != 1:
-            name = f"{sample.name}, in {prepared.split} of {prepared.data}"
-            several = f"{name}, has {len(sample.fixed)} images, as slices are"
-            raise BadInput(f"{several}: a template is of one per subject; take a data set of volumes, such as acdc3d")
-        if not images and (need := COPIES * len(prepared.names) * sample.fixed.nbytes) > available_memory():
-            raise BadInput(f"{len(prepared.names)} images need {need / 1e9:.3g} GB of memory: choose fewer `subjects`")
+            name, count = f"{sample.name}, in {prepared.split} of {prepared.data}", len(sample.fixed)
+            told = "a template is of one per subject; take a data set of volumes, such as acdc3d"
+            raise BadInput(f"{name}, has {count} images, as slices are: {told}")
         if not any(torch.equal(sample.fixed, known) for known in images):  # in a list of pairs it may come again
             images.append(sample.fixed)
         grids.add((sample.fixed.shape[2:], sample.spacing))
     if len(grids) != 1:
         raise BadInput(f"the images of {prepared.data} differ in shape or spacing: prepare them on one grid")
-    if len(images) < FEWEST_IMAGES:
-        raise BadInput(
-            f"a template is the mean of {FEWEST_IMAGES} images or more, and not of {len(images)}: add subjects"
-        )
+    if len(images) < 2:
+        raise BadInput(f"a template is the mean of 2 images or more, and not of {len(images)}: add subjects")
     return torch.cat(images), grids.pop()[1]
 
 

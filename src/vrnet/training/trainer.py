@@ -5,10 +5,11 @@ checkpoint, and does not go on to the bit with batches that each step draws by i
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -50,7 +51,7 @@ class Trainer:
         self.fabric, self.pairs, self.settings = fabric, pairs, settings
         self.loss = loss_of(method, settings, pairs.structures)
         """That of pairs which one process has, as in validation."""
-        self.step_loss = replace(self.loss, total=sum_over_processes) if fabric.world_size > 1 else self.loss
+        self.step_loss = replace(self.loss, total=self.sum_over_processes) if fabric.world_size > 1 else self.loss
         """That of a step, whose pairs all processes share."""
         torch.manual_seed(settings.seed)
         self.model = method.build(len(pairs.shape)).to(fabric.device)
@@ -66,6 +67,7 @@ class Trainer:
         """Where pairs are drawn, beside the step before: what is copied to a GPU waits for its stream."""
         self._before: torch.cuda.Event | None = None
         self._warm_up = WARM_UP_CALLS if on_gpu and fabric.world_size == 1 else -1
+        """Steps before the first that is recorded as a CUDA graph."""
 
     def step(self, number: int) -> Tensor:
         """Take a step; its loss, which the next step may overwrite."""
@@ -110,9 +112,19 @@ class Trainer:
         self._optimizer.step()
         return value.detach()
 
+    def sum_over_processes(self, value: Tensor) -> Tensor:
+        """The sum of the values of all processes, in each of them; each must call this.
+
+        Its gradient is summed over their losses. Where these are equal and Lightning takes the mean of the gradients,
+        that is the gradient of one process."""
+        return self.fabric.all_gather(value, sync_grads=True).sum(0)  # type: ignore[union-attr]
+
 
 # Gradient checkpointing: what a row of a cascade computes, a linearisation and its steps, is not kept, but computed
 # again for the backward pass.
+
+recompute = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+"""recompute(function, *inputs) is function(*inputs); what lies between is computed again for the backward pass."""
 
 
 class RecomputedCascade(nn.Module):
@@ -125,33 +137,17 @@ class RecomputedCascade(nn.Module):
     def forward(
         self, I0: Float[Tensor, "b 1 *s"], I1: Float[Tensor, "b 1 *s"], spacing: Spacing = None
     ) -> Float[Tensor, "b d *s"]:
+        def run_row(row: int, v: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+            *_, last = self.cascade.linearize_and_step(row, v, memory, I0, I1, spacing)
+            return last.v, last.memory
+
         v, memory = recompute(self.cascade.init, I0, I1, spacing), None
         for row in range(len(self.cascade.schedule)):
-            v, memory = recompute(self.run_row, row, v, memory, I0, I1, spacing)
+            v, memory = recompute(run_row, row, v, memory)
         return v
-
-    def run_row(
-        self, row: int, v: Tensor, memory: Memory, I0: Tensor, I1: Tensor, spacing: Spacing
-    ) -> tuple[Tensor, Memory]:
-        """The field after one linearisation at v and its steps, and what is remembered."""
-        *_, last = self.cascade.linearize_and_step(row, v, memory, I0, I1, spacing)
-        return last.v, last.memory
-
-
-def recompute(function: Callable[..., Any], *inputs: object) -> Any:
-    """function(*inputs); what lies between is computed again when gradients are asked for."""
-    return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
 
 
 # The processes that train a model: Lightning's Fabric in each, on one device or many.
-
-
-def check_devices(batch: int, devices: int, nodes: int) -> None:
-    """BadInput unless all devices have the same part of a batch."""
-    if devices < 1 or nodes < 1:
-        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
-    if batch % (devices * nodes):
-        raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
 
 def check_lightning() -> None:
@@ -160,6 +156,14 @@ def check_lightning() -> None:
         import lightning.fabric  # noqa: F401
     except ImportError as error:
         raise BadInput(f"training needs Lightning: {how_to_install('train')}") from error
+
+
+def check_devices(batch: int, devices: int, nodes: int) -> None:
+    """BadInput unless all devices have the same part of a batch."""
+    if devices < 1 or nodes < 1:
+        raise BadInput("there is nothing to compute on: `devices` and `nodes` are 1 at least")
+    if batch % (devices * nodes):
+        raise BadInput(f"{devices * nodes} devices cannot share a batch of {batch}: choose a multiple")
 
 
 def launch_fabric(device: str, devices: int, nodes: int, settings: Training) -> "Fabric":
@@ -193,25 +197,3 @@ def keep_settings() -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
-
-
-class SumOverProcesses(torch.autograd.Function):
-    """y = Σ x over all processes: the loss of each depends on every x, so the gradient by one x is Σ ∂ℒ/∂y over all.
-
-    Where the losses are equal and Lightning takes the mean of the gradients, that is the gradient of one process.
-    (The all_reduce of torch.distributed.nn does the same, and is deprecated.)"""
-
-    @staticmethod
-    def forward(ctx: object, value: Tensor) -> Tensor:
-        total = value.clone()
-        torch.distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:
-        return SumOverProcesses.forward(ctx, gradient)
-
-
-def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of the values of all processes that train one model, in each of them; each must call this."""
-    return SumOverProcesses.apply(value)  # type: ignore[no-untyped-call]

@@ -1,9 +1,9 @@
 """How good a model is on pairs that it is not trained on: the loss, Dice where there are labels, and what TensorBoard
 shows of it: a curve for every column of metrics.csv and every θ, and a strip of pictures of one pair."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isnan, pi
+from math import isnan, nan, pi
 from pathlib import Path
 
 import torch
@@ -16,7 +16,6 @@ from vrnet.data.protocols import Sample
 from vrnet.fields.calculus import determinant, jacobian, warp, warp_labels
 from vrnet.training.loss import Loss
 from vrnet.training.run import Row
-from vrnet.variational.cascade import Cascade, no_motion
 
 Scores = dict[str, float]
 """val_loss and, where there are labels, val_dice."""
@@ -29,17 +28,23 @@ GRID_LINE_EVERY_VOXELS = 8
 
 def validate(model: nn.Module, prepared: PreparedSplit, loss: Loss, device: torch.device) -> Scores:
     """Mean scores of a split. Dice is averaged over the pairs of a subject for each structure, then over the
-    structures, then over the subjects."""
+    structures, then over the subjects that have labels."""
+    labels, losses, dice = list(prepared.structures.values()), [], []
     with evaluation_mode(model):
-        found = [score_subject(model, sample, prepared.structures, loss, device) for sample in prepared.samples]
-    losses, dice = (torch.stack(column) for column in zip(*found, strict=True))
-    mean_dice = dice.nanmean().item()
-    return {"val_loss": losses.mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
-
-
-def validate_identity(prepared: PreparedSplit, loss: Loss) -> Scores:
-    """Mean scores of a split without registration: u = 0."""
-    return validate(Cascade(no_motion, []), prepared, loss, torch.device("cpu"))
+        for sample in prepared.samples:
+            parts = [sample.fixed, sample.moving]
+            if sample.fixed_labels is not None and sample.moving_labels is not None and labels:
+                parts += [sample.fixed_labels, sample.moving_labels]
+            pair = [part.to(device) for part in parts]
+            I0, I1, *L = loss.arrange(*pair)
+            u = model(I0, I1, sample.spacing)
+            losses.append(loss(I0, I1, u, *L))
+            if L:
+                fixed, moving = pair[2:]
+                of_pairs = dice_of_labels(fixed, warp_labels(moving, u[: len(fixed)]), labels)
+                dice.append(of_pairs.nanmean(0).nanmean())
+    mean_dice = torch.stack(dice).nanmean().item() if dice else nan
+    return {"val_loss": torch.stack(losses).mean().item()} | ({} if isnan(mean_dice) else {"val_dice": mean_dice})
 
 
 @contextmanager
@@ -52,24 +57,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(was_training)
-
-
-def score_subject(
-    model: nn.Module, sample: Sample, structures: Mapping[str, int], loss: Loss, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """The loss and the mean Dice of a subject; a Dice of NaN where it has no labels."""
-    parts = [sample.fixed, sample.moving]
-    if sample.fixed_labels is not None and sample.moving_labels is not None and structures:
-        parts += [sample.fixed_labels, sample.moving_labels]
-    pair = [part.to(device) for part in parts]
-    I0, I1, *labels = loss.arrange(*pair)
-    u = model(I0, I1, sample.spacing)
-    value = loss(I0, I1, u, *labels)
-    if not labels:
-        return value, torch.full((), torch.nan, device=device)
-    fixed, moving = pair[2:]
-    found = dice_of_labels(fixed, warp_labels(moving, u[: len(fixed)]), list(structures.values()))
-    return value, found.nanmean(0).nanmean()
 
 
 def dice_of_labels(a: UInt8[Tensor, "b 1 *s"], b: UInt8[Tensor, "b 1 *s"], labels: list[int]) -> Float[Tensor, "b k"]:
@@ -121,7 +108,6 @@ def draw_strip(
 
 def draw_grid(I: Float[Tensor, "b 1 *s"]) -> Float[Tensor, "b 1 *s"]:
     """Soft lines across the first two axes, in the shape of an image: sharp lines break where they are warped."""
-    every = GRID_LINE_EVERY_VOXELS
-    x, y = (torch.arange(n, device=I.device) % every * (2 * pi / every) for n in I.shape[2:4])
-    waves = torch.maximum(x.cos()[:, None], y.cos()).clamp(min=0).pow(4)
+    x, y = ((2 * pi / GRID_LINE_EVERY_VOXELS * torch.arange(n, device=I.device)).cos() for n in I.shape[2:4])
+    waves = torch.maximum(x[:, None], y).clamp(min=0).pow(4)
     return waves.view(1, 1, *waves.shape, *[1] * (I.dim() - 4)).expand_as(I)

@@ -14,9 +14,7 @@ from tests.app.outputs import file_names, read_json
 from tests.data.conftest import heart, write_acdc, write_splits
 from vrnet.app import main as cli
 from vrnet.methods.weights import load_weights
-from vrnet.training import validation
 from vrnet.training.settings import PRESETS, Training
-from vrnet.training.validation import validate_identity
 
 RUN = {"config.json", "weights.safetensors", "metrics.csv", "checkpoint.safetensors", "logs"}
 QUICK = "--steps", 3, "--batch", 2, "--validate-every", 2, "--rate", 1e-3, "--device", "cpu"
@@ -84,15 +82,6 @@ def test_fine_tuning_tells_how_good_its_start_was(train, rate, is_no_better):
     assert (f"{start} itself is no worse" in out) == is_no_better
 
 
-def test_fine_tuning_ends_well_where_its_start_is_gone_meanwhile(train, monkeypatch):
-    folder, _ = train("first")
-    start = folder / "weights.safetensors"
-    monkeypatch.setattr(validation, "validate_identity", lambda *given: (start.unlink(), validate_identity(*given))[1])
-    _, out = train("second", "--start-from", start)
-    assert f"How good the start was cannot be told: there is no {start}" in out
-    assert "Best on validation after" in out
-
-
 def test_a_second_run_in_the_same_folder_is_refused_before_anything_is_read(train, vrnet, data, monkeypatch):
     folder, _ = train("run")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -147,7 +136,7 @@ def test_what_cannot_be_trained_is_refused_and_leaves_nothing(vrnet, method, wor
     assert file_names(tmp_path) == {"file"}
 
 
-@pytest.mark.parametrize(("words", "answer"), [(("--steps", 0), "1 step"), (("--devices", 2, "--batch", 3), "share")])
+@pytest.mark.parametrize(("words", "answer"), [(("--steps", 0), "steps is 0: give 1 to"), (("--devices", 2, "--batch", 3), "share")])
 def test_settings_that_make_no_sense_leave_nothing_behind(vrnet, data, words, answer, tmp_path):
     status, _, err = vrnet("train", METHOD, *data, "--out", tmp_path / "run", *QUICK, *words)
     assert (status, answer in err) == (2, True)
@@ -341,7 +330,7 @@ def test_two_processes_train_as_one_does(train, data, tmp_path):
         if name.startswith("model."):
             torch.testing.assert_close(b[name], a[name], rtol=0, atol=1e-5)
         if name.endswith("exp_avg"):
-            assert (b[name] - a[name]).norm() <= 1e-5 * a[name].norm()
+            assert (b[name] - a[name]).norm() <= 1e-4 * a[name].norm()
     rows = [list(csv.DictReader((folder / "metrics.csv").open())) for folder in (one, tmp_path / "two")]
     for mine, yours in zip(*rows, strict=True):
         assert {key: float(value) for key, value in yours.items()} == pytest.approx(
