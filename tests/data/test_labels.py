@@ -19,13 +19,9 @@ from vrnet.data.labels import (
 HEART = {1: "RV", 2: "Myo", 3: "LV"}
 
 
-@pytest.mark.parametrize("given", ["1=RV,2=Myo,3=LV", " 3 = LV, 1=RV ,2=Myo", "acdc", "ACDC", "ukbb", HEART])
-def test_names_are_written_out_or_known_by_the_name_of_a_data_set(given):
+@pytest.mark.parametrize("given", [" 3 = LV, 1=RV ,2=Myo", "ACDC", HEART, {"1": "RV", "2": "Myo", "3": "LV"}])
+def test_names_are_written_out_or_known_by_the_name_of_a_data_set(as_users_run, given):
     assert read_label_names(given) == HEART
-
-
-def test_names_are_taken_as_metrics_json_has_them(as_users_run):
-    assert read_label_names({str(label): name for label, name in HEART.items()}) == HEART
 
 
 def test_a_name_may_hold_anything_but_commas():
@@ -48,10 +44,9 @@ def test_known_sets_are_those_of_their_makers():
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [("", "give them as 1=RV"), ("brats", "acdc, ukbb, hippocampus, freesurfer"), ("RV=1", "give them as"),
-     ("1=RV,1=LV", "label 1 is given twice"), ("1=RV,2=RV", "name RV is given twice"), ("0=air", "background"),
-     ({}, "give them as"), ("x\ny", r"x\\ny"), (["RV", "Myo"], "give them as 1=RV"), ({1: 2}, "give them as"),
-     ("9" * 5000 + "=RV", "give them as")],
+    [("brats", "acdc, ukbb, hippocampus, freesurfer"), ("1=RV,1=LV", "label 1 is given twice"),
+     ("1=RV,2=RV", "name RV is given twice"), ("0=air", "background"), ({}, "give them as"), ("x\ny", r"x\\ny"),
+     (["RV", "Myo"], "give them as 1=RV"), ({1: 2}, "give them as"), ("9" * 5000 + "=RV", "give them as")],
 )  # fmt: skip
 def test_what_names_nothing_is_told_in_one_line(as_users_run, given, said):
     with pytest.raises(BadInput, match=said) as error:
@@ -64,9 +59,6 @@ def test_what_names_nothing_is_told_in_one_line(as_users_run, given, said):
     [
         (["patient002_frame01_gt.nii.gz", "/data/ACDC/patient002/patient002_frame12_gt.nii.gz"], HEART),
         (["patient002_frame01_gt.nii.gz", "ed_gt.nii.gz"], {}),
-        (["label_sa_ED.nii.gz", "label_sa_ES.nii.gz"], {}),  # of UK Biobank there are both ways round
-        (["patient002_frame01_gt_mine.nii.gz"], {}),
-        ([], {}),
     ],
 )
 def test_masks_that_are_called_as_in_acdc_have_its_structures_and_others_none(files, names):

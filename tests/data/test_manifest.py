@@ -1,5 +1,3 @@
-import subprocess
-import sys
 import time
 
 import nibabel
@@ -9,24 +7,12 @@ import SimpleITK as sitk
 import torch
 
 from tests.data.conftest import brightest, spots, write
-from vrnet import BadInput
+from vrnet import BadInput, Grid, Image
 from vrnet.data.manifest import MAX_HEADERS, Manifest
 from vrnet.data.prepared import prepare_split
-from vrnet.files import exists
+from vrnet.images.io import write_image
 
 LPS = np.array([-1, -1, 1])
-OPENED = """
-import resource, sys
-from pathlib import Path
-import torch
-from vrnet.data.dataset import find_dataset
-loaded = resource.getrusage(resource.RUSAGE_SELF)
-splits = find_dataset("manifest", Path(sys.argv[1])).splits
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(*(f"{split} {len(names)}" for split, names in splits.items()), sep=", ")
-seconds = used.ru_utime + used.ru_stime - loaded.ru_utime - loaded.ru_stime
-print(seconds, (used.ru_maxrss - loaded.ru_maxrss) / (1024**2 if sys.platform == "darwin" else 1024))
-"""
 
 
 def write_listing(folder, *lines):
@@ -124,11 +110,10 @@ def test_labels_come_along_and_name_themselves(tmp_path):
         assert [len(data.sources(name, purpose)) for name in ("pair001", "pair002")] == [4, 2]
 
 
-@pytest.mark.parametrize("line", ["a.nii.gz,a.nii.gz,seg.nii.gz,", "a.nii.gz,a.nii.gz,,seg.nii.gz"])
-def test_labels_of_one_image_alone_are_not_measured(tmp_path, line):
+def test_labels_of_one_image_alone_are_not_measured(tmp_path):
     write(tmp_path / "a.nii.gz", noise(16, 16, 16), np.eye(4))
     write(tmp_path / "seg.nii.gz", noise(16, 16, 16) % 3, np.eye(4))
-    data = Manifest.read(write_listing(tmp_path, "fixed,moving,fixed_labels,moving_labels", line))
+    data = Manifest.read(write_listing(tmp_path, "fixed,moving,fixed_labels", "a.nii.gz,a.nii.gz,seg.nii.gz"))
     assert [path.name for path in data.sources("pair001", "evaluation")] == ["a.nii.gz", "a.nii.gz"]
     sample = data.prepare("pair001", "evaluation")
     assert (sample.fixed_labels, sample.moving_labels) == (None, None)
@@ -163,8 +148,6 @@ def test_a_file_that_lists_no_pairs_is_answered_with_the_form(tmp_path):
     wanted = "fixed and moving and, where wanted, fixed_labels, moving_labels, split, name"
     with pytest.raises(BadInput, match=f"has the columns reference, Moving: they should be {wanted}"):
         Manifest.read(write_listing(tmp_path, "reference,Moving", "a,b"))
-    with pytest.raises(BadInput, match="paths are relative to"):
-        Manifest.read(write_listing(tmp_path, "fixed,moving", "nowhere.nii.gz,nowhere.nii.gz"))
     (tmp_path / "text.nii.gz").write_text("no image")
     unreadable = Manifest.read(write_listing(tmp_path, "fixed,moving", *["text.nii.gz,text.nii.gz"] * 3))
     with pytest.raises(BadInput, match=r"^no fixed image .* can be read: its paths are relative to"):
@@ -173,16 +156,14 @@ def test_a_file_that_lists_no_pairs_is_answered_with_the_form(tmp_path):
         Manifest.read(write_listing(tmp_path, "fixed,moving,name", "a,b,x", "a,c,x"))
 
 
-@pytest.mark.parametrize(("mark", "called"), [(";", "semicolons"), ("\t", "tabs")])
-def test_columns_separated_otherwise_are_named(tmp_path, mark, called):
-    with pytest.raises(BadInput, match=f"separated by {called}: separate them by commas"):
-        Manifest.read(write_listing(tmp_path, mark.join(("fixed", "moving")), mark.join("ab")))
+def test_columns_separated_otherwise_are_named(tmp_path):
+    with pytest.raises(BadInput, match="separated by semicolons: separate them by commas"):
+        Manifest.read(write_listing(tmp_path, "fixed;moving", "a;b"))
 
 
-@pytest.mark.parametrize(("name", "meant"), [("fixed_label", "fixed_labels"), ("Split", "split"), ("names", "name")])
-def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path, name, meant):
-    with pytest.raises(BadInput, match=f'has a column "{name}": did you mean {meant}'):
-        Manifest.read(write_listing(tmp_path, f"fixed,moving,{name}", "a,b,c"))
+def test_a_column_with_nearly_the_right_name_is_not_passed_over(tmp_path):
+    with pytest.raises(BadInput, match='has a column "fixed_label": did you mean fixed_labels'):
+        Manifest.read(write_listing(tmp_path, "fixed,moving,fixed_label", "a,b,c"))
 
 
 @pytest.mark.parametrize(
@@ -198,43 +179,17 @@ def test_pairs_of_a_cohort_s_list_have_the_names_of_their_subjects_if_these_diff
     assert Manifest.read(write_listing(tmp_path, *lines)).subjects("train") == names
 
 
-def write_long_listing(folder, rows=100_000):
-    """A file like that of a cohort, one folder per subject; only the first image is there."""
-    (folder / "1000000").mkdir()
-    write(folder / "1000000" / "sa_ED.nii.gz", noise(16, 16, 16), np.eye(4))
-    parts = "sa_ED", "sa_ES", "label_sa_ED", "label_sa_ES"
-    lines = (
-        ",".join([*(f"{name}/{part}.nii.gz" for part in parts), ("train", "val", "test")[name % 3], str(name)])
-        for name in range(1_000_000, 1_000_000 + rows)
-    )
-    return write_listing(folder, "fixed,moving,fixed_labels,moving_labels,split,name", *lines)
-
-
 @pytest.mark.release
-def test_a_hundred_thousand_rows_open_within_five_seconds_and_80_mb(tmp_path):
-    """Seconds and memory are beyond those of the imports, which take 2 to 4 s and 220 to 500 MB, by the machine and the
-    build of PyTorch. Columns and splits are checked, and no image is opened."""
-    path = write_long_listing(tmp_path)
-    # A shell starts it: a process counts the memory of the one that it was forked from as its own.
-    command = ["sh", "-c", '"$0" -c "$1" "$2"; exit $?', sys.executable, OPENED, path]
-    done = subprocess.run(command, capture_output=True, text=True)
-    splits, used = done.stdout.splitlines()
-    assert splits == "val 33334, test 33333, train 33333", done.stderr
-    seconds, megabytes = map(float, used.split())
-    assert (seconds < 5, megabytes < 80) == (True, True), used
-
-
-def test_a_hundred_thousand_rows_without_a_file_are_refused_within_five_seconds(tmp_path, monkeypatch):
+def test_a_hundred_thousand_rows_are_refused_within_five_seconds_where_no_file_is_there(tmp_path):
     """Few files are looked for, however many are listed."""
-    path = write_long_listing(tmp_path)
-    (tmp_path / "1000000" / "sa_ED.nii.gz").unlink()
-    asked = []
-    monkeypatch.setattr("vrnet.data.manifest.exists", lambda file: asked.append(file) or exists(file))
+    lines = (f"{name}/sa_ED.nii.gz,{name}/sa_ES.nii.gz,train,{name}" for name in range(100_000))
     start = time.process_time()
-    with pytest.raises(BadInput, match=r"^no fixed image .* can be read: its paths are relative to"):
-        Manifest.read(path)
+    data = Manifest.read(write_listing(tmp_path, "fixed,moving,split,name", *lines))
+    with pytest.raises(
+        BadInput, match=rf"^no fixed image .*tried: {MAX_HEADERS}.* can be read: its paths are relative"
+    ):
+        prepare_split(data, "train", "training", tmp_path / "cache")
     assert time.process_time() - start < 5
-    assert len(asked) == len(set(asked)) == MAX_HEADERS
 
 
 def test_of_a_long_file_some_headers_are_read_evenly_spread(tmp_path, monkeypatch):
@@ -246,6 +201,26 @@ def test_of_a_long_file_some_headers_are_read_evenly_spread(tmp_path, monkeypatc
     data = Manifest.read(write_listing(tmp_path, "fixed,moving", *(f"{name},{name}" for name in names)))
     assert [grid.spacing[0] for grid in data.grids] == pytest.approx([1.0 + k / 10 for k in range(10)])
     assert (data.spacing, data.shape) == ((1.0, 1.0, 1.0), (32, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("shape", "spacing", "expected", "common"),
+    [
+        ((50, 40), (1.0, 1.0), (1.0, 1.0), (64, 48)),
+        ((30, 40, 50), (1.0, 1.2, 1.0), (1.0, 1.2, 1.0), (32, 48, 64)),
+        ((60, 50, 9), (1.367, 1.367, 8.0), (1.37, 1.37), (64, 64)),
+        ((60, 50, 1), (1.5, 1.5, 1.5), (1.5, 1.5), (64, 64)),
+        ((128, 96, 16), (1.2, 1.2, 1.2), (1.2, 1.2, 1.2), (128, 96, 16)),  # in a header a little more
+    ],
+)
+def test_the_grid_leaves_out_the_axis_across_slices_and_has_room_in_multiples_of_16(
+    tmp_path, shape, spacing, expected, common
+):
+    write_image(Image(noise(*shape).astype(np.int16), Grid.plain(shape, spacing)), tmp_path / "a.mha")
+    data = Manifest.read(write_listing(tmp_path, "fixed,moving", "a.mha,a.mha"))
+    assert (data.spacing, data.shape) == (expected, common)
+    sample = data.prepare("pair001", "training")
+    assert sample.fixed.shape == (shape[2] if len(expected) < len(shape) else 1, 1, *common)
 
 
 def test_an_image_larger_than_the_shape_is_cropped_about_its_centre(tmp_path):

@@ -89,15 +89,9 @@ def volumes(tmp_path):
     return tmp_path
 
 
-def test_a_subject_is_one_volume_at_the_protocol_s_resolution(volumes):
-    sample = CMR3D(volumes).prepare("a", "evaluation")
-    for part in (sample.fixed, sample.moving, sample.fixed_labels, sample.moving_labels):
-        assert part.shape == (1, 1, 128, 128, 96)
-    assert sample.spacing == (1.2, 1.2, 1.2)
-
-
 def test_landmarks_keep_their_distance_in_mm_and_the_centre_is_the_centre(volumes):
     sample, affine = CMR3D(volumes).prepare("a", "evaluation"), affine_of(SPACING)
+    assert (sample.fixed.shape, sample.spacing) == ((1, 1, 128, 128, 96), (1.2, 1.2, 1.2))
     found = [brightest(part[0, 0].numpy()) for part in (sample.fixed, sample.moving)]
     at = [place(affine, SHAPE, sample.spacing, (128, 128, 96), index) for index in found]
     true = [nibabel.affines.apply_affine(affine, mark) for mark in MARKS]

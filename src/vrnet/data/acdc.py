@@ -3,30 +3,16 @@
 Which slices are trained on and measured on is chosen in protocols.py.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
-from vrnet.data.protocols import (
-    SIZE,
-    SPACING_MM,
-    Plane,
-    Purpose,
-    Sample,
-    all_slices,
-    centred_grid,
-    read_labels,
-    read_phases,
-    three_slices,
-    volume_pair,
-)
+from vrnet.data import protocols
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.image import Image
 from vrnet.vocabulary import HEART
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,8 +30,8 @@ class PatientFolder(SubjectFolder):
     def read(self, subject: str) -> tuple[list[Image], list[Image]]:
         """The images of a patient and their masks, end-diastole first."""
         _, ed, ed_mask, es, es_mask = self.sources(subject, "evaluation")
-        images = read_phases([ed, es])
-        return images, [read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)]
+        images = protocols.read_phases([ed, es])
+        return images, [protocols.read_labels(*pair) for pair in zip((ed_mask, es_mask), images, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -54,18 +40,16 @@ class ACDC(PatientFolder):
 
     slices: Literal["all", "three"] = "all"
     """The slices that are trained on."""
-    spacing: float = SPACING_MM
-    size: int = SIZE
+    spacing: float = protocols.SPACING_MM
+    size: int = protocols.SIZE
 
     name = "acdc"
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One patient: read, resample, choose slices, scale."""
         images, masks = self.read(subject)
-        plane = Plane(self.spacing, self.size)
-        if purpose == "training" and self.slices == "all":
-            return all_slices(subject, images, plane, masks)
-        return three_slices(subject, images, masks, plane)
+        make = protocols.all_slices if purpose == "training" and self.slices == "all" else protocols.three_slices
+        return make(subject, images, masks, self.spacing, self.size)
 
 
 @dataclass(frozen=True)
@@ -80,27 +64,30 @@ class ACDC3D(PatientFolder):
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One patient: read, scale, resample."""
         images, masks = self.read(subject)
-        own = images[0].grid
-        grid = centred_grid(own, self.shape, self.spacing, own.forward_axes)
-        return volume_pair(subject, images, masks, grid)
+        grid = protocols.centred_grid(images[0].grid, self.shape, self.spacing, images[0].grid.forward_axes)
+        return protocols.volume_pair(subject, images, masks, grid)
 
 
 def frame_numbers(folder: Path) -> tuple[int, int]:
     """The numbers of the end-diastolic and of the end-systolic frame of a patient."""
-    ed, es = read_info(folder, int, "the frames ED and ES", "ED", "ES")
-    return ed, es
+    info = read_info(folder)
+    try:
+        return int(info["ED"]), int(info["ES"])
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{folder} has no Info.cfg that names the frames ED and ES: is it a patient of ACDC?") from error
 
 
 def group_of(folder: Path) -> str:
     """What a patient suffers from: NOR, DCM, HCM, MINF or RV."""
-    return read_info(folder, str, "the Group", "Group")[0]
+    if "Group" not in (info := read_info(folder)):
+        raise BadInput(f"{folder} has no Info.cfg that names the Group: is it a patient of ACDC?")
+    return info["Group"]
 
 
-def read_info(folder: Path, kind: Callable[[str], T], called: str, *keys: str) -> list[T]:
-    """Values of Info.cfg, in which a line is `KEY: VALUE`; BadInput if the folder is no patient's."""
+def read_info(folder: Path) -> dict[str, str]:
+    """What Info.cfg says, in which a line is `KEY: VALUE`; nothing if it cannot be read."""
     try:
         lines = (folder / "Info.cfg").read_text(encoding="utf-8").splitlines()
-        info = {key: value.strip() for key, value in (line.split(":", 1) for line in lines if ":" in line)}
-        return [kind(info[key]) for key in keys]
-    except (OSError, KeyError, ValueError) as error:
-        raise BadInput(f"{folder} has no Info.cfg that names {called}: is it a patient of ACDC?") from error
+    except (OSError, ValueError):
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}

@@ -2,22 +2,12 @@
 subjects, each (fixed) with the next of its split (moving), the last with the first."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from vrnet.data.protocols import (
-    Purpose,
-    Sample,
-    centred_grid,
-    image_on,
-    labels_for,
-    labels_on,
-    read_labels,
-    read_volume,
-    snap_to_voxels,
-)
+from vrnet.data import protocols
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.errors import BadInput
 from vrnet.images.grid import Grid
@@ -41,31 +31,24 @@ class Hippocampus(SubjectFolder):
         """The images of the subject and of the next, and their labels; to be trained on, these if they are there."""
         pair = subject, self.partner(subject)
         images, labels = ([self.root / folder / f"{name}.nii.gz" for name in pair] for folder in ("images", "labels"))
-        return images + labels_for(purpose, labels)
+        return images + protocols.labels_for(purpose, labels)
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One pair: read, scale each, bring both to one grid."""
         files = self.sources(subject, purpose)
-        images = [read_volume(path) for path in files[:2]]
-        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        images = [protocols.read_volume(path) for path in files[:2]]
+        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         grids = [self.grid(image.grid) for image in images]
-        fixed, moving = (
-            image_on(rescale_images_jointly(image)[0], grid) for image, grid in zip(images, grids, strict=True)
-        )
-        labels = [labels_on(mask, grid) for mask, grid in zip(masks, grids, strict=False)]
-        return Sample(subject, fixed, moving, self.spacing, *labels)
+        fixed, moving = map(protocols.image_on, [rescale_images_jointly(image)[0] for image in images], grids)
+        return Sample(subject, fixed, moving, self.spacing, *map(protocols.labels_on, masks, grids))
 
     def grid(self, own: Grid) -> Grid:
         """The common grid about the centre of an image."""
-        return snap_to_voxels(centred_grid(own, self.shape, self.spacing, np.eye(3)), own)
+        return protocols.snap_to_voxels(protocols.centred_grid(own, self.shape, self.spacing, np.eye(3)), own)
 
     def partner(self, subject: str) -> str:
         """The next subject of the split, cyclically."""
-        if self.partners[subject] == subject:
+        names = next(names for names in self.splits.values() if subject in names)
+        if len(names) == 1:
             raise BadInput(f"{subject} is alone in the split that it is in: pairs are made of two subjects")
-        return self.partners[subject]
-
-    @cached_property
-    def partners(self) -> dict[str, str]:
-        """{subject: the next of its split, cyclically}."""
-        return {a: b for names in self.splits.values() for a, b in zip(names, names[1:] + names[:1], strict=True)}
+        return names[(names.index(subject) + 1) % len(names)]

@@ -1,10 +1,11 @@
 """What labels are called: {1: "RV", 2: "Myo", 3: "LV"}. Some sets are known by a name; others are written out."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from jaxtyping import Bool
@@ -36,8 +37,6 @@ FREESURFER = MIDLINE | {
     for side, word in enumerate(("Left", "Right"))
     for name, numbers in BOTH_SIDES.items()
 }
-
-
 OF_HEART, OF_HIPPOCAMPUS = (
     dict(sorted((label, name) for name, label in structures.items())) for structures in (HEART, HIPPOCAMPUS)
 )
@@ -49,32 +48,35 @@ KNOWN: dict[str, LabelNames] = {
 }
 ACDC_MASK = re.compile(r"patient[0-9]{3}_frame[0-9]{2}_gt\.nii(\.gz)?")
 """What ACDC calls its masks, and no other data set of hearts: others count LV and RV the other way round."""
-FORMS = f"give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}"
+
+
+def is_known(given: object) -> TypeGuard[str]:
+    """Whether this is the name of a known set of names."""
+    return isinstance(given, str) and given.strip().casefold() in KNOWN
 
 
 def read_label_names(given: str | LabelNames) -> dict[int, str]:
     """The names of labels: those of a known set, or of a text such as 1=RV,2=Myo,3=LV, or of {1: "RV"}.
 
     BadInput unless every label, 0 being none, and every name is given once."""
-    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+    if is_known(given):
         return dict(KNOWN[given.strip().casefold()])
+    entries: list[tuple[Any, Any]] = []
     if isinstance(given, str):
-        parts = (entry.partition("=") for entry in given.split(","))
-        entries = [(label.strip(), name.strip()) for label, _, name in parts]
-    elif isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given.values()):
-        entries = [(str(label), name.strip()) for label, name in given.items()]  # metrics.json has {"1": "RV"}
-    else:
-        entries = [("", "")]
-    if not all(LABEL.fullmatch(label) and name for label, name in entries):
-        raise BadInput(f"the names of labels are {describe(given)}: {FORMS}")
-    pairs = [(int(label), name) for label, name in entries]
-    labels, names = Counter(label for label, _ in pairs), Counter(name for _, name in pairs)
-    if 0 in labels:
+        entries = [entry.partition("=")[::2] for entry in given.split(",")]
+    elif isinstance(given, Mapping):  # metrics.json has {"1": "RV"}
+        entries = list(given.items())
+    texts = [(str(label).strip(), name.strip() if isinstance(name, str) else "") for label, name in entries]
+    said = json.dumps(given) if isinstance(given, str) else ascii(given)
+    if not texts or not all(LABEL.fullmatch(label) and name for label, name in texts):
+        raise BadInput(f"the names of labels are {said}: give them as 1=RV,2=Myo,3=LV, or one of {', '.join(KNOWN)}")
+    pairs = [(int(label), name) for label, name in texts]
+    if 0 in dict(pairs):
         raise BadInput(f"the label 0 is called {dict(pairs)[0]}: it is the background, and has no name")
-    for kind, counts in (("label", labels), ("name", names)):
-        twice = [str(one) for one, count in counts.items() if count > 1]
-        if twice:
-            raise BadInput(f"the {kind} {twice[0]} is given twice in {describe(given)}: give each once")
+    for kind, values in zip(("label", "name"), zip(*pairs, strict=True), strict=True):
+        value, count = Counter(values).most_common(1)[0]
+        if count > 1:
+            raise BadInput(f"the {kind} {value} is given twice in {said}: give each once")
     return dict(pairs)
 
 
@@ -92,7 +94,7 @@ def label_text(label: int | str, names: Mapping[str, str]) -> str:
 
 def check_labels_are_there(given: str | LabelNames, labels: Iterable[int]) -> None:
     """BadInput if a label is named that no voxel has; names of a known set may be more than there are labels."""
-    if isinstance(given, str) and given.strip().casefold() in KNOWN:
+    if is_known(given):
         return
     there, names = sorted(set(labels) - {0}), read_label_names(given)
     missing = [label for label in names if label not in there]
@@ -111,11 +113,6 @@ def rename_structures(structures: Mapping[str, int], given: str | LabelNames) ->
     check_labels_are_there(given, structures.values())
     names = read_label_names(given)
     return {names.get(label, name): label for name, label in structures.items()}
-
-
-def describe(given: object) -> str:
-    """The names as they were given, in one line."""
-    return f'"{given}"'.replace("\n", "\\n") if isinstance(given, str) else ascii(given)
 
 
 # What a wall encloses: the holes of 2D masks, and which of two ventricles the wall of the heart goes all round.

@@ -17,23 +17,13 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
-from vrnet.data.protocols import (
-    Purpose,
-    Sample,
-    check_overlap,
-    common_grid,
-    common_shape,
-    common_spacing,
-    image_on,
-    labels_on,
-    not_constant,
-    read_labels,
-    read_shown,
-    registered_dimension,
-)
+import numpy as np
+
+from vrnet.data import protocols
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import Splits, check_unique, choose_split, group_by_split
 from vrnet.errors import BadInput, shown
-from vrnet.files import exists, iterate_rows, refuse_misspelt
+from vrnet.files import iterate_rows, refuse_misspelt
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, rescale_images_jointly
 from vrnet.images.io import read_grid
@@ -42,7 +32,7 @@ FORMAT = 'one row per pair, "fixed,moving,split", "a_ED.nii.gz,a_ES.nii.gz,train
 IMAGES, LABELS = ("fixed", "moving"), ("fixed_labels", "moving_labels")
 COLUMNS = (*IMAGES, *LABELS, "split", "name")
 MAX_HEADERS = 1000
-"""Images, spread evenly over the file, that are looked for, and whose headers are read to find the common shape."""
+"""Images, spread evenly over the file, whose headers are read to find the common shape."""
 
 
 class Pair(NamedTuple):
@@ -76,11 +66,8 @@ class Manifest:
         cls, root: Path, spacing: tuple[float, ...] | None = None, shape: tuple[int, ...] | None = None
     ) -> "Manifest":
         """The pairs of a CSV file; unless given, the spacing is that of the first fixed image, and the shape has room
-        for the largest. BadInput if columns, names or splits are wrong, or none of `fixed_files` is there."""
-        found = cls(root, *read_pairs(root), spacing, shape)
-        if not any(map(exists, found.fixed_files)):
-            raise found.nothing_readable()
-        return found
+        for the largest. BadInput if columns, names or splits are wrong."""
+        return cls(root, *read_pairs(root), spacing, shape)
 
     def subjects(self, split: str) -> list[str]:
         """The names of the pairs of a split."""
@@ -100,41 +87,42 @@ class Manifest:
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One pair: read, scale, bring both to the grid of fixed at the common spacing."""
         files = self.sources(subject, purpose)
-        images = [read_shown(path) for path in files[:2]]
+        images = [protocols.read_shown(path) for path in files[:2]]
         self.check(*images)
-        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
-        own = images[0].grid
-        grid, across = common_grid(own, self.shape, self.spacing), own.stacked_across
-        fixed, moving = (image_on(image, grid, across) for image in rescale_images_jointly(*images))
-        shown = not_constant(fixed) & not_constant(moving)
+        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        own, across = images[0].grid, images[0].grid.stacked_across
+        grid = common_grid(own, self.shape, self.spacing)
+        fixed, moving = (protocols.image_on(image, grid, across) for image in rescale_images_jointly(*images))
+        shown = protocols.not_constant(fixed) & protocols.not_constant(moving)
         if not shown.any():
             raise BadInput("no slice shows something in both images: there is nothing to register")
-        labels = [labels_on(mask, grid, across)[shown] for mask in masks]
+        labels = [protocols.labels_on(mask, grid, across)[shown] for mask in masks]
         return Sample(subject, fixed[shown], moving[shown], self.spacing, *labels)
 
     def check(self, fixed: Image, moving: Image) -> None:
         """BadInput unless both are of one kind, that of the first pair, and somewhere in one place."""
-        d = registered_dimension(fixed.grid)
+        d, axes = len(registered_axes(fixed.grid)), [len(image.grid.shape) for image in (fixed, moving)]
         if d != len(self.shape):
             kinds = f"registered in {d}D, and those of the first pair in {len(self.shape)}D"
             raise BadInput(f"{fixed.name} is {kinds}: list them in a file of their own")
-        if len(moving.grid.shape) != len(fixed.grid.shape):
-            axes = [len(image.grid.shape) for image in (fixed, moving)]
+        if axes[0] != axes[1]:
             raise BadInput(f"{fixed.name} is {axes[0]}D and {moving.name} {axes[1]}D: give two images of one kind")
-        check_overlap(fixed, moving)
+        protocols.check_overlap(fixed, moving)
 
     @cached_property
     def spacing(self) -> tuple[float, ...]:
-        """In mm, of what is registered: of a stack, within its slices."""
-        return self.given_spacing or common_spacing(self.grids[0])
+        """In mm, to three digits, of what is registered: of a stack, within its slices."""
+        own = self.grids[0]
+        return self.given_spacing or tuple(float(f"{own.spacing[axis]:.3g}") for axis in registered_axes(own))
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """In voxels, with room for the largest fixed image of those whose headers are read."""
+        """In voxels, in multiples of 16, with room for the largest fixed image of those whose headers are read."""
         if self.given_shape is not None:
             return self.given_shape
-        d = registered_dimension(self.grids[0])
-        return common_shape([own for own in self.grids if registered_dimension(own) == d], self.spacing)
+        extents = [[own.shape[axis] * own.spacing[axis] for axis in registered_axes(own)] for own in self.grids]
+        voxels = np.max([extent for extent in extents if len(extent) == len(extents[0])], axis=0) / self.spacing
+        return tuple(SHAPE_MULTIPLE * ceil(n * (1 - SPACING_TOLERANCE) / SHAPE_MULTIPLE) for n in voxels.tolist())
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -143,27 +131,38 @@ class Manifest:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """The grids of those `fixed_files` that can be read, the first one first, their axes in the order of the
-        world's."""
-        found = []
-        for path in self.fixed_files:
-            with suppress(BadInput):  # told when the pair is prepared
-                own = read_grid(path)
+        """The grids of the fixed images, the first one first, their axes in the order of the world's; of more than
+        MAX_HEADERS, some spread evenly. What cannot be read is told when the pair is prepared."""
+        names = [pair.fixed for pair in self.pairs.values() if pair.fixed]
+        names, found = names[:: ceil(len(names) / MAX_HEADERS) or 1], []
+        for name in names:
+            with suppress(BadInput):
+                own = read_grid(self.root.parent / name)
                 found.append(own.reordered(own.order))
         if not found:
-            raise self.nothing_readable()
+            where = f"its paths are relative to {self.root.parent}"
+            raise BadInput(f"no fixed image that {self.root} lists (tried: {len(names)}) can be read: {where}")
         return found
 
-    @cached_property
-    def fixed_files(self) -> list[Path]:
-        """The fixed images that rows name, in the order of the file; of more than MAX_HEADERS, some spread evenly."""
-        names = [pair.fixed for pair in self.pairs.values() if pair.fixed]
-        return [self.root.parent / name for name in names[:: ceil(len(names) / MAX_HEADERS) or 1]]
 
-    def nothing_readable(self) -> BadInput:
-        """The error to raise where no fixed image can be read."""
-        where = f"its paths are relative to {self.root.parent}"
-        return BadInput(f"no fixed image that {self.root} lists (tried: {len(self.fixed_files)}) can be read: {where}")
+SHAPE_MULTIPLE = 16
+"""Voxels: networks halve their images up to four times."""
+SPACING_TOLERANCE = 1e-3
+"""Relative: headers round spacings."""
+
+
+def registered_axes(own: Grid) -> list[int]:
+    """The axes along which an image is registered: not that across slices too far apart to be a volume, each of which
+    is an image then."""
+    return [axis for axis in range(len(own.shape)) if axis != own.stacked_across]
+
+
+def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
+    """The common grid about the centre of an image, its axes running as the world's do; slices stay where they are."""
+    if (across := own.stacked_across) is not None:
+        shape = (*shape[:across], own.shape[across], *shape[across:])
+        spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
+    return protocols.centred_grid(own, shape, spacing, own.forward_axes)
 
 
 def read_pairs(path: Path) -> tuple[dict[str, Pair], Splits, bool]:

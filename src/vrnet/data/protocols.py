@@ -10,7 +10,6 @@ Trained on: every slice that is not constant.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from math import ceil
 from pathlib import Path
 from typing import Literal
 
@@ -24,18 +23,12 @@ from vrnet.errors import BadInput, shape_text
 from vrnet.files import exists
 from vrnet.images.grid import Grid, check_same_grid
 from vrnet.images.image import Image, as_labels, rescale_images_jointly, rescale_jointly
-from vrnet.images.io import grid_in_space, read_image, read_voxels
+from vrnet.images.io import read_cine, read_image
 from vrnet.images.resample import place_image, place_labels, resample_image
 from vrnet.vocabulary import HEART
 
-# Grids that images are brought to: one shape and spacing for all, about the centre of each image.
-#
-# Where a stack lies in slices too far apart to be a volume, each slice is an image, and slices stay where they are.
+# Grids that images are brought to, of one shape and spacing, about the centre of each image; and the images on them.
 
-SHAPE_MULTIPLE = 16
-"""Voxels: networks halve their images up to four times."""
-SPACING_TOLERANCE = 1e-3
-"""Relative: headers round spacings."""
 INDEX_DIGITS = 6
 """Of a voxel: half a voxel is rounded as such, and not as the rounding of a header has it."""
 
@@ -61,40 +54,20 @@ def slices_last(own: Grid) -> tuple[int, ...]:
     return *(axis for axis in own.order if axis != own.across), own.across
 
 
-def registered_dimension(own: Grid) -> int:
-    """In how many dimensions an image is registered: 2 for a stack of slices."""
-    return len(own.shape) - (own.stacked_across is not None)
-
-
-def common_spacing(own: Grid) -> tuple[float, ...]:
-    """The spacing along the axes that are registered, in mm, to three digits."""
-    return tuple(float(f"{h:.3g}") for h in _along_registered_axes(own, own.spacing))
-
-
-def common_shape(grids: Sequence[Grid], spacing: tuple[float, ...]) -> tuple[int, ...]:
-    """Room for the largest image at a spacing, in multiples of 16 voxels."""
-    extents = [_along_registered_axes(own, np.multiply(own.shape, own.spacing).tolist()) for own in grids]
-    voxels = np.max(extents, axis=0) / spacing
-    return tuple(SHAPE_MULTIPLE * ceil((n - SPACING_TOLERANCE * n) / SHAPE_MULTIPLE) for n in voxels.tolist())
-
-
-def _along_registered_axes(own: Grid, values: Sequence[float]) -> list[float]:
-    """The values of the axes that are registered along, out of one value per axis."""
-    return [value for axis, value in enumerate(values) if axis != own.stacked_across]
-
-
-def common_grid(own: Grid, shape: tuple[int, ...], spacing: tuple[float, ...]) -> Grid:
-    """The common grid about the centre of an image, its axes running as the world's do; slices stay where they are."""
-    if (across := own.stacked_across) is not None:
-        shape = (*shape[:across], own.shape[across], *shape[across:])
-        spacing = (*spacing[:across], own.spacing[across], *spacing[across:])
-    return centred_grid(own, shape, spacing, own.forward_axes)
-
-
 def to_batch(array: Shaped[ndarray, "*s"], across: int | None) -> Shaped[Tensor, "b 1 *t"]:
     """An image as a batch of one, or a stack as a batch of the slices that lie across an axis."""
     images = array[None] if across is None else np.moveaxis(array, across, 0)
     return torch.from_numpy(np.ascontiguousarray(images))[:, None]
+
+
+def image_on(image: Image, grid: Grid, across: int | None = None) -> Float[Tensor, "b 1 *s"]:
+    """The image on a grid, smoothed first where that is coarser; beyond its border the border goes on."""
+    return to_batch(resample_image(image, grid).array, across).clamp(0, 1)
+
+
+def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tensor, "b 1 *s"]:
+    """The nearest labels on a grid; 0 beyond the border."""
+    return to_batch(place_labels(mask, grid).array, across)
 
 
 # A subject, prepared: what methods are trained on and measured on.
@@ -127,40 +100,30 @@ QUANTILES = 0.25, 0.5, 0.75
 MIN_PIXELS = 10
 
 
-@dataclass(frozen=True)
-class Plane:
-    """Resolution within the slices, in mm, and their edge, in voxels."""
-
-    spacing: float = SPACING_MM
-    size: int = SIZE
-
-    def grid(self, own: Grid) -> Grid:
-        """The stack's slices, sampled anew about their centre, their axes running as the world's do."""
-        shape, spacing = (self.size, self.size, own.shape[2]), (self.spacing, self.spacing, own.spacing[2])
-        return centred_grid(own, shape, spacing, own.forward_axes)
+def plane_grid(own: Grid, spacing: float, size: int) -> Grid:
+    """The slices of a stack in size x size voxels about their centre, their axes running as the world's do."""
+    return centred_grid(own, (size, size, own.shape[2]), (spacing, spacing, own.spacing[2]), own.forward_axes)
 
 
-def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], plane: Plane) -> Sample:
+def three_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """End-systole (the second image) to end-diastole (the first) in the slices to be measured on."""
-    grid = plane.grid(images[0].grid)
+    grid = plane_grid(images[0].grid, spacing, size)
     labels = [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
     chosen = choose_slices(labels, name)
-    parts = *image_slices(images, grid), *labels
-    fixed, moving, fixed_labels, moving_labels = (part[chosen] for part in parts)
-    return Sample(name, fixed, moving, (plane.spacing,) * 2, fixed_labels, moving_labels)
+    fixed, moving, *labels = (part[chosen] for part in (*image_slices(images, grid), *labels))
+    return Sample(name, fixed, moving, (spacing, spacing), *labels)
 
 
-def all_slices(name: str, images: Sequence[Image], plane: Plane, masks: Sequence[Image] = ()) -> Sample:
+def all_slices(name: str, images: Sequence[Image], masks: Sequence[Image], spacing: float, size: int) -> Sample:
     """Every later frame to the first, in all slices that are not constant in either; with the masks of all frames, or
     without labels."""
-    grid = plane.grid(images[0].grid)
+    grid = plane_grid(images[0].grid, spacing, size)
     fixed, moving = later_to_first(image_slices(images, grid))
     shown = not_constant(fixed) & not_constant(moving)
     if not shown.any():
         raise BadInput(f"{name} has no slice that shows something at two times: there is nothing to register")
-    stacks = [labels_on(mask, grid, ACROSS_STACK) for mask in masks]
-    labels = [part[shown] for part in later_to_first(stacks)] if masks else []
-    return Sample(name, fixed[shown], moving[shown], (plane.spacing,) * 2, *labels)
+    labels = later_to_first([labels_on(mask, grid, ACROSS_STACK) for mask in masks]) if masks else ()
+    return Sample(name, fixed[shown], moving[shown], (spacing, spacing), *(part[shown] for part in labels))
 
 
 def later_to_first(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -193,16 +156,6 @@ def volume_pair(name: str, images: Sequence[Image], masks: Sequence[Image], grid
     fixed, moving = (image_on(image, grid) for image in rescale_images_jointly(*images))
     labels = [labels_on(mask, grid) for mask in masks]
     return Sample(name, fixed, moving, grid.spacing, *labels)
-
-
-def image_on(image: Image, grid: Grid, across: int | None = None) -> Float[Tensor, "b 1 *s"]:
-    """The image on a grid, smoothed first where that is coarser; beyond its border the border goes on."""
-    return to_batch(resample_image(image, grid).array, across).clamp(0, 1)
-
-
-def labels_on(mask: Image, grid: Grid, across: int | None = None) -> UInt8[Tensor, "b 1 *s"]:
-    """The nearest labels on a grid; 0 beyond the border."""
-    return to_batch(place_labels(mask, grid).array, across)
 
 
 # Files of one subject, read and found fit for use; or BadInput.
@@ -245,16 +198,11 @@ def check_overlap(first: Image, other: Image) -> None:
 
 
 def read_frames(path: Path) -> list[Image]:
-    """The frames of a 4D file, each as a volume; the first is not constant."""
-    series = read_voxels(path)
-    if series.is_vector or series.array.ndim != 4 or series.array.shape[3] < 2:
+    """The frames of a 4D file, each as a volume."""
+    cine = read_cine(path)
+    if len(cine.grid.shape) != 3:
         raise BadInput(f"{path} is not a series of volumes: frames over time should be its fourth axis")
-    grid = grid_in_space(series.grid, path)
-    stored = [Image(np.asfortranarray(series.array[..., t]), grid, str(path)) for t in range(series.array.shape[3])]
-    images = [image.reordered(slices_last(image.grid)) for image in stored]
-    if images[0].array.min() == images[0].array.max():
-        raise BadInput(f"{path} is constant in its first frame: there is nothing to register")
-    return images
+    return [cine.image(t).reordered(slices_last(cine.grid)) for t in range(len(cine))]
 
 
 def labels_for(purpose: Purpose, paths: list[Path]) -> list[Path]:

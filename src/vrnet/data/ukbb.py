@@ -12,24 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from vrnet.data import protocols
 from vrnet.data.labels import label_in_cavity
-from vrnet.data.protocols import (
-    LARGEST_LABEL,
-    SIZE,
-    SPACING_MM,
-    Plane,
-    Purpose,
-    Sample,
-    all_slices,
-    centred_grid,
-    labels_for,
-    read_frames,
-    read_labels,
-    read_phases,
-    snap_to_voxels,
-    three_slices,
-    volume_pair,
-)
+from vrnet.data.protocols import Purpose, Sample
 from vrnet.data.splits import SubjectFolder
 from vrnet.files import exists
 from vrnet.images.image import Image
@@ -48,12 +33,12 @@ class PhaseFolder(SubjectFolder):
         """The images of both phases, and their labels; to be trained on, these if they are there."""
         folder = self.root / subject
         images, labels = ([folder / f"{kind}_{phase}.nii.gz" for phase in PHASES] for kind in ("sa", "label_sa"))
-        return images + labels_for(purpose, labels)
+        return images + protocols.labels_for(purpose, labels)
 
     def read(self, files: Sequence[Path]) -> tuple[list[Image], list[Image]]:
         """The images of both phases, and their labels where there are any, numbered as HEART says."""
-        images = read_phases(files[:2])
-        masks = [read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
+        images = protocols.read_phases(files[:2])
+        masks = [protocols.read_labels(path, image) for path, image in zip(files[2:], images, strict=False)]
         ventricles = HEART["LV"], HEART["RV"]
         is_exchanged = bool(masks) and label_in_cavity(masks, HEART["Myo"], ventricles) == HEART["RV"]
         return images, [exchange_lv_rv(mask) for mask in masks] if is_exchanged else masks
@@ -63,8 +48,8 @@ class PhaseFolder(SubjectFolder):
 class UKBB(PhaseFolder):
     """2D pairs: of three slices to be measured on, of all slices and frames to be trained on."""
 
-    spacing: float = SPACING_MM
-    size: int = SIZE
+    spacing: float = protocols.SPACING_MM
+    size: int = protocols.SIZE
 
     name = "ukbb"
 
@@ -75,12 +60,10 @@ class UKBB(PhaseFolder):
 
     def prepare(self, subject: str, purpose: Purpose) -> Sample:
         """One subject: read, resample, choose slices, scale."""
-        plane = Plane(self.spacing, self.size)
         files = self.sources(subject, purpose)
-        images, masks = (read_frames(files[0]), []) if len(files) == 1 else self.read(files)
-        if purpose == "evaluation":
-            return three_slices(subject, images, masks, plane)
-        return all_slices(subject, images, plane, masks)
+        images, masks = (protocols.read_frames(files[0]), []) if len(files) == 1 else self.read(files)
+        make = protocols.three_slices if purpose == "evaluation" else protocols.all_slices
+        return make(subject, images, masks, self.spacing, self.size)
 
 
 @dataclass(frozen=True)
@@ -96,12 +79,12 @@ class CMR3D(PhaseFolder):
         """One subject: read, scale, resample."""
         images, masks = self.read(self.sources(subject, purpose))
         own = images[0].grid
-        grid = snap_to_voxels(centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
-        return volume_pair(subject, images, masks, grid)
+        grid = protocols.snap_to_voxels(protocols.centred_grid(own, self.shape, self.spacing, own.forward_axes), own)
+        return protocols.volume_pair(subject, images, masks, grid)
 
 
 def exchange_lv_rv(mask: Image) -> Image:
     """The mask with LV for RV, and RV for LV."""
-    lv, rv, numbers = HEART["LV"], HEART["RV"], np.arange(LARGEST_LABEL + 1, dtype=np.uint8)
+    lv, rv, numbers = HEART["LV"], HEART["RV"], np.arange(protocols.LARGEST_LABEL + 1, dtype=np.uint8)
     numbers[[lv, rv]] = rv, lv
     return mask.with_array(numbers[mask.array])
