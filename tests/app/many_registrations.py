@@ -13,7 +13,7 @@ import psutil
 from vrnet.app.subject import RegisterSubject
 from vrnet.cohort.table import read_table
 from vrnet.methods.names import choose_method
-from vrnet.registration.options import RegistrationOptions
+from vrnet.vocabulary import RegistrationOptions
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """A disk would take most of the time."""

@@ -23,8 +23,8 @@ from vrnet.images.points import Points
 from vrnet.phantom import phantom
 from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import ImageMasks
-from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.pair import ImagePair
+from vrnet.vocabulary import RegistrationOptions
 
 CPU = RegistrationOptions(device="cpu")
 

@@ -17,7 +17,7 @@ from vrnet.images.grid import Affine, rotation_angle
 from vrnet.images.io import to_sitk
 from vrnet.images.resample import place_labels, resample_image
 from vrnet.phantom import phantom
-from vrnet.registration.affine import axis_turns, find_affine, make_levels, possible_starts, share_inside
+from vrnet.registration.affine import find_affine, make_levels
 from vrnet.registration.masks import ImageMasks
 
 SIZES = {2: ((96, 96), 2.0), 3: ((42, 36, 32), 4.0)}
@@ -85,8 +85,7 @@ def distances_mm(found, true, x):
     return np.linalg.norm(found.points(x) - true.points(x), axis=1)
 
 
-@pytest.mark.parametrize("kind", ["rigid", "affine"])
-@pytest.mark.parametrize("degrees", [5, 30])
+@pytest.mark.parametrize(("kind", "degrees"), [("rigid", 30), ("affine", 5)])
 def test_a_known_misplacement_is_recovered(d, kind, degrees):
     true = known(heart(d).grid, kind, degrees, 30.0)
     found = find_affine(heart(d), misplace(heart(d), true), kind)
@@ -124,11 +123,12 @@ def test_a_stack_of_thick_slices_is_turned_in_space():
 
 
 def test_results_are_the_same_to_the_bit_on_any_number_of_threads(d):
-    moving, masks = misplaced_heart(d, known(heart(d).grid, "affine", 20, 15.0))
+    moving, masks = misplaced_heart(d, known(heart(d).grid, "rigid", 20, 15.0))
+    masks = masks if d == 2 else ImageMasks()  # by which a map is sought twice
     threads, found = sitk.ProcessObject.GetGlobalDefaultNumberOfThreads(), []
-    for count in (1, 2, 7):
+    for count in (1, 7):
         sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(count)
-        found.append(find_affine(heart(d), moving, "affine", masks))
+        found.append(find_affine(heart(d), moving, "rigid", masks))
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(threads)
     assert len({(each.matrix.tobytes(), each.translation.tobytes()) for each in found}) == 1
 
@@ -151,19 +151,13 @@ def test_alignments_that_overlap_leave_the_threads_of_itk_as_they_were(as_users_
     assert found == 3
 
 
-def test_axes_are_taken_to_axes_in_every_way(d):
-    turns = axis_turns(d)
-    assert len(turns) == {2: 3, 3: 23}[d]
-    assert all(np.linalg.det(R) > 0 and np.array_equal(R @ R.T, np.eye(d)) for R in turns)
-
-
 def test_too_few_slices_to_turn_are_bad_input():
     thin = Image(heart(3).array[..., :3], replace(heart(3).grid, shape=(42, 36, 3)))
     with pytest.raises(BadInput, match=r"42x36x3: .* 4 voxels along each axis"):
         find_affine(heart(3), thin, "rigid")
 
 
-@pytest.mark.parametrize("given", ["both", "fixed", "moving"])
+@pytest.mark.parametrize(("d", "given"), [(2, "both"), (3, "both"), (2, "fixed"), (2, "moving")])
 def test_a_known_misplacement_is_recovered_with_masks(d, given):
     true, told = known(heart(d).grid, "affine", 15, 20.0), []
     moving, masks = misplaced_heart(d, true)
@@ -175,15 +169,13 @@ def test_a_known_misplacement_is_recovered_with_masks(d, given):
     assert told[-1] == 1
 
 
-@pytest.mark.parametrize("given", ["both", "fixed", "moving"])
-def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it(given):
+def test_the_map_of_the_whole_is_kept_unless_the_inside_plainly_contradicts_it():
     """At end-systole the heart is smaller, and by a map that is millimetres off it is a little more alike."""
     true, (shape, spacing) = known(heart(3).grid, "rigid", 8, 20.0, seed=5), SIZES[3]
     patient = phantom(5, shape, spacing)
     systole = misplace(heart(3).with_array(patient.moving[0, 0].numpy()), true)
     labels = ndimage.binary_dilation(patient.moving_labels[0, 0].numpy() > 0, iterations=2)
     masks = ImageMasks(about_heart(3), place_labels(heart(3).with_array(labels), systole.grid, true.inverse()))
-    masks = masks if given == "both" else ImageMasks(**{given: getattr(masks, given)})
     whole, found = (find_affine(heart(3), systole, "rigid", each) for each in (ImageMasks(), masks))
     assert np.array_equal(whole.matrix, found.matrix)
     assert np.array_equal(whole.translation, found.translation)
@@ -196,7 +188,7 @@ def heart_moved_alone(d, true):
     return moving.with_array(np.where(masks.moving.array, moving.array, stayed)), masks
 
 
-@pytest.mark.parametrize("which", ["both", "moving", "wide"])
+@pytest.mark.parametrize(("d", "which"), [(2, "both"), (3, "both"), (2, "moving"), (2, "wide")])
 def test_what_stays_outside_the_mask_does_not_mislead(d, which):
     """Wide: the mask of fixed has far more inside than that of moving."""
     true = known(heart(d).grid, "rigid", 15, 20.0)
@@ -207,19 +199,8 @@ def test_what_stays_outside_the_mask_does_not_mislead(d, which):
     assert error_inside_mm(find_affine(heart(d), moving, "rigid", masks), true, d) < 1
 
 
-def test_masks_that_lie_apart_give_a_start_and_only_what_is_taken_from_one_into_the_other_counts(d):
-    """Of a mask and the first half of it, in two images that lie alike."""
-    whole = about_heart(d).array
-    half = whole & (np.arange(len(whole)) < np.argwhere(whole)[:, 0].mean()).reshape(-1, *[1] * (d - 1))
-    masks = ImageMasks(about_heart(d), heart(d).with_array(half))
-    level, still = make_levels(heart(d), heart(d), 1.0, masks)[-1], Affine("rigid", np.eye(d), *np.zeros((2, d)))
-    assert share_inside(level, still) == pytest.approx(half.sum() / whole.sum(), abs=0.01)
-    places = (heart(d).grid.points(np.argwhere(mask).astype(float)).mean(0) for mask in (whole, half))
-    pivot, target = (place - heart(d).grid.centre for place in places)
-    assert min(np.linalg.norm(start.points(pivot[None])[0] - target) for start in possible_starts(level)) < 1e-3
-
-
-def test_masks_of_all_are_none(d):
+def test_masks_of_all_are_none():
+    d = 2
     moving = misplace(heart(d), known(heart(d).grid, "rigid", 15, 20.0))
     masks = ImageMasks(*(image.with_array(np.ones(image.grid.shape, bool)) for image in (heart(d), moving)))
     told = [], []
@@ -246,41 +227,31 @@ def turn_storage(image):
     return replace(turned, array=np.flip(turned.array, 0).copy(), grid=turned.grid.flipped((0,)))
 
 
-@pytest.mark.parametrize("which", ["fixed", "moving"])
-def test_a_mask_of_few_voxels_is_bad_input(d, which):
+def test_a_mask_of_few_voxels_is_bad_input(d):
     few = heart(d).with_array(np.zeros(heart(d).grid.shape, bool))
     few.array[(slice(5, 8),) * d] = True
     with pytest.raises(BadInput, match=f"has {3**d} voxels inside: an affine start needs 100; give a larger mask"):
-        find_affine(heart(d), heart(d), "rigid", ImageMasks(**{which: few}))
+        find_affine(heart(d), heart(d), "rigid", ImageMasks(moving=few))
 
 
 BAD_MAPS = {
-    "is 3D and the images are 2D: give": lambda d: (np.eye(5 - d), np.zeros(5 - d), np.zeros(5 - d)),
-    "NaN or infinite": lambda d: (np.full((d, d), np.nan), np.zeros(d), np.zeros(d)),
-    "NaN or infinite numbers": lambda d: (np.eye(d), np.full(d, np.inf), np.zeros(d)),
-    "onto a plane or a line": lambda d: (np.diag([1.0] * (d - 1) + [0.0]), np.zeros(d), np.zeros(d)),
-    "onto a plane": lambda d: (np.diag([1.0] * (d - 1) + [1e-9]), np.zeros(d), np.zeros(d)),
-    "mirrors": lambda d: (np.diag([-1.0] + [1.0] * (d - 1)), np.zeros(d), np.zeros(d)),
+    "is 3D and the images are 2D: give": (2, np.eye(3), np.zeros(3)),
+    "NaN or infinite numbers": (3, np.eye(3), np.full(3, np.inf)),
+    "onto a plane or a line": (3, np.diag([1.0, 1.0, 0.0]), np.zeros(3)),
+    "mirrors": (2, np.diag([-1.0, 1.0]), np.zeros(2)),
 }
 
 
 @pytest.mark.parametrize("words", BAD_MAPS)
-def test_a_map_that_makes_no_sense_as_a_start_is_bad_input(d, words, as_users_run):
-    affine = Affine("affine", *BAD_MAPS[words](d))
-    words = words if d == 2 else words.replace("3D and the images are 2D", "2D and the images are 3D")
+def test_a_map_that_makes_no_sense_as_a_start_is_bad_input(words, as_users_run):
+    d, matrix, shift = BAD_MAPS[words]
     with pytest.raises(BadInput, match=f"^the affine map .*{words}"):
-        register_images(heart(d), heart(d), "identity", affine=affine)
+        register_images(heart(d), heart(d), "identity", affine=Affine("affine", matrix, shift, np.zeros(len(shift))))
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_a_map_between_units_of_length_is_one(d, scale, as_users_run):
-    grid = heart(d).grid
+def test_a_map_between_units_of_length_is_one(d, as_users_run):
+    grid, scale = heart(d).grid, 1e3
     affine = Affine("affine", scale * np.eye(d), np.zeros(d), np.zeros(d))
     there = replace(grid, spacing=tuple(scale * h for h in grid.spacing), origin=tuple(scale * x for x in grid.origin))
     found = register_images(heart(d), Image(heart(d).array, there), "identity", affine=affine)
     assert np.abs(found.warped.array - heart(d).array).max() < 1e-3
-
-
-def test_an_unknown_kind_is_bad_input(d, as_users_run):
-    with pytest.raises(BadInput, match="affine is 'similarity': give 'none', 'rigid' or 'affine'"):
-        register_images(heart(d), heart(d), affine="similarity")

@@ -13,13 +13,13 @@ import vrnet
 from tests.models import Flow, card, trained
 from vrnet import BadInput, InputWarning, Trained, parse, register
 from vrnet.fields import calculus as fields
-from vrnet.methods.solvers import PRESETS
 from vrnet.phantom import phantom
 from vrnet.variational.data_terms import L1
 from vrnet.variational.regularizers import TV
 from vrnet.variational.solver import Energy
 
-SOLVERS = [str(solver) for solver in PRESETS]
+SOLVERS = ["TV-L1", "Diffusion-L2", "Gaussian-LNCC", "Bending-MIND", "Gaussian-NMI"]
+"""One of each data term, and of each regulariser."""
 SIZES = {2: (40, 36), 3: (24, 22, 20)}
 SHIFT = (2, -1, 1)
 
@@ -86,27 +86,25 @@ def test_images_that_require_grad_are_taken_as_they_are():
     assert not tv_l1(fixed, moving).field.requires_grad
 
 
-@pytest.mark.parametrize(("a", "b"), [(1.0, 300.0), (0.001, 0.0), (37.0, -5.0), (1.0, 1e8), (1e39, 0.0)])
+@pytest.mark.parametrize(("a", "b"), [(0.001, 0.0), (37.0, -5.0), (1.0, 1e8), (1e39, 0.0)])
 def test_a_common_change_of_brightness_and_contrast_does_not_matter(d, a, b):
     images = (a * image.astype(np.float64) + b for image in pair(d))
     assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-4)
 
 
 LAYOUTS = {
-    "float64": lambda I: I.astype(np.float64),
     "big-endian": lambda I: I.astype(">f4"),
     "Fortran order": np.asfortranarray,
     "negative strides": lambda I: np.flip(np.flip(I).copy()),
-    "every second voxel": lambda I: np.repeat(I, 2, axis=0)[::2],
-    "transposed": lambda I: I.T.copy().T,
     "read-only": lambda I: np.frombuffer(I.tobytes(), np.float32).reshape(I.shape),
+    "a transposed tensor": lambda I: torch.from_numpy(I.T.copy()).permute(*reversed(range(I.ndim))),
 }
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_layout_in_memory_does_not_matter(d, layout):
-    images = [LAYOUTS[layout](image) for image in pair(d)]
-    assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-4)
+def test_the_layout_in_memory_does_not_matter(layout):
+    images = [LAYOUTS[layout](image) for image in pair(2)]
+    assert_allclose(tv_l1(*images).field, tv_l1_result(2).field, atol=1e-4)
 
 
 @pytest.mark.parametrize("convert", [lambda I: I.astype(np.float16), lambda I: torch.from_numpy(I).bfloat16()])
@@ -114,12 +112,6 @@ def test_half_precision_images_are_registered_in_single(convert):
     field = tv_l1(*map(convert, pair(2))).field
     assert field.dtype in (np.float32, torch.float32)
     assert np.abs(np.asarray(field) - tv_l1_result(2).field).mean() < 0.1
-
-
-def test_tensors_may_lie_in_memory_as_they_like(d):
-    images = [torch.from_numpy(image.T.copy()).permute(*reversed(range(d))) for image in pair(d)]
-    assert not images[0].is_contiguous()
-    assert_allclose(tv_l1(*images).field, tv_l1_result(d).field, atol=1e-6)
 
 
 def test_the_images_are_left_as_they_were(d):
@@ -141,20 +133,15 @@ def test_energies_start_with_no_motion_and_the_field_has_the_least(d):
     assert result.energies.min() < result.energies[0]
 
 
-def test_exchanging_the_axes_exchanges_the_components():
-    fixed, moving = pair(2)
-    turned = tv_l1(fixed.T, moving.T).field
-    assert np.abs(turned.transpose(0, 2, 1)[::-1] - tv_l1_result(2).field).mean() < 0.02
-
-
-@pytest.mark.parametrize("order", [(1, 2, 0), (2, 1, 0)])
-def test_exchanging_the_axes_of_a_volume_exchanges_the_components(order):
-    turned = tv_l1(*(image.transpose(order) for image in pair(3))).field
-    expected = tv_l1_result(3).field.transpose(0, *(1 + axis for axis in order))[list(order)]
+@pytest.mark.parametrize("order", [(1, 0), (1, 2, 0)])
+def test_exchanging_the_axes_exchanges_the_components(order):
+    d = len(order)
+    turned = tv_l1(*(image.transpose(order) for image in pair(d))).field
+    expected = tv_l1_result(d).field.transpose(0, *(1 + axis for axis in order))[list(order)]
     assert np.abs(turned - expected).mean() < 0.02
 
 
-@pytest.mark.parametrize(("d", "axis"), [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)])
+@pytest.mark.parametrize(("d", "axis"), [(2, 1), (3, 0)])
 def test_mirroring_an_axis_negates_its_component(d, axis):
     field = np.flip(tv_l1(*(np.flip(image, axis) for image in pair(d))).field, 1 + axis).copy()
     field[axis] *= -1
@@ -186,8 +173,7 @@ def test_progress_rises_to_one(d):
     assert 0 < seen[0] < seen[-1] == 1
 
 
-@pytest.mark.parametrize("method", ["default", "TV-L1"])
-@pytest.mark.parametrize("shape", [(2, 2), (2, 30), (3, 2, 17), (33, 2, 2)])
+@pytest.mark.parametrize(("shape", "method"), [((2, 2), "default"), ((2, 30), "TV-L1"), ((33, 2, 2), "default")])
 def test_the_smallest_images_are_registered(shape, method):
     fixed, moving = np.random.default_rng(0).standard_normal((2, *shape))
     result = vrnet.register(fixed, moving, method)
@@ -240,7 +226,7 @@ def test_the_default_at_another_spacing_finds_the_same_motion():
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({}, "Gaussian-LNCC"), ({"slice_axis": 1}, "short-axis"),
+    [({}, "Gaussian-LNCC"),
      ({"slice_axis": 0, "spacing": (9.0, 1.5, 2.5)}, "short-axis"),
      ({"slice_axis": 0, "spacing": (1.8, 1.8, 90.0)}, "Gaussian-LNCC")],
 )  # fmt: skip
@@ -280,7 +266,7 @@ def test_the_result_carries_labels_and_images_as_the_calculus_does(smooth_image)
         result.warp(moving[:-1])
 
 
-@pytest.mark.parametrize("wrong", [{"lam": -1.0}, {"warps": 0}, {"theta": (0.0, 1.0)}, {"lam": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"lam": -1.0}, {"lam": float("nan")}])
 def test_impossible_parameters_are_refused(wrong):
     with pytest.raises(BadInput, match="above zero"):
         replace(parse("TV-L1"), **wrong)
@@ -305,7 +291,7 @@ def test_threads_are_left_as_they_were_even_by_several_at_once(method):
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", ">i2", "int32", "int64", "float16"])
+@pytest.mark.parametrize("dtype", ["uint8", ">i2", "int64"])
 def test_numbers_of_any_type_are_registered_as_float32(dtype):
     given = [(100 * image).astype(dtype) for image in pair(2)]
     found, expected = (tv_l1(*images) for images in (given, [image.astype("f4") for image in given]))
@@ -313,7 +299,7 @@ def test_numbers_of_any_type_are_registered_as_float32(dtype):
     assert_array_equal(found.field, expected.field)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", ">i2", "int64"])
+@pytest.mark.parametrize("dtype", ["uint8", ">i2", "int64"])
 def test_label_arrays_of_any_type_and_layout_are_carried(dtype):
     labels = np.flip(np.arange(np.prod(SIZES[2])).reshape(SIZES[2]) % 200).astype(dtype)
     carried = tv_l1_result(2).warp_labels(labels)
@@ -355,20 +341,19 @@ def test_slices_have_the_spacing_within_them():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"spacing": (1.0, 0.0)},
-        {"slice_axis": 3},
-        {"spacing": (1.0,)},
-        {"spacing": (1.0, np.nan)},
-        {"slice_axis": 0},
-        {"device": "gpu"},
-    ],
-)
-def test_impossible_options_are_answered_in_one_line(wrong):
-    with pytest.raises(BadInput) as raised:
+    ("wrong", "words"),
+    [({"spacing": (1.0, 0.0)}, "spacing"), ({"spacing": (1.0,)}, "spacing"), ({"slice_axis": 0}, "only volumes have"),
+     ({"device": "gpu"}, "device"), ({"folds": "mend"}, "folds is 'mend': give 'repair' or 'keep'")],
+)  # fmt: skip
+def test_impossible_options_are_answered_in_one_line(wrong, words, as_users_run):
+    with pytest.raises(BadInput, match=words) as raised:
         vrnet.register(*pair(2), **wrong)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_files_are_answered_with_what_takes_them(as_users_run):
+    with pytest.raises(BadInput, match=r"fixed is a str: .*vrnet\.register_images takes files"):
+        register("ed.nii.gz", "es.nii.gz")
 
 
 def test_cuda_where_there_is_none_is_bad_input():
@@ -389,13 +374,13 @@ def test_no_registration_is_a_method_too(d):
     assert result.energies.shape == (0,)
 
 
-@pytest.mark.parametrize("shape", [(12, 1), (1, 12, 12)])
-def test_an_axis_of_one_voxel_shows_no_motion(shape):
+@pytest.mark.parametrize(("shape", "axis"), [((12, 1), None), ((1, 12, 12), None), ((4, 1, 4), 2)])
+def test_an_axis_of_one_voxel_shows_no_motion(shape, axis):
     with pytest.raises(BadInput, match="at least 2 voxels"):
-        vrnet.register(image(shape), image(shape))
+        vrnet.register(image(shape), image(shape), "identity", slice_axis=axis)
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", [0, 2])
 def test_the_spacing_within_slices_is_that_of_their_own_axes(axis):
     """A stack of equal slices across any axis, each with voxels twice as long as wide."""
     fixed, moving = (image[..., 3] for image in pair(3))
@@ -428,7 +413,7 @@ def test_a_trained_model_registers_arrays_at_its_own_spacing(d):
     assert_allclose(result.warped, fields.warp(*map(torch.from_numpy, (moving[None, None], result.field[None])))[0, 0])
 
 
-@pytest.mark.parametrize("normalisation", ["jointly", "each"])
+@pytest.mark.parametrize(("d", "normalisation"), [(2, "jointly"), (3, "each")])
 def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
     """A second subject at half the brightness: the 1st to 99th percentile of both, or of each, in [0, 1]."""
     flow, images = Flow(), (pair(d)[0], pair(d)[1] / 2)
@@ -439,7 +424,7 @@ def test_a_model_sees_images_scaled_as_in_its_training(d, normalisation):
         assert_allclose(seen[0, 0], np.clip((image - low) / (high - low), 0, 1), atol=1e-5)
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", [0, 2])
 def test_a_2d_model_registers_slices_as_images_of_their_own(axis):
     """One at a time, each with the spacing within it, with progress."""
     model, seen = trained(spacing=(1.0, 1.5)), []
@@ -492,8 +477,7 @@ def test_a_model_works_on_the_device_that_is_named(d):
     assert_allclose(there, again, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
-@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64])
+@pytest.mark.parametrize(("name", "dtype"), [("TV-L1", np.uint64), ("Gaussian-LNCC", np.float64)])
 def test_a_brightness_that_single_precision_cannot_hold_changes_nothing(name, dtype, as_users_run):
     """But for rounding: the numbers are whole, and double precision holds them with and without the offset."""
     rng = np.random.default_rng(0)
@@ -514,14 +498,16 @@ def spacing_warnings(method, spacing, **options):
     return [str(one.message) for one in caught]
 
 
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize(("spacing", "is_told"), [((1.76, 1.76, 10.0), True), ((2.9, 1.0, 0.35), False), (None, False)])
-def test_voxels_far_coarser_or_finer_than_those_of_training_are_told(spacing, is_told, average):
+@pytest.mark.parametrize(
+    ("spacing", "average", "is_told"),
+    [((1.76, 1.76, 10.0), False, True), ((1.76, 1.76, 10.0), True, True), ((2.9, 1.0, 0.35), False, False),
+     (None, False, False)],
+)  # fmt: skip
+def test_voxels_far_coarser_or_finer_than_those_of_training_are_told(spacing, average, is_told):
     said = spacing_warnings(trained(d=3, spacing=(1.0, 1.0, 1.0)), spacing, average=average)
-    words = "C-L2-2x1-w2 was trained on voxels of 1 x 1 x 1 mm; these are of 1.76 x 1.76 x 10 mm, three or more times"
-    assert [one.startswith(words.replace("w2 was", "w2+average was") if average else words) for one in said] == [
-        True
-    ] * is_told
+    who = "C-L2-2x1-w2+average" if average else "C-L2-2x1-w2"
+    words = f"{who} was trained on voxels of 1 x 1 x 1 mm; these are of 1.76 x 1.76 x 10 mm, three or more times"
+    assert [one.startswith(words) for one in said] == [True] * is_told
 
 
 def test_how_far_slices_are_apart_does_not_matter_to_a_model_that_sees_each_alone():

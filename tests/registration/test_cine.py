@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from tests.models import trained
 from vrnet.errors import BadInput, InputWarning
 from vrnet.fields.calculus import compose, smooth
-from vrnet.fields.folds import smallest_determinant
+from vrnet.fields.folds import repair_folds, smallest_determinant
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine
 from vrnet.phantom import cycle
@@ -33,7 +33,6 @@ from vrnet.registration.cine import (
     with_rotation_of,
     without_divergence,
 )
-from vrnet.registration.repair import repair_folds
 
 # Chains with a finder that is exact: pictures that are functions of x + constant, whose shift a mean tells.
 

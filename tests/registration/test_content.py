@@ -30,15 +30,16 @@ def test_the_box_holds_the_content_of_both_and_a_margin():
     assert box == (slice(3 - MARGIN, 55 + MARGIN), slice(3 - MARGIN, 40 + MARGIN), slice(0, 60))
 
 
-@pytest.mark.parametrize("fewest", [16, 33, 60, 64])
-@pytest.mark.parametrize("content", [slice(30, 31), slice(1, 2), slice(58, 59), slice(3, 29)])
+@pytest.mark.parametrize(
+    ("fewest", "content"), [(16, slice(30, 31)), (33, slice(1, 2)), (60, slice(58, 59)), (64, slice(3, 29))]
+)
 def test_an_axis_keeps_the_fewest_voxels_it_is_said_to_and_the_content(content, fewest):
     box = content_box(*[volume((content,) * 3)] * 2, fewest)
     assert all(part.stop - part.start >= min(fewest, 60) for part in box)
     assert all(part.start <= content.start and content.stop <= part.stop for part in box)
 
 
-@pytest.mark.parametrize("fewest", [16, 33])
+@pytest.mark.parametrize("fewest", [33])
 def test_a_mirrored_pair_has_the_mirrored_box(fewest):
     I = volume((slice(3, 20), slice(30, 31), slice(40, 58)))
     box, mirrored = content_box(I, I, fewest), content_box(*[I.flip(2, 3, 4)] * 2, fewest)
@@ -80,8 +81,9 @@ def test_outside_the_box_a_field_is_that_of_the_nearest_voxel():
     np.testing.assert_array_equal(carried[0], nearest)
 
 
-@pytest.mark.parametrize("method", ["Gaussian-LNCC(warps=5,finest_warps=5)", "TV-L1(warps=5)"])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("method", "masked"), [("Gaussian-LNCC(warps=5,finest_warps=5)", False), ("TV-L1(warps=5)", True)]
+)
 def test_a_volume_in_a_wide_background_is_registered_without_it(method, masked):
     """What is found is what the solver finds in the box."""
     inner = torch.nn.functional.pad(smooth(torch.rand(1, 1, 32, 30, 28), 2.0), [1] * 6)
@@ -146,7 +148,7 @@ def test_the_larger_a_mask_the_more_is_kept_about_it():
     assert {100 - 60 - part.start for part in compared_box(whole(200, 200, 200), masks, (1.0,) * 3, 16)} == {31}
 
 
-@pytest.mark.parametrize("length", [0.5, 6.0, 12.0])
+@pytest.mark.parametrize("length", [0.5, 12.0])
 def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
     """That of the box in it; none far away; and nowhere between a step of more than 3/8 of a voxel."""
     box, shape, h = (slice(90, 110), slice(80, 100), slice(40, 50)), (200, 180, 80), (1.0, 1.0, 2.0)
@@ -164,8 +166,10 @@ def test_outside_the_box_a_field_ends_smoothly_without_folds(length):
     assert smallest_determinant(found).min() > 0.5
 
 
-@pytest.mark.parametrize("method", ["Gaussian-LNCC(warps=5,finest_warps=5)", "Gaussian-L2(warps=5)"])
-@pytest.mark.parametrize("given", ["fixed_mask", "moving_mask"])
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [("Gaussian-LNCC(warps=5,finest_warps=5)", "fixed_mask"), ("Gaussian-L2(warps=5)", "moving_mask")],
+)
 def test_far_from_a_small_mask_nothing_is_computed_and_nothing_moves(method, given):
     """Whatever is there: noise in either image, where it has no mask, too."""
     rng = torch.Generator().manual_seed(0)

@@ -1,6 +1,7 @@
 """Registration in the world: headers, formats and orientations do not matter, only where tissue is."""
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 from functools import cache, partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from vrnet.images.io import to_sitk
 from vrnet.images.resample import coverage, resample_image
 from vrnet.phantom import phantom
 from vrnet.registration.images import choose_slice_axis
+from vrnet.vocabulary import RegistrationOptions
 
 tv_l1 = partial(register_images, method="TV-L1")
 brief = partial(register_images, method="TV-L1(warps=5)")
@@ -57,8 +59,7 @@ def median_difference(a, b, where):
     return np.median(np.linalg.norm(a.points(x) - b.points(x), axis=1))
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e9), (np.float64, 2e6), (np.int64, 2**40)])
+@pytest.mark.parametrize(("which", "dtype", "offset"), [(0, np.float64, 2e6), (1, np.int64, 2**40)])
 def test_an_image_of_too_little_contrast_beside_its_offset_is_called_that_and_not_constant(which, dtype, offset):
     """Warped images are float32, which could not show it either."""
     images = [replace(image, name=name) for image, name in zip(heart(2), ("a.nii", "b.nii"), strict=False)]
@@ -68,7 +69,7 @@ def test_an_image_of_too_little_contrast_beside_its_offset_is_called_that_and_no
         register_images(*images, "TV-L1")
 
 
-@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e4), (np.int32, 2**24 - 300), (np.uint16, 60_000)])
+@pytest.mark.parametrize(("dtype", "offset"), [(np.float64, 1e4), (np.int32, 2**24 - 300)])
 def test_an_offset_that_leaves_the_contrast_is_none_of_our_business(dtype, offset):
     scale = 1 if dtype == np.float64 else 200
     images = [image.with_array((scale * image.array).astype(dtype) + dtype(offset)) for image in heart(2)[:2]]
@@ -98,7 +99,7 @@ def test_warped_is_what_simpleitk_makes_of_moving_and_the_saved_transform(d, tmp
     assert difference.max() < 1e-3 * np.ptp(moving.array)
 
 
-@pytest.mark.parametrize("kind", [".nii", ".nii.gz", ".mha", ".nrrd"])
+@pytest.mark.parametrize(("d", "kind"), [(2, ".nii.gz"), (3, ".mha"), (2, ".nrrd")])
 def test_the_format_does_not_matter(d, kind, tmp_path):
     for name, image in zip(("fixed", "moving"), heart(d)[:2], strict=True):
         write_image(image, tmp_path / f"{name}{kind}")
@@ -118,8 +119,10 @@ def reorient(image, order, flips):
     return Image(array, grid)
 
 
-@pytest.mark.parametrize("which", ["both", "moving alone"])
-@pytest.mark.parametrize(("order", "flips"), [((1, 0, 2), (True, False, True)), ((2, 0, 1), (False, True, True))])
+@pytest.mark.parametrize(
+    ("which", "order", "flips"),
+    [("both", (1, 0, 2), (True, False, True)), ("moving alone", (2, 0, 1), (False, True, True))],
+)
 def test_the_orientation_of_the_arrays_does_not_matter(d, which, order, flips):
     order = [axis for axis in order if axis < d]
     fixed, moving, labels, _ = heart(d)
@@ -229,24 +232,11 @@ def one_slice(image):
     return Image(image.array[..., 20:21], Grid((*grid.shape[:2], 1), grid.spacing, grid.origin, grid.direction))
 
 
-def test_integer_images_are_registered_as_their_values(d):
-    fixed, moving, labels, _ = heart(d)
-    coded = [image.with_array((1000 * image.array).round().astype(np.int16)) for image in (fixed, moving)]
-    assert median_difference(tv_l1(*coded).transform, tv_l1_result(d).transform, labels) < 0.1
-
-
-@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", ">i2", ">f4"])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u8", "f2", "f8", ">i2"])
 def test_every_number_type_is_registered(dtype):
     fixed, moving = heart(2)[:2]
     coded = [image.with_array((100 * image.array).astype(dtype)) for image in (fixed, moving)]
     assert median_difference(brief(*coded).transform, brief_result(2).transform, heart(2)[2]) < 0.5
-
-
-def test_files_are_taken_for_images(tmp_path):
-    for name, image in zip(("fixed", "moving"), heart(2)[:2], strict=True):
-        write_image(image, tmp_path / f"{name}.nii.gz")
-    result = brief(tmp_path / "fixed.nii.gz", str(tmp_path / "moving.nii.gz"))
-    assert median_difference(result.transform, brief_result(2).transform, heart(2)[2]) < 0.05
 
 
 def test_rounding_in_a_header_does_not_change_how_a_stack_is_taken():
@@ -412,8 +402,7 @@ def test_a_model_in_the_world_moves_as_far_whatever_its_own_spacing(d):
     assert tv_l1_result(d).weights is None
 
 
-@pytest.mark.parametrize("slices", ["auto", "each"])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize(("slices", "order"), [("auto", (2, 0, 1)), ("each", (0, 1, 2))])
 def test_a_2d_model_takes_slices_however_thin_in_the_plane_of_best_resolution(slices, order):
     """Slices 4 mm apart with voxels of 3 mm, that lie across the last axis and across the first."""
     images = [reorient(in_slices(image, 4.0), list(order), (False,) * 3) for image in heart(3)[:2]]
@@ -434,9 +423,26 @@ def test_a_3d_model_takes_a_thick_stack_together():
 @pytest.mark.parametrize(
     ("images", "model", "slices", "words"),
     [(3, 2, "together", "2D model: register slices one by one"), (3, 3, "each", "3D model: give it volumes"),
-     (2, 3, "auto", "3D model: give it volumes"), (2, 3, "together", "3D model"), (2, 2, "each", "no slices")],
+     (2, 3, "auto", "3D model: give it volumes"), (2, 2, "each", "no slices")],
 )  # fmt: skip
 def test_a_model_that_does_not_fit_the_images_is_refused_in_one_line(images, model, slices, words):
     with pytest.raises(BadInput, match=words) as raised:
         register_images(*heart(images)[:2], trained(d=model, spacing=SPACING[model]), slices=slices)
     assert len(str(raised.value).splitlines()) == 1
+
+
+OPTIONS = [field.name for field in fields(RegistrationOptions)]
+
+
+def test_every_option_is_an_argument_in_python_with_the_same_default_and_one_of_the_command(vrnet):
+    arguments = inspect.signature(register_images).parameters
+    assert {name: arguments[name].default for name in OPTIONS} == RegistrationOptions().as_json()
+    status, out, _ = vrnet("register", "--help")
+    assert status == 0
+    assert [name for name in OPTIONS if f"--{name.replace('_', '-')}" not in out] == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("affine", "similarity"), ("match_intensities", 1), ("folds", None)])
+def test_a_value_that_is_no_choice_is_bad_input_that_lists_the_choices(name, value):
+    with pytest.raises(BadInput, match=f"{name} is {value!r}: give .* or "):
+        register_images(*heart(2)[:2], **{name: value})

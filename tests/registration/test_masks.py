@@ -18,7 +18,7 @@ from vrnet.phantom import phantom
 from vrnet.vocabulary import HEART
 
 SIZES, EDGE = {2: (96, 96), 3: (30, 30, 20)}, {2: 2.0, 3: 6.4}
-METHODS = [("TV-L1", 2), ("TV-L1", 3), ("Diffusion-L2", 2), ("Diffusion-L2", 3), ("short-axis", 2)]
+METHODS = [("TV-L1", 2), ("Diffusion-L2", 3), ("short-axis", 2)]
 BRIEF = {"TV-L1": "TV-L1(warps=5)", "Diffusion-L2": "Diffusion-L2(warps=5)"}
 """Solvers with less to do, where how near they come to the truth is not asked."""
 BRIGHTNESS = 3.0
@@ -59,16 +59,16 @@ def changes(fixed, moving, inside, mask, name, edge, which):
     return found
 
 
-@pytest.mark.parametrize("which", ["fixed", "moving"])
-@pytest.mark.parametrize(("name", "d"), METHODS)
+@pytest.mark.parametrize(
+    ("name", "d", "which"), [("TV-L1", 2, "fixed"), ("Diffusion-L2", 3, "moving"), ("short-axis", 2, "moving")]
+)
 def test_an_artefact_outside_the_mask_changes_nothing_inside_and_without_a_mask_does(name, d, which, as_users_run):
     without, own, both = changes(*heart(d), name, EDGE[d], which)
     assert without > 0.1
     assert own == both == 0
 
 
-@pytest.mark.parametrize("which", ["fixed", "moving"])
-@pytest.mark.parametrize("name", ["short-axis", "TV-L1"])
+@pytest.mark.parametrize(("name", "which"), [("short-axis", "fixed"), ("TV-L1", "moving")])
 def test_the_same_holds_on_a_real_heart(name, which, data_root, as_users_run):
     sample = ACDC(data_root / "acdc").prepare("patient003", "evaluation")
     k = len(sample.fixed) // 2
@@ -93,7 +93,7 @@ def test_masks_around_the_heart_hardly_cost_accuracy(name, d, as_users_run):
     assert median_change(masked, true, inside, EDGE[d]) < 1.2 * median_change(whole, true, inside, EDGE[d])
 
 
-@pytest.mark.parametrize("seed", [5, 10, 15])
+@pytest.mark.parametrize("seed", [5, 10])
 def test_a_mask_of_the_cavity_alone_costs_little_inside_it(seed, as_users_run):
     """Though most of what it shows at end-diastole is muscle at end-systole."""
     patient, edge = phantom(seed, (64, 64), 2.0), 2.0
@@ -117,7 +117,7 @@ def test_a_mask_of_ones_is_no_mask(name, d):
     assert np.array_equal(masked.energies, plain.energies)
 
 
-@pytest.mark.parametrize("method", ["VoxelMorph-w4", "2xRC-Net-w2", "C-L1-2x1-w2", "R-L2-2x1-noise-w2", "U-L1-1x2-w2"])
+@pytest.mark.parametrize(("method", "d"), [("VoxelMorph-w4", 2), ("2xRC-Net-w2", 3), ("C-L1-2x1-w2", 3)])
 def test_networks_see_nothing_of_what_is_outside(method, d):
     """Also slice by slice, where the masks do not reach every slice."""
     fixed, moving, _, mask = heart(3)
@@ -147,7 +147,7 @@ def test_slices_that_are_registered_each_are_in_painted_each_from_itself():
     assert 0 < means[5] < means[4]
 
 
-@pytest.mark.parametrize("scaling", ["jointly", "each"])
+@pytest.mark.parametrize(("d", "scaling"), [(2, "jointly"), (3, "each")])
 def test_intensities_are_scaled_by_what_is_inside(d, scaling):
     """A model sees the 1st to 99th percentile of the voxels inside in [0, 1]; of an image without a mask, likewise."""
     fixed, moving, _, mask = heart(d)
@@ -178,7 +178,6 @@ def test_tensors_have_masks_that_are_tensors(d):
 
 BAD = {
     "empty": (lambda mask: 0 * mask, "the mask of moving is empty"),
-    "NaN": (lambda mask: np.where(mask, np.nan, 0), "contains NaN or infinite"),
     "infinite": (lambda mask: np.where(mask, np.inf, 0), "contains NaN or infinite"),
     "of another shape": (lambda mask: mask[1:], "give both one shape"),
     "a list": (lambda mask: mask.tolist(), "is a list: give a NumPy array"),
@@ -188,8 +187,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_mask_that_makes_no_sense_is_bad_input(d, kind, as_users_run):
-    fixed, moving, _, mask = heart(d)
+def test_a_mask_that_makes_no_sense_is_bad_input(kind, as_users_run):
+    fixed, moving, _, mask = heart(2)
     spoil, words = BAD[kind]
     other = None if kind == "on even ground" else mask
     with pytest.raises(BadInput, match=words):
@@ -206,7 +205,7 @@ def in_the_world(d):
     return Image(fixed, grid), Image(mask.astype(np.uint8), grid), Image(moved, finer), Image(inside, finer)
 
 
-@pytest.mark.parametrize("match", [False, True])
+@pytest.mark.parametrize(("d", "match"), [(2, True), (3, False)])
 def test_an_artefact_in_an_image_on_a_grid_of_its_own_changes_nothing(d, match):
     fixed, fixed_mask, moving, moving_mask = in_the_world(d)
     spoilt = moving.with_array(add_artefact(moving.array, moving_mask.array > 0))
@@ -255,30 +254,26 @@ def bad_images(d):
     fixed, fixed_mask, moving, moving_mask = in_the_world(d)
     part = fixed_mask.with_array(fixed_mask.array.astype(np.float32))
     part.array[part.array > 0] = 0.5
-    nan = fixed_mask.with_array(np.where(fixed_mask.array > 0, np.nan, 0.0))
     away = moving_mask.with_array(0 * moving_mask.array)
     away.array[(slice(0, 3),) * d] = 1
     return fixed, moving, {
         "is not on the grid of": {"fixed_mask": moving_mask},
         "not whole numbers": {"fixed_mask": part},
-        "NaN or infinite": {"fixed_mask": nan},
         "is empty": {"moving_mask": moving_mask.with_array(0 * moving_mask.array)},
         "do not overlap": {"fixed_mask": fixed_mask, "moving_mask": away},
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "words", ["is not on the grid of", "not whole numbers", "NaN or infinite", "is empty", "do not overlap"]
-)
-def test_a_mask_image_that_makes_no_sense_is_bad_input(d, words):
-    fixed, moving, bad = bad_images(d)
+@pytest.mark.parametrize("words", ["is not on the grid of", "not whole numbers", "is empty", "do not overlap"])
+def test_a_mask_image_that_makes_no_sense_is_bad_input(words):
+    fixed, moving, bad = bad_images(2)
     with pytest.raises(BadInput, match=words):
         register_images(fixed, moving, "TV-L1", **bad[words])
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
-@pytest.mark.parametrize("which", ["fixed", "moving"])
-@pytest.mark.parametrize("kind", ["one voxel", "even ground"])
+@pytest.mark.parametrize(
+    ("name", "which", "kind"), [("TV-L1", "fixed", "even ground"), ("Gaussian-LNCC", "moving", "one voxel")]
+)
 def test_a_mask_in_which_an_image_is_constant_is_named_with_its_image(name, which, kind):
     fixed, fixed_mask, moving, moving_mask = in_the_world(2)
     given = {"fixed": replace(fixed, name="a.nii"), "moving": replace(moving, name="b.nii")}

@@ -1,15 +1,12 @@
 """The answer depends on anatomy, not on storage: any order of the axes, and any way they run, give one transform."""
 
-from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
 
-import nibabel
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-import vrnet
 from tests.registration.test_images import reorient
 from vrnet import Grid, Image, register_images
 from vrnet.phantom import phantom
@@ -23,15 +20,9 @@ BRIEF = {
 }
 """Outside tools with less to do: what is asked is whether they see the same, not how well they do. And a solver that
 finds a motion in so small a volume."""
-ONLY_VOLUMES = "hippocampus", "hippocampus-template"
-METHODS = [BRIEF.get(name, name) for name in vrnet.names() if name not in ("default", "identity", *ONLY_VOLUMES)]
-MAX_WARPS = 8
-"""Of solvers, at each level: enough to move far; more of them show no more of how images are stored."""
-QUICK = [name for name in METHODS if not name.startswith(("FFD", "SyN"))]
-"""All but elastix and ANTs, which take long to be loaded."""
-TRIED_IN_ALL_WAYS = ["TV-L1", BRIEF["Demons"]]
-"""One of our own, and one of another tool."""
-IN_3D = [name for name in METHODS if 3 in vrnet.parse(name).dimensions]
+METHODS = ["Gaussian-LNCC", BRIEF["TV-MIND"], "Gaussian-NMI(warps=8)"]
+"""Of each kind that sees images otherwise. Between reading a file and the method nothing asks which method it is."""
+TOOLS = [BRIEF[name] for name in ("FFD", "Demons", "SyN")]
 TURNS = {d: list(product(permutations(range(d)), product((False, True), repeat=d))) for d in (2, 3)}
 FEW = TURNS[3][5::9]
 EVERY_ORDER = TURNS[3][::7]
@@ -76,82 +67,51 @@ def farthest_apart(images, method, turns, **options):
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", TRIED_IN_ALL_WAYS)
+@pytest.mark.parametrize("method", ["TV-L1", "short-axis"])
 def test_all_8_ways_to_store_a_picture_give_one_transform(method):
     assert farthest_apart(pair(2), method, TURNS[2]) < AGREEMENT_MM
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", [name for name in QUICK if name not in TRIED_IN_ALL_WAYS])
+@pytest.mark.parametrize("method", [*METHODS, BRIEF["Demons"]])
 def test_either_order_to_store_a_picture_gives_one_transform(method):
     """Each with two ways for the axes to run."""
-    chosen = vrnet.parse(method)
-    if isinstance(chosen, vrnet.Variational):
-        chosen = replace(chosen, warps=min(chosen.warps, MAX_WARPS))
-    assert farthest_apart(pair(2), chosen, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
+    assert farthest_apart(pair(2), method, [TURNS[2][k] for k in (1, 2, 4, 7)]) < AGREEMENT_MM
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", ["TV-L1", BRIEF["Demons"]])
-def test_several_ways_to_store_a_volume_give_one_transform(method):
-    assert farthest_apart(pair(3), method, FEW) < AGREEMENT_MM
+@pytest.mark.parametrize(
+    ("kind", "method", "options"),
+    [(3, "TV-L1", {}), (3, BRIEF["Demons"], {}), ("fine", "hippocampus", {}),
+     ("stack", "short-axis", {"match_intensities": True}), ("stack", "TV-L1", {})],
+)  # fmt: skip
+def test_several_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, method, options):
+    assert farthest_apart(pair(kind), method, FEW[:3], **options) < AGREEMENT_MM
 
 
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", ONLY_VOLUMES)
-def test_several_ways_to_store_a_volume_give_one_transform_by_what_is_in_the_box(method):
-    """In a volume of the size of those that it was trained on."""
-    assert farthest_apart(pair("fine"), method, FEW[:2]) < AGREEMENT_MM
-
-
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("options", [{"match_intensities": True}, {"method": "TV-L1"}])
-def test_several_ways_to_store_a_stack_give_one_transform(options):
-    assert farthest_apart(pair("stack"), **{"method": "short-axis", **options}, turns=FEW) < AGREEMENT_MM
-
-
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("pose", POSES)
-@pytest.mark.parametrize(("kind", "method"), [(2, "short-axis"), (3, "TV-L1"), ("stack", "default")])
+@pytest.mark.parametrize(
+    ("kind", "method", "pose"),
+    [(2, "short-axis", "turned by 45 degrees"), (3, "TV-L1", "along the diagonal of a cube"),
+     ("stack", "default", "turned by 45 degrees")],
+)  # fmt: skip
 def test_this_holds_where_no_order_of_the_axes_is_the_best(kind, method, pose):
-    turns = TURNS[2] if kind == 2 else FEW
+    turns = TURNS[2] if kind == 2 else FEW[:3]
     assert farthest_apart(pair(kind, pose), method, turns) < AGREEMENT_MM
-
-
-def test_seven_ways_to_store_a_volume_have_every_order_and_every_axis_either_way():
-    orders, flips = zip(*EVERY_ORDER, strict=True)
-    assert set(orders) == set(permutations(range(3)))
-    assert all(set(along) == {False, True} for along in zip(*flips, strict=True))
-    assert len(set(flips)) == len(EVERY_ORDER) == 7
 
 
 @pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", sorted(set(IN_3D) - set(TRIED_IN_ALL_WAYS)))
+@pytest.mark.parametrize("method", [*METHODS, *TOOLS])
 def test_every_order_to_store_a_volume_gives_one_transform(method):
-    """Between reading a file and the method nothing asks which method it is: all 48 are for two of them below."""
     assert farthest_apart(pair(3), method, EVERY_ORDER) < AGREEMENT_MM
 
 
 @pytest.mark.release
 @pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", TRIED_IN_ALL_WAYS)
-def test_all_48_ways_to_store_a_volume_give_one_transform(method):
-    assert farthest_apart(pair(3), method, TURNS[3]) < AGREEMENT_MM
-
-
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", ["short-axis", "TV-L1"])
-def test_all_48_ways_to_store_a_stack_give_one_transform(method):
-    assert farthest_apart(pair("stack"), method, TURNS[3]) < AGREEMENT_MM
-
-
-@pytest.mark.release
-@pytest.mark.usefixtures("as_users_run")
-@pytest.mark.parametrize("method", sorted(set(METHODS) - set(QUICK)))
-def test_all_8_ways_to_store_a_picture_give_one_transform_by_elastix_and_ants(method):
-    assert farthest_apart(pair(2), method, TURNS[2]) < AGREEMENT_MM
+@pytest.mark.parametrize(("kind", "method"), [(3, "TV-L1"), ("stack", "short-axis")])
+def test_all_48_ways_to_store_a_volume_or_a_stack_give_one_transform(kind, method):
+    assert farthest_apart(pair(kind), method, TURNS[3]) < AGREEMENT_MM
 
 
 @pytest.mark.parametrize("turn", [((1, 0, 2), (False,) * 3), ((2, 0, 1), (True, False, True))])
@@ -161,30 +121,6 @@ def test_the_slice_axis_is_that_of_fixed_as_it_is_stored(turn):
     assert result.slice_axis == turn[0].index(2)
     assert result.transform.grid == fixed.grid
     assert result.warped.array.shape == fixed.array.shape
-
-
-def store_otherwise(source, target, order, flips):
-    """Write a NIfTI file with its axes permuted and turned round, by nibabel."""
-    signs = [-1 if flip else 1 for flip in flips]
-    turn = [[order.index(axis), signs[order.index(axis)]] for axis in range(3)]
-    nibabel.save(nibabel.load(source).as_reoriented(np.array(turn)), target)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("as_users_run")
-def test_a_patient_of_acdc_stored_otherwise_gets_the_same_transform_by_default(data_root, tmp_path):
-    """Exchanged in-plane axes gave up to 5 mm of difference before axes had an order."""
-    files = sorted((data_root / "acdc" / "patient003").glob("*_frame??.nii.gz"))
-    expected = register_images(*files)
-    assert expected.method == "short-axis"
-    fixed = vrnet.read_image(files[0])
-    x = fixed.grid.points(np.argwhere(np.ones(fixed.grid.shape)).astype(float)[::101])
-    stored = [tmp_path / file.name for file in files]
-    turns = [((1, 0, 2), (False,) * 3), ((2, 1, 0), (True, False, True))]
-    for source, target, turn in zip(files, stored, turns, strict=True):
-        store_otherwise(source, target, *turn)
-    apart = register_images(*stored).transform.points(x) - expected.transform.points(x)
-    assert np.linalg.norm(apart, axis=1).max() < AGREEMENT_MM
 
 
 def test_an_affine_start_does_not_depend_on_storage():

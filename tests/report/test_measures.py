@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from vrnet.registration.repair import Repair
+from vrnet.fields.folds import Repair
 from vrnet.report.measures import Row, by_structure, headline, number, repair_note, summary, title
 
 METRICS = {

@@ -21,7 +21,7 @@ from vrnet.app.arguments import (
 )
 from vrnet.app.console import end_if_any, last_words, print_line
 from vrnet.errors import BadInput, counted
-from vrnet.registration.options import RegistrationOptions
+from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
     from vrnet.app.subject import NamePairs, RegisterSubject, TrackSubject

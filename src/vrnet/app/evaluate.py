@@ -31,8 +31,7 @@ from vrnet.app.console import (
     summary_table,
 )
 from vrnet.errors import BadInput
-from vrnet.registration.options import RegistrationOptions
-from vrnet.vocabulary import Slices, Space
+from vrnet.vocabulary import RegistrationOptions, Slices, Space
 
 OF_A_PAIR = (
     "fixed_labels", "moving_labels", "fixed_mask", "moving_mask", "ignore_masks", "ignore_recorded",

@@ -4,7 +4,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from vrnet.data.labels import KNOWN
 from vrnet.errors import BadInput, Stage, as_options, warn_of_input
 from vrnet.evaluation.pair import name_of, target_registration_error, unmatched_brightness
 from vrnet.files import check_file, check_not_input, check_set, exists, own_files, read_json, replace_set, write_json
-from vrnet.images.grid import Affine, AffineKind, Grid
+from vrnet.images.grid import Affine, Grid
 from vrnet.images.image import Image, segment_count
 from vrnet.images.io import write_image
 from vrnet.images.points import Points
@@ -28,11 +28,10 @@ from vrnet.methods.weights import SUFFIX
 from vrnet.phantom import Phantom
 from vrnet.registration.images import check_pair, register_pair
 from vrnet.registration.intensity import Remap
-from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.pair import ImagePair, PairResult
 from vrnet.report.figures import write_overview
 from vrnet.report.page import FULL_COVERAGE_PERCENT, write_report
-from vrnet.vocabulary import Brightness
+from vrnet.vocabulary import RegistrationOptions
 
 WARPED, TRANSFORM, LABELS, METRICS = "warped.nii.gz", RESULT, "warped_labels.nii.gz", "metrics.json"
 AFFINE, REPORT, OVERVIEW = "affine.tfm", "report.html", "overview.png"
@@ -206,61 +205,14 @@ MaskFiles = tuple[Path | None, Path | None]
 
 
 @dataclass(frozen=True)
-class ByRole:
-    """A file for either image."""
-
-    fixed: str | None = None
-    moving: str | None = None
-
-    def __str__(self) -> str:
-        return " and ".join(filter(None, (self.fixed, self.moving)))
-
-    @property
-    def files(self) -> MaskFiles:
-        return Path(self.fixed) if self.fixed else None, Path(self.moving) if self.moving else None
-
-
-@dataclass(frozen=True)
-class RecordedStart:
-    """An affine start."""
-
-    kind: AffineKind
-    rotation_deg: float
-    translation_mm: float
-    scale: float
-
-    def read(self, path: Path, grid: Grid) -> Affine | None:
-        """The start in a file, about the centre of a grid; None unless it is the one that is recorded."""
-        try:
-            itk = read_itk(path) if exists(path) else None
-            if itk is None or not itk.IsLinear():
-                return None
-            found = Affine.from_sitk(itk).checked(len(grid.shape)).about(grid.centre)
-        except BadInput:
-            return None
-        said = found.summary()
-        keys = "rotation_deg", "translation_mm", "scale"
-        is_same = all(isclose(getattr(self, key), said[key], abs_tol=SAME_WITHIN) for key in keys)
-        return replace(found, kind=self.kind) if is_same else None
-
-
-@dataclass(frozen=True)
-class RecordedOptions:
-    """Of the options, those by which a transform is judged."""
-
-    match_intensities: bool
-    brightness: Brightness = "match"
-
-
-@dataclass(frozen=True)
 class PairRecord:
     """What metrics.json says of how a transform was found. Nothing else reads that file."""
 
-    files: ByRole
-    options: RecordedOptions
-    affine: RecordedStart | None
+    files: dict[str, str]
+    options: RegistrationOptions
+    affine: dict[str, str | float] | None
     brightness: Remap | None
-    mask_paths: ByRole = ByRole()
+    mask_paths: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def read(cls, place: Path) -> "PairRecord":
@@ -290,9 +242,27 @@ class PairRecord:
         return None
 
     @property
+    def masks(self) -> MaskFiles:
+        """Where the masks are."""
+        fixed, moving = (self.mask_paths.get(role) for role in ("fixed", "moving"))
+        return Path(fixed) if fixed else None, Path(moving) if moving else None
+
+    @property
     def is_matched(self) -> bool:
         """Whether moving was seen in other intensities than its own."""
         return self.options.match_intensities or self.brightness is not None
+
+    def start(self, path: Path, grid: Grid) -> Affine | None:
+        """The affine start in a file, about the centre of a grid; None unless it is the one that is recorded."""
+        try:
+            found = Affine.from_sitk(read_itk(path)).checked(len(grid.shape)).about(grid.centre)
+        except BadInput:
+            return None
+        said, own = self.affine or {}, found.summary()
+        is_same = all(
+            isclose(float(said.get(key, np.nan)), own[key], abs_tol=SAME_WITHIN) for key in own if key != "kind"
+        )
+        return replace(found, kind="rigid" if said.get("kind") == "rigid" else "affine") if is_same else None
 
 
 def is_record(path: Path) -> bool:
@@ -326,27 +296,26 @@ class Known:
         record = None if ignore_recorded else PairRecord.beside(transform)
         if record is None:
             return cls(masks)
-        place, paths = transform.with_name(METRICS), record.mask_paths
-        asks_for_masks = bool(str(paths)) and not any(masks) and not ignore_masks
-        if (record.files.fixed, record.files.moving) != (fixed.name, moving.name):
+        place, recorded = transform.with_name(METRICS), [path for path in record.masks if path is not None]
+        paths, asks_for_masks = both(recorded), bool(recorded) and not any(masks) and not ignore_masks
+        files = [record.files.get("fixed", ""), record.files.get("moving", "")]
+        if files != [fixed.name, moving.name]:
             if asks_for_masks:
-                warn_of_input(f"{place} names masks, but of {record.files}: they are not used. If they are for these "
+                warn_of_input(f"{place} names masks, but of {both(files)}: they are not used. If they are for these "
                               f"images, give --fixed-mask and --moving-mask ({paths})")  # fmt: skip
             if record.affine or record.is_matched:
                 warn_of_input(
-                    f"{place} tells how {record.files} were compared, which are other images: that is not used"
+                    f"{place} tells how {both(files)} were compared, which are other images: that is not used"
                 )
             return cls(masks)
-        if asks_for_masks:
-            if gone := [str(path) for path in paths.files if path is not None and not exists(path)]:
-                warn_of_input(f"{transform} was found inside masks that are no longer there: {' and '.join(gone)}. The "
-                              "whole images are compared, unless --fixed-mask and --moving-mask say where they are "
-                              "now")  # fmt: skip
-            else:
-                warn_of_input(
-                    f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
-                )
-                masks = paths.files
+        if asks_for_masks and (gone := [path for path in recorded if not exists(path)]):
+            warn_of_input(f"{transform} was found inside masks that are no longer there: {both(gone)}. The whole "
+                          "images are compared, unless --fixed-mask and --moving-mask say where they are")  # fmt: skip
+        elif asks_for_masks:
+            warn_of_input(
+                f"the images are compared inside {paths}, as {place} names them (--ignore-masks compares all)"
+            )
+            masks = record.masks
         return cls(masks, record, transform)
 
     def conditions(self, grid: Grid) -> dict[str, Any]:
@@ -354,7 +323,7 @@ class Known:
         if self.record is None:
             return {}
         start, place = self.transform.with_name(AFFINE), self.transform.with_name(METRICS)
-        affine = self.record.affine and self.record.affine.read(start, grid)
+        affine = self.record.affine and self.record.start(start, grid)
         if self.record.affine and affine is None:
             warn_of_input(f"{self.transform} was found after an affine start, but {start} is gone, or is another: the "
                           "whole transform is judged as a deformation")  # fmt: skip
@@ -363,9 +332,12 @@ class Known:
         if parts:
             warn_of_input(f"{self.transform} is judged as it was found: {' and '.join(parts)}, as {place} says "
                           "(--ignore-recorded judges it as a whole, in the intensities of the images)")  # fmt: skip
-        asked = self.record.options
-        options = RegistrationOptions(match_intensities=asked.match_intensities, brightness=asked.brightness)
-        return {"affine": affine, "remap": self.record.brightness, "options": options}
+        return {"affine": affine, "remap": self.record.brightness, "options": self.record.options}
+
+
+def both(paths: Sequence[object]) -> str:
+    """a and b; or the one that there is."""
+    return " and ".join(map(str, paths))
 
 
 # What a reader is told of the images and the field, beside the verdict.

@@ -23,7 +23,7 @@ from vrnet.app.arguments import (
     TransformFile,
 )
 from vrnet.app.console import end_if_failed, print_line, print_metrics, print_verdict, stage_progress
-from vrnet.registration.options import RegistrationOptions
+from vrnet.vocabulary import RegistrationOptions
 
 
 @dataclass(frozen=True, kw_only=True)

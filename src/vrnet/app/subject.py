@@ -21,10 +21,10 @@ from vrnet.files import RECORD, Row, json_ready
 from vrnet.images.resample import one_thread
 from vrnet.methods.names import MethodSpec
 from vrnet.provenance import __version__, commit
-from vrnet.registration.options import RegistrationOptions
 from vrnet.report.cine_figures import shown_pair, write_report
 from vrnet.report.figures import THUMBNAIL, write_thumbnail
 from vrnet.report.pair import View
+from vrnet.vocabulary import RegistrationOptions
 
 MEASURES = {"ncc": ("similarity", "ncc"), "mae": ("similarity", "mae")}
 OVERLAPS = {"dice": "dice", "hausdorff_mm": "hausdorff_mm", "surface_mm": "mean_surface_distance_mm"}

@@ -1,8 +1,6 @@
 """`vrnet apply`, `vrnet invert` and `vrnet points`: what is done with a transform once it is there."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -147,15 +145,6 @@ class Invert:
         back = there.inverse(moving or grid_of_range(there)).transform
         back.save(self.out)
         return describe_round_trip(*round_trip(there, back))
-
-
-def refuse_more_files(words: Sequence[str]) -> None:
-    """BadInput for `apply T1 MOVING T2`, or `points T1 IN.csv T2`: of the transforms, only one has no option."""
-    files = list(takewhile(lambda word: not word.startswith("-"), words[1:]))
-    if words[0] in ("apply", "points") and len(files) > 2:
-        last = "MOVING" if words[0] == "apply" else "IN.csv"
-        raise BadInput(f"{files[2]} is one file too many: `vrnet {words[0]} T1 {last} --then T2` goes through T1, then "
-                       "through T2")  # fmt: skip
 
 
 def is_constant(image: "Image") -> bool:

@@ -23,12 +23,12 @@ from vrnet.cardiac.wall import HeartLabels
 from vrnet.data.labels import LabelNames, read_label_names
 from vrnet.errors import BadInput, Progress, numbered, warn_of_input
 from vrnet.evaluation.metrics import folding_strict_percent
+from vrnet.fields.folds import Repair
 from vrnet.images.image import Cine, Image
 from vrnet.images.io import CineLike, ImageLike, given_cine
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.provenance import versions
-from vrnet.registration.arrays import Repair, explain_bad_keyword
 from vrnet.registration.cine import (
     TrackingPlan,
     check_reference,
@@ -330,7 +330,6 @@ def prepare_tracking(
     return TrackingRequest(whole, plan_tracking(whole, method, slices, device), frame, *known)
 
 
-@explain_bad_keyword
 def track(
     cine: CineLike,
     method: str | Method = "default",

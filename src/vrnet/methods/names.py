@@ -127,11 +127,6 @@ def read_settings(settings: Iterable[str]) -> dict[str, object]:
     return {key: value for text in settings for key, value in assignments(text).items()}
 
 
-def method_with(parameter: str) -> Method | None:
-    """A method that can register as it is and has a parameter of this name, if any has."""
-    return next((each for each in all_methods() if parameter in {own.name for own in parameters(each)}), None)
-
-
 def missing_package(method: Method) -> str | None:
     """The package that a method needs and that is not installed, if there is one."""
     return None if method.package is None or is_installed(method.package) else method.package

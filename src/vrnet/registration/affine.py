@@ -25,10 +25,6 @@ from vrnet.images.image import Image, grid_of, rescale_images_jointly, to_sitk
 from vrnet.images.resample import one_thread
 from vrnet.registration.masks import ImageMasks
 
-# Two images and their masks from coarse to fine, in the coordinates in which an affine map is sought.
-#
-# There, fixed lies about 0 with a root mean square of 1 along an axis.
-
 COARSEST_VOXELS = 28
 """About how many voxels the longest side of fixed has at the coarsest level."""
 MAX_VOXELS = 1e6
@@ -42,51 +38,40 @@ NO_MASKS = ImageMasks()
 class Level(NamedTuple):
     """Both images at one coarseness, in the optimiser's coordinates."""
 
-    fixed: "sitk.Image"
-    moving: "sitk.Image"
+    fixed: sitk.Image
+    moving: sitk.Image
     spacing: float
-    fixed_mask: "sitk.Image | None" = None
+    fixed_mask: sitk.Image | None = None
     """Where samples are taken; if None, anywhere."""
-    moving_mask: "sitk.Image | None" = None
-
-
-def rms_distance(grid: Grid) -> float:
-    """The root mean square, over the grid and the axes, of the distance from its centre along an axis."""
-    return float(np.linalg.norm(np.multiply(grid.shape, grid.spacing)) / (12 * len(grid.shape)) ** 0.5)
+    moving_mask: sitk.Image | None = None
 
 
 def make_levels(fixed: Image, moving: Image, unit: float, masks: ImageMasks = NO_MASKS) -> list[Level]:
     """Both images, without what lies outside their masks, from coarse to fine, about the centre of fixed, with lengths
     in a unit of millimetres. A coarse voxel is inside if any part of it is."""
-    import SimpleITK as sitk
-
-    centre, place = fixed.grid.centre, fixed.grid
     images = [rescale_images_jointly(image)[0] for image in masks.inpaint(fixed, moving)]
     given = [mask and mask.with_array(mask.array.astype(np.float32)) for mask in (masks.fixed, masks.moving)]
-    parts = [image and to_optimiser(image, centre, unit) for image in (*images, *given)]
-    spacings = [max(np.multiply(place.shape, place.spacing)) / COARSEST_VOXELS]
-    while max(shrink_factors(place, spacings[-1])) > 1 and count_voxels(place, spacings[-1] / 2) < MAX_VOXELS:
-        spacings.append(spacings[-1] / 2)
+    parts = [image and to_optimiser(image, fixed.grid.centre, unit) for image in (*images, *given)]
+    place, spacing = fixed.grid, max(np.multiply(fixed.grid.shape, fixed.grid.spacing)) / COARSEST_VOXELS
+    spacings = [spacing]
+    while max(shrink_factors(place, spacing)) > 1:
+        spacing /= 2
+        if np.prod(np.floor_divide(place.shape, shrink_factors(place, spacing))) >= MAX_VOXELS:
+            break
+        spacings.append(spacing)
     levels: list[Level] = []
     for spacing in reversed(spacings):
-        parts = [None if part is None else shrink(part, spacing / unit) for part in parts]
-        inside = (None if part is None else sitk.Greater(part, 0) for part in parts[2:])
+        parts = [part and sitk.BinShrink(part, shrink_factors(grid_of(part), spacing / unit)) for part in parts]
+        inside = (part and sitk.Greater(part, 0) for part in parts[2:])
         levels.insert(0, Level(parts[0], parts[1], spacing / unit, *inside))
     return levels
 
 
-def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> "sitk.Image":
+def to_optimiser(image: Image, centre: Float[ndarray, " d"], unit: float) -> sitk.Image:
     """The image about a centre, with lengths in a unit of millimetres."""
     grid, origin = image.grid, (np.array(image.grid.origin) - centre) / unit
     place = Grid(grid.shape, tuple(h / unit for h in grid.spacing), tuple(origin.tolist()), grid.direction)
     return to_sitk(image.array, place)
-
-
-def shrink(image: "sitk.Image", spacing: float) -> "sitk.Image":
-    """The image at about this spacing, by means over blocks of voxels."""
-    import SimpleITK as sitk
-
-    return sitk.BinShrink(image, shrink_factors(grid_of(image), spacing))
 
 
 def shrink_factors(grid: Grid, spacing: float) -> list[int]:
@@ -95,25 +80,8 @@ def shrink_factors(grid: Grid, spacing: float) -> list[int]:
     return [max(1, min(round(spacing / h), n // MIN_VOXELS_PER_AXIS)) for n, h in sides]
 
 
-def count_voxels(grid: Grid, spacing: float) -> int:
-    """How many voxels an image on this grid has at about this spacing."""
-    return int(np.prod(np.floor_divide(grid.shape, shrink_factors(grid, spacing))))
-
-
-def some_voxels(level: Level) -> Float[ndarray, "n d"]:
-    """Indices of voxels of fixed: a lattice of them, or some inside its mask."""
-    import SimpleITK as sitk
-
-    if level.fixed_mask is None:
-        return grid_of(level.fixed).lattice()
-    inside = np.argwhere(sitk.GetArrayViewFromImage(level.fixed_mask).T).astype(np.float64)
-    return inside[:: 1 + len(inside) // MAX_VOXELS_OF_SHARE]
-
-
 def count_inside(level: Level) -> int:
     """How many voxels of fixed samples can be taken from: inside its mask, or all."""
-    import SimpleITK as sitk
-
     if level.fixed_mask is None:
         return int(level.fixed.GetNumberOfPixels())
     return max(1, int(np.count_nonzero(sitk.GetArrayViewFromImage(level.fixed_mask))))
@@ -149,7 +117,9 @@ def find_affine(
 ) -> Affine:
     """The map from fixed to moving, wherever their headers put them: of the whole images, unless inside their masks
     another is plainly better."""
-    masks, report = masks.without_full(), progress or ignore
+    full = [mask is None or bool(mask.array.all()) for mask in (masks.fixed, masks.moving)]
+    masks = ImageMasks(None if full[0] else masks.fixed, None if full[1] else masks.moving)
+    report = progress or (lambda done: None)
     for image, mask in (fixed, masks.fixed), (moving, masks.moving):
         check_size(image, mask)
     with one_thread():  # the optimiser's own setting does not reach all of its parts
@@ -159,11 +129,17 @@ def find_affine(
         return find_better_inside(fixed, moving, masks, whole, lambda done: report((1 + done) / 2)) or whole
 
 
+def coordinates(grid: Grid) -> tuple[float, Float[ndarray, " d"]]:
+    """(unit, centre) of the optimiser's coordinates: in this unit of millimetres, the root mean square of the distance
+    from the centre along an axis is 1."""
+    extent = np.linalg.norm(np.multiply(grid.shape, grid.spacing))
+    return float(extent) / (12 * len(grid.shape)) ** 0.5, grid.centre
+
+
 def find_whole(fixed: Image, moving: Image, kind: AffineKind, progress: Progress) -> Affine:
     """The map by which the whole images are most alike."""
-    unit = rms_distance(fixed.grid)
-    found = search(make_levels(fixed, moving, unit), kind, progress)
-    return in_world(found.affine, kind, unit, fixed.grid.centre)
+    unit, centre = coordinates(fixed.grid)
+    return in_world(search(make_levels(fixed, moving, unit), kind, progress).affine, kind, unit, centre)
 
 
 def find_better_inside(
@@ -175,25 +151,18 @@ def find_better_inside(
         swapped = ImageMasks(fixed=masks.moving)
         found = find_better_inside(moving, fixed, swapped, whole.inverse(), progress)
         return found and found.inverse().about(fixed.grid.centre)
-    unit, centre = rms_distance(fixed.grid), fixed.grid.centre
+    unit, centre = coordinates(fixed.grid)
     *coarser, finest = make_levels(fixed, moving, unit, masks)
     inside = search([*(each for each in coarser if count_inside(each) >= MIN_SAMPLES), finest], whole.kind, progress)
-    is_better = inside.score > PLAINLY_BETTER * measure(finest, in_optimiser(whole, unit, centre)).score
+    shift = whole.about(centre).translation / unit
+    score_of_whole = measure(finest, Affine(whole.kind, whole.matrix, shift, np.zeros(len(centre)))).score
+    is_better = inside.score > PLAINLY_BETTER * score_of_whole
     return in_world(inside.affine, whole.kind, unit, centre) if is_better else None
 
 
 def in_world(affine: Affine, kind: AffineKind, unit: float, centre: Float[ndarray, " d"]) -> Affine:
     """A map of the optimiser's coordinates, whose lengths are in a unit of millimetres, as one of the world's."""
     return Affine(kind, affine.matrix, affine.translation * unit, centre)
-
-
-def in_optimiser(affine: Affine, unit: float, centre: Float[ndarray, " d"]) -> Affine:
-    """The inverse of `in_world`."""
-    return Affine(affine.kind, affine.matrix, affine.about(centre).translation / unit, np.zeros(len(centre)))
-
-
-def ignore(done: float) -> None:
-    """Nobody asked for the progress."""
 
 
 def check_size(image: Image, mask: Image | None) -> None:
@@ -208,18 +177,13 @@ def check_size(image: Image, mask: Image | None) -> None:
 
 
 def search(levels: list[Level], kind: AffineKind, progress: Progress) -> Found:
-    """The best map from any start, refined from level to level."""
-    found = best_start(levels[0])
+    """The best map: rigid from the most promising starts at the coarsest level, then refined from level to level."""
+    starts = sorted((measure(levels[0], start) for start in possible_starts(levels[0])), key=score, reverse=True)
+    found = max((refine(levels[0], start.affine, "rigid") for start in starts[:STARTS_REFINED]), key=score)
     for done, level in enumerate(levels, start=1):
         found = refine(level, found.affine, kind)
         progress(done / len(levels))
     return found
-
-
-def best_start(level: Level) -> Found:
-    """The best rigid map from any start: the most promising of them are refined."""
-    starts = sorted((measure(level, start) for start in possible_starts(level)), key=score, reverse=True)
-    return max((refine(level, start.affine, "rigid") for start in starts[:STARTS_REFINED]), key=score)
 
 
 def possible_starts(level: Level) -> list[Affine]:
@@ -234,39 +198,29 @@ def possible_starts(level: Level) -> list[Affine]:
     return [Affine("rigid", R, target - R @ pivot, origin) for R in turns for pivot, target in shifts]
 
 
-def centre_of_mass(image: "sitk.Image") -> Float[ndarray, " d"]:
+def centre_of_mass(image: sitk.Image) -> Float[ndarray, " d"]:
     """The mean place of the voxels, weighted by their intensities in [0, 1]."""
-    import SimpleITK as sitk
-
     weights = sitk.GetArrayFromImage(image).T.astype(np.float64)
     index = np.average(np.indices(weights.shape).reshape(weights.ndim, -1), axis=1, weights=weights.ravel())
     return grid_of(image).points(index[None])[0]
 
 
 def all_turns(d: int) -> list[Float[ndarray, "d d"]]:
-    """The rotations of starts: none; small ones about every axis; and those that take axes to axes."""
-    planes = [(i, j) for i in range(d) for j in range(d) if i != j]
-    return [np.eye(d), *(small_turn(d, i, j) for i, j in planes), *axis_turns(d)]
-
-
-def small_turn(d: int, i: int, j: int) -> Float[ndarray, "d d"]:
-    """The rotation by a small angle that turns axis i towards axis j."""
-    R = np.eye(d)
-    R[[i, j], [i, j]], R[j, i], R[i, j] = np.cos(SMALL_TURN), np.sin(SMALL_TURN), -np.sin(SMALL_TURN)
-    return R
-
-
-def axis_turns(d: int) -> list[Float[ndarray, "d d"]]:
-    """The rotations, but for none, that take every axis to an axis: headers may have lost how an image lies."""
+    """The rotations of starts: none; small ones about every axis; and those that take axes to axes, since headers may
+    have lost how an image lies."""
+    small = []
+    for i, j in permutations(range(d), 2):
+        R = np.eye(d)
+        R[[i, j], [i, j]], R[j, i], R[i, j] = np.cos(SMALL_TURN), np.sin(SMALL_TURN), -np.sin(SMALL_TURN)
+        small.append(R)
     signs = [np.diag(sign) for sign in product((1.0, -1.0), repeat=d)]
-    turns = [sign @ np.eye(d)[list(order)] for order in permutations(range(d)) for sign in signs]
-    return [R for R in turns if np.linalg.det(R) > 0 and not np.array_equal(R, np.eye(d))]
+    to_axes = [sign @ np.eye(d)[list(order)] for order in permutations(range(d)) for sign in signs]
+    is_turn = [np.linalg.det(R) > 0 and not np.array_equal(R, np.eye(d)) for R in to_axes]
+    return [np.eye(d), *small, *(R for R, turns in zip(to_axes, is_turn, strict=True) if turns)]
 
 
-def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMethod":
+def mutual_information(level: Level, start: Affine) -> sitk.ImageRegistrationMethod:
     """An optimiser of what is seen through a start: of maps x ↦ start(map(x)), at seeded samples of fixed."""
-    import SimpleITK as sitk
-
     made = sitk.ImageRegistrationMethod()
     made.SetMetricAsMattesMutualInformation(HISTOGRAM_BINS)
     made.SetMetricSamplingStrategy(made.RANDOM)
@@ -280,8 +234,6 @@ def mutual_information(level: Level, start: Affine) -> "sitk.ImageRegistrationMe
 
 def measure(level: Level, affine: Affine) -> Found:
     """A map with its score."""
-    import SimpleITK as sitk
-
     optimiser = mutual_information(level, affine)
     optimiser.SetInitialTransform(sitk.Transform(len(affine.centre), sitk.sitkIdentity))
     share = share_inside(level, affine)
@@ -294,10 +246,13 @@ def measure(level: Level, affine: Affine) -> Found:
 def share_inside(level: Level, affine: Affine) -> float:
     """The share of fixed, out of some of its voxels, that a map takes into moving, and there into its mask; 0 if it
     takes too little of it into moving."""
-    import SimpleITK as sitk
-
     fixed, moving = grid_of(level.fixed), grid_of(level.moving)
-    index = moving.index(affine.points(fixed.points(some_voxels(level))))
+    if level.fixed_mask is None:
+        places = fixed.lattice()
+    else:
+        inside = np.argwhere(sitk.GetArrayViewFromImage(level.fixed_mask).T).astype(np.float64)
+        places = inside[:: 1 + len(inside) // MAX_VOXELS_OF_SHARE]
+    index = moving.index(affine.points(fixed.points(places)))
     reached = index[((index > -0.5) & (index < np.array(moving.shape) - 0.5)).all(1)]
     if len(reached) <= MIN_SHARE * len(index):
         return 0.0
@@ -309,8 +264,6 @@ def share_inside(level: Level, affine: Affine) -> float:
 
 def refine(level: Level, start: Affine, kind: AffineKind) -> Found:
     """The better of a start, and what gradient descent finds from there."""
-    import SimpleITK as sitk
-
     d, before = len(start.centre), measure(level, start)
     rigid = sitk.Euler2DTransform if d == 2 else sitk.Euler3DTransform
     change = rigid() if kind == "rigid" else sitk.AffineTransform(d)

@@ -1,12 +1,11 @@
 """Two arrays in, the displacement field between them out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
-from inspect import signature
+from functools import cached_property
 from numbers import Integral
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,14 +14,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrnet.devices import CPU, find_device, side_by_side, threads_for
-from vrnet.errors import BadInput, Progress, did_you_mean
+from vrnet.errors import BadInput, Progress
 from vrnet.fields.calculus import check_finite, determinant, jacobian, relative_spacing, warp, warp_labels
+from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import describe_residual, invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Image, as_tensor, as_tensors, check_spacing, rescale_each, rescale_jointly
 from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
-from vrnet.methods.names import method_with, ready
+from vrnet.methods.names import ready
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.intensity import Remap, find_remap
 from vrnet.registration.masks import (
@@ -35,63 +35,24 @@ from vrnet.registration.masks import (
     cut,
     fade_out,
 )
-from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.pair import Names, PairResult, Reportable
-from vrnet.registration.repair import Repair, repair_folds
 from vrnet.variational.cascade import Initializer, Spacing, initialize
 from vrnet.variational.linearize import Masks
 from vrnet.variational.solver import Solver, fewest_voxels, watch
-from vrnet.vocabulary import Brightness, Folds
+from vrnet.vocabulary import Brightness, Folds, RegistrationOptions
 
 SLICES_APART = 1e6
 """The distance between slices that have nothing to do with each other, in edges of a voxel."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
-P = ParamSpec("P")
-T = TypeVar("T")
-OF_IMAGES = "affine", "slices", "match_intensities"
-"""What `register_images` alone can be asked for, since arrays have no place in space."""
 
 
-def explain_bad_keyword(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, whose TypeError for an argument that it does not have says what to write instead."""
-    known = list(signature(function).parameters)
-
-    @wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        for name, value in kwargs.items():
-            if name not in known:
-                raise TypeError(f"{function.__name__}() has no argument {name}: {instead(name, value, known)}")
-        return function(*args, **kwargs)
-
-    return called
-
-
-def instead(name: str, value: object, known: list[str]) -> str:
-    """What to write instead of an argument that is none: what it is called elsewhere, or where it belongs."""
-    if name in OF_IMAGES and "spacing" in known:
-        return f"arrays have no place in space; register_images(fixed, moving, {name}={value!r}) takes images"
-    if "label" in name and "moving" in known:
-        return "labels are compared afterwards, by result.metrics(fixed_labels, moving_labels)"
-    if name in ("out", "report") and "affine" in known:
-        return 'results are written afterwards, by result.report("page.html") and result.transform.save(file)'
-    near, owner = did_you_mean(name, known), method_with(name)
-    if owner and not near:
-        return f'it is a parameter of methods: write method="{owner}({name}={value})"'
-    return f"{near} It has {', '.join(known)}" if near else f"it has {', '.join(known)}"
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class InverseField(Generic[Array]):
+class InverseField(NamedTuple, Generic[Array]):
     """The way back from moving to fixed, and how far from where it began each voxel of moving ends, there and back."""
 
     field: Array
     """(d, *s), in voxels: the point at y in moving is at y + field(y) in fixed."""
     residual: Array
     """(*s), in voxels; large where the registration folds. Outside its grid that goes on as at the border."""
-
-    def __iter__(self) -> Iterator[Array]:
-        """Both, in this order: field, residual = result.inverse()."""
-        return iter((self.field, self.residual))
 
     def __repr__(self) -> str:
         return f"InverseField(field {tuple(self.field.shape)}, {describe_residual(self.residual, 'voxels')})"
@@ -110,26 +71,12 @@ class Registration(Reportable[Array], Generic[Array]):
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched.
 
     Of a volume, the mean over the box that shows anything."""
-    method: str
-    """The name of the method that was used; never `default`."""
-    seconds: float
-    repair: Repair | None
-    """What was changed to free the field of folds: None where nothing was."""
-    remap: Remap | None
-    """What made moving as bright as fixed while they were compared: None where nothing had to."""
     fixed: Array
     """The images, as they were given."""
     moving: Array
     inside: Inside
     """Which voxels of each were compared."""
     spacing: Spacing
-    slice_axis: int | None
-    weights: str | None
-    """The file that the weights of a trained model came from."""
-    details: dict[str, str]
-    """What a page says of the method beside its name."""
-    options: RegistrationOptions
-    """What was asked for beside the method."""
 
     def __repr__(self) -> str:
         return f"Registration({self.method}, field {tuple(self.field.shape)}, {self.seconds:.2f} s)"
@@ -165,34 +112,26 @@ class Registration(Reportable[Array], Generic[Array]):
     def in_space(self) -> PairResult:
         """The same as images on the plain grid."""
         grid = Grid.plain(tuple(self.fixed.shape), self.spacing or (1.0,) * self.fixed.ndim)
-        fixed, moving, warped = (
-            Image(as_array(getattr(self, name)), grid, name) for name in ("fixed", "moving", "warped")
-        )
+        images: dict[str, Any] = {
+            name: Image(as_array(getattr(self, name)), grid, name) for name in ("fixed", "moving", "warped")
+        }
         masks = (
             mask if mask is None else Image(as_array(mask), grid, f"the mask of {role}")
             for role, mask in (("fixed", self.inside.fixed), ("moving", self.inside.moving))
         )
         return PairResult(
-            fixed=fixed,
-            moving=moving,
+            **images,
+            **self.how,
             masks=ImageMasks(*masks),
             transform=Transform.from_voxels(as_array(self.field), grid),
-            warped=warped,
-            method=self.method,
-            seconds=self.seconds,
             energies=as_array(self.energies),
-            weights=self.weights,
             device=as_tensor(self.field).device.type,
-            slice_axis=self.slice_axis,
-            repair=self.repair,
-            remap=self.remap,
-            options=self.options,
-            details=self.details,
             unit="voxels" if self.spacing is None else "mm",
         )
 
     def with_labels(self, fixed_labels: Array | None, moving_labels: Array | None, label_names: Names) -> PairResult:
-        grid, maps = self.in_space.grid, {}
+        maps: list[Any] = []
+        grid = self.in_space.grid
         for name, given in (("fixed_labels", fixed_labels), ("moving_labels", moving_labels)):
             if given is not None and not isinstance(given, (np.ndarray, Tensor)):
                 raise BadInput(f"{name} are a {type(given).__name__}: give an array or a tensor, as the images were")
@@ -200,8 +139,8 @@ class Registration(Reportable[Array], Generic[Array]):
                 raise BadInput(
                     f"{name} are {tuple(given.shape)} and the images {grid.shape}: give label maps on their grid"
                 )
-            maps[name] = None if given is None else Image(as_array(given), grid, name)
-        return self.in_space.with_labels(maps["fixed_labels"], maps["moving_labels"], label_names)
+            maps.append(None if given is None else Image(as_array(given), grid, name))
+        return self.in_space.with_labels(*maps, label_names)
 
 
 def as_array(given: Any) -> NDArray[Any]:
@@ -209,7 +148,6 @@ def as_array(given: Any) -> NDArray[Any]:
     return as_tensor(given).detach().cpu().numpy()
 
 
-@explain_bad_keyword
 def register(
     fixed: Array,
     moving: Array,
@@ -243,7 +181,10 @@ def register(
     check_spacing(spacing, I0.dim())
     plan = Plan.of(ready(method, average), tuple(I0.shape), spacing, slice_axis, device or I0.device, folds, brightness)
     found = find_motion(I0, I1, inside, plan, progress)
-    u, I1w, E = results(I1, found.field, found.energies, as_arrays=not isinstance(fixed, Tensor))
+    with torch.inference_mode():
+        warped = warp(I1[None, None], found.field.to(I1.device)[None])[0, 0]
+    parts: list[Any] = [part.to(I1.device).clone() for part in (found.field, warped, found.energies)]
+    u, I1w, E = parts if isinstance(fixed, Tensor) else [part.numpy() for part in parts]
     return Registration(
         field=u,
         warped=I1w,
@@ -261,15 +202,6 @@ def register(
         details=plan.method.details,
         options=options,
     )
-
-
-@torch.inference_mode()
-def results(I1: Tensor, field: Tensor, energies: Tensor, as_arrays: bool) -> list[Any]:
-    """The field, moving warped by it, and the energies, on the device of moving; as clones, usable in autograd."""
-    warped = warp(I1[None, None], field.to(I1.device)[None])[0, 0]
-    with torch.inference_mode(False):
-        parts: list[Any] = [part.to(I1.device).clone() for part in (field, warped, energies)]
-    return [part.numpy() for part in parts] if as_arrays else parts
 
 
 # What arrays and images are registered by: a plan, in which everything is resolved once, and the motion that it finds.
@@ -333,7 +265,9 @@ def find_motion(I0: Tensor, I1: Tensor, inside: Inside, plan: Plan, progress: Pr
     field free of folds, where that is asked for."""
     is_matched = plan.brightness == "match" and plan.method.scaling == "jointly"
     remap = find_remap(I0, I1, inside) if is_matched else None
-    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, slices_apart(plan.spacing, I0.dim(), plan.slice_axis))
+    edges = plan.spacing or (1.0,) * I0.dim()  # each slice is in-painted from itself, while anything of it is inside
+    apart = tuple(SLICES_APART * max(edges) if axis == plan.slice_axis else h for axis, h in enumerate(edges))
+    S0, S1 = inside.inpaint(I0, remap.match(I1) if remap else I1, apart)
     field, energies = solve(S0.to(plan.device), S1.to(plan.device), inside.to(plan.device), plan, progress)
     repaired, repair = repair_folds(field, plan.spacing, plan.slice_axis) if plan.folds == "repair" else (field, None)
     return Motion(repaired, energies, repair, remap)
@@ -349,7 +283,10 @@ def solve(
     with torch.inference_mode(), threads_for(method.is_network, I0.numel()):
         rescale = rescale_each if method.scaling == "each" else rescale_jointly
         I0, I1 = (batch(I, slice_axis) for I in rescale(I0, I1, inside=inside.of_each))
-        masks = as_weights(inside, I0, slice_axis)
+        masks = None
+        if not inside.is_everywhere:
+            given = (m if m is None else batch(m, slice_axis).to(I0) for m in (inside.fixed, inside.moving))
+            masks = Masks(*(torch.ones_like(I0) if weights is None else weights for weights in given))
         if not isinstance(find, Solver):
             u = find_each(find, I0, I1, spacing, masks, in_threads, progress)
             check_finite(u, str(method))
@@ -368,23 +305,9 @@ def solve(
         return unbatch(v, slice_axis), descent.energies.mean(1)
 
 
-def as_weights(inside: Inside, like: Tensor, slice_axis: int | None) -> Masks | None:
-    """The masks as weights of a batch of images like this; None where everything is inside."""
-    if inside.is_everywhere:
-        return None
-    parts = inside.fixed, inside.moving
-    return Masks(*(torch.ones_like(like) if mask is None else batch(mask, slice_axis).to(like) for mask in parts))
-
-
 def spacing_within(spacing: Spacing, slice_axis: int | None) -> Spacing:
     """The spacing of the axes within a slice; of all axes, where there are no slices."""
     return None if spacing is None else tuple(h for axis, h in enumerate(spacing) if axis != slice_axis)
-
-
-def slices_apart(spacing: Spacing, d: int, slice_axis: int | None) -> tuple[float, ...]:
-    """The spacing with slices so far apart that each is in-painted from itself, while anything of it is inside."""
-    edges = spacing or (1.0,) * d
-    return tuple(SLICES_APART * max(edges) if axis == slice_axis else h for axis, h in enumerate(edges))
 
 
 def find_each(

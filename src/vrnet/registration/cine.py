@@ -20,6 +20,7 @@ from torch import Tensor
 from vrnet.devices import CPU, few_threads, find_device, side_by_side, threads_for
 from vrnet.errors import BadInput, Progress
 from vrnet.fields.calculus import check_finite, compose, scale, smooth, warp
+from vrnet.fields.folds import Repair, repair_folds
 from vrnet.fields.inverse import invert
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, rescale_jointly
@@ -29,7 +30,6 @@ from vrnet.methods.solvers import Variational, preset
 from vrnet.methods.weights import warn_if_far
 from vrnet.registration.arrays import batch, check_axes, find_each, spacing_within, unbatch
 from vrnet.registration.images import choose_slice_axis, mirror_field
-from vrnet.registration.repair import Repair, repair_folds
 from vrnet.variational.cascade import Initializer
 from vrnet.variational.solver import Solver
 from vrnet.vocabulary import Slices

@@ -15,16 +15,14 @@ from vrnet.images.transforms import Transform
 from vrnet.methods.method import Method
 from vrnet.methods.names import ready
 from vrnet.registration.affine import find_affine
-from vrnet.registration.arrays import Motion, Plan, explain_bad_keyword, find_motion
+from vrnet.registration.arrays import Motion, Plan, find_motion
 from vrnet.registration.masks import ImageMasks, check_masks
-from vrnet.registration.options import RegistrationOptions
 from vrnet.registration.pair import ImagePair, PairResult
-from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, Slices
+from vrnet.vocabulary import AffineStart, Brightness, DeviceChoice, Folds, RegistrationOptions, Slices
 
 DEFAULTS = RegistrationOptions()
 
 
-@explain_bad_keyword
 def register_images(
     fixed: ImageLike,
     moving: ImageLike,

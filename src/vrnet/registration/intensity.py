@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
@@ -73,41 +73,33 @@ class Line(NamedTuple):
 
 def find_remap(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> Remap | None:
     """What makes moving as bright as fixed, both on one grid; None where they are so, as far as can be told."""
-    fixed, moving = values_of_both(I0, I1, inside)
+    fixed, moving = values_inside(I0, I1, inside.fixed, inside.moving)
     if not len(fixed) or not np.ptp(fixed) or not np.ptp(moving):
         return None
     if np.corrcoef(fixed, moving)[0, 1] < LEAST_CORRELATION:
         return None
     line = fit_line(moving, fixed)
     limit = MAX_CHANGE if line.correlation > CLOSE_TO_LINE else MAX_CHANGE_OF_OTHERS
-    is_used = change_of_range(line, fixed, moving) > limit
-    if is_used and not inside.is_everywhere:
-        is_used = brings_closer(line, *values_of_each(I0, I1, inside))
+    ends = np.percentile(moving, (1, 99))
+    change = np.abs(line.gain * ends + line.offset - ends).max() / max(width(fixed), width(moving))
+    is_used = bool(change > limit)
+    if is_used and not inside.is_everywhere:  # whether the line brings the two ranges closer
+        fixed, moving = (values_inside(I0, I1, mask)[k] for k, mask in enumerate(inside.of_each))
+        target, ends = (np.percentile(values, (1, 99)) for values in (fixed, moving))
+        is_used = bool(np.abs(line.gain * ends + line.offset - target).max() < np.abs(ends - target).max())
     return Remap(line.gain, line.offset) if is_used else None
 
 
-def values_of_both(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
-    """The intensities of both images at the voxels inside both masks, without the ground on which both show nothing."""
-    chosen = shown_in(I0, I1, inside.fixed, inside.moving)
-    return [values_at(I, chosen) for I in (I0, I1)]
-
-
-def values_of_each(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], inside: Inside) -> list[Float[ndarray, " n"]]:
-    """The intensities of each image inside its own mask, likewise; of one without a mask, inside that of the other."""
-    return [values_at(I, shown_in(I0, I1, mask)) for I, mask in zip((I0, I1), inside.of_each, strict=True)]
-
-
-def shown_in(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> Bool[Tensor, "*s"]:
-    """The voxels inside all of these masks at which either image shows more than its least value there."""
+def values_inside(I0: Float[Tensor, "*s"], I1: Float[Tensor, "*s"], *masks: Mask) -> list[Float[ndarray, " n"]]:
+    """The intensities of both images at the voxels inside all of these masks, without the ground on which both show
+    their least value there; of many voxels, every n-th."""
     everywhere = torch.ones_like(I0, dtype=torch.bool)
     inside = reduce(torch.logical_and, (mask.to(I0.device) for mask in masks if mask is not None), everywhere)
-    return inside & ((I0 > I0[inside].min()) | (I1 > I1[inside].min())) if inside.any() else inside
-
-
-def values_at(I: Float[Tensor, "*s"], chosen: Bool[Tensor, "*s"]) -> Float[ndarray, " n"]:
-    """The intensities of an image at these voxels; at every n-th, of many."""
-    places = chosen.flatten().nonzero()[:, 0]
-    return I.flatten()[places[:: -(-len(places) // MAX_VOXELS) or 1]].detach().double().cpu().numpy()
+    if inside.any():
+        inside = inside & ((I0 > I0[inside].min()) | (I1 > I1[inside].min()))
+    places = inside.flatten().nonzero()[:, 0]
+    places = places[:: -(-len(places) // MAX_VOXELS) or 1]
+    return [I.flatten()[places].detach().double().cpu().numpy() for I in (I0, I1)]
 
 
 def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> Line:
@@ -126,19 +118,6 @@ def fit_line(x: Float[ndarray, " n"], y: Float[ndarray, " n"]) -> Line:
         gain = float(np.sqrt(yy / xx))
         line = Line(gain, float(mean_y - gain * mean_x), float(xy / np.sqrt(xx * yy)))
     return line
-
-
-def change_of_range(line: Line, fixed: Float[ndarray, " n"], moving: Float[ndarray, " n"]) -> float:
-    """How far a line takes the ends of the range of moving, in units of the wider range."""
-    ends = np.percentile(moving, (1, 99))
-    wider = max(width(fixed), width(moving))
-    return float(np.abs(line.gain * ends + line.offset - ends).max() / wider)
-
-
-def brings_closer(line: Line, fixed: Float[ndarray, " n"], moving: Float[ndarray, " n"]) -> bool:
-    """Whether the range of moving, taken along a line, is closer to that of fixed than as it is."""
-    target, ends = (np.percentile(values, (1, 99)) for values in (fixed, moving))
-    return bool(np.abs(line.gain * ends + line.offset - target).max() < np.abs(ends - target).max())
 
 
 def width(values: Float[ndarray, " n"]) -> float:

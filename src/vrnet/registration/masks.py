@@ -23,9 +23,8 @@ from vrnet.variational.cascade import Spacing
 from vrnet.variational.linearize import Masks
 from vrnet.variational.pyramid import coarser_shape, coarser_spacing
 
-# An image without what lies outside its mask: there it goes on smoothly as it is inside.
-#
-# Nothing of the outside is left that smoothing, gradients or a network could carry across the border of the mask.
+# An image without what lies outside its mask: there it goes on smoothly as it is inside, so that smoothing, gradients
+# and networks carry nothing of the outside across the border of the mask.
 
 SMALLEST_PART = 1e-3
 """The part of a coarser voxel that must lie inside the mask for the voxel to have a value."""
@@ -115,10 +114,6 @@ class ImageMasks:
         """The masks with their axes in the order of the world's, and running as these do."""
         return ImageMasks(*(None if mask is None else mask.in_world_order() for mask in (self.fixed, self.moving)))
 
-    def without_full(self) -> "ImageMasks":
-        """The masks that leave anything out: a mask of all of its image is none."""
-        return ImageMasks(*(None if mask is None or mask.array.all() else mask for mask in (self.fixed, self.moving)))
-
     def inpaint(self, fixed: Image, moving: Image) -> list[Image]:
         """The images without what lies outside their masks, before they are smoothed, matched or resampled."""
         return [without_outside(fixed, self.fixed), without_outside(moving, self.moving)]
@@ -157,11 +152,8 @@ def without_outside(image: Image, mask: Image | None) -> Image:
     return image.with_array(filled.numpy())
 
 
-# Where two volumes show anything that is compared: what a solver is given of them.
-#
-# Skull-stripped brains, phantoms and padded crops lie in a volume of one value, where nothing is to be found and the
-# motion is only carried on. Far from small masks nothing is compared, and the motion ends. In the volume that is left, a
-# solver is as much faster as it has fewer voxels.
+# Where two volumes show anything that is compared: what a solver is given of them. Where a volume has one value nothing
+# is to be found, and the motion is carried on; far from small masks nothing is compared, and the motion ends.
 
 MARGIN = 2
 """Voxels of background that are kept about the content, so that its outline is seen."""
@@ -170,7 +162,6 @@ MASK_MARGIN, MASK_MARGIN_PART = 16.0, 0.25
 """
 FADE_PER_MOTION, SHORTEST_FADE = 4.0, 16.0
 """Motion ends over this many times its length, so that nothing folds; over so many shortest edges at least."""
-ENDS = "start", "stop"
 Box = tuple[slice, ...]
 """A part of each spatial axis."""
 
@@ -197,9 +188,7 @@ def _extent(content: Bool[Tensor, " n"], fewest: int, margin: int = MARGIN) -> s
 
     Mirrored content has the mirrored extent."""
     places, n = content.nonzero()[:, 0].tolist(), len(content)
-    if not places:
-        return slice(0, n)
-    return _at_least(slice(places[0] - margin, places[-1] + 1 + margin), fewest, n)
+    return _at_least(slice(places[0] - margin, places[-1] + 1 + margin), fewest, n) if places else slice(0, n)
 
 
 def _at_least(part: slice, fewest: int, n: int) -> slice:
@@ -210,20 +199,15 @@ def _at_least(part: slice, fewest: int, n: int) -> slice:
 
 def compared_box(box: Box, masks: Masks, h: RelativeSpacing, fewest: int) -> Box:
     """What of a box lies near the masks of both images: farther away nothing is compared, whatever moves there."""
-    shape = tuple(masks.fixed.shape[2:])
-    boxes = [box, *(_near(mask, h, fewest) for mask in (masks.fixed, masks.moving))]
-    starts, stops = ([[getattr(part, end) for part in parts] for parts in zip(*boxes, strict=True)] for end in ENDS)
-    common = (slice(max(start), min(stop)) for start, stop in zip(starts, stops, strict=True))
-    return tuple(_at_least(part, fewest, n) for part, n in zip(common, shape, strict=True))
-
-
-def _near(mask: Float[Tensor, "b 1 *s"], h: RelativeSpacing, fewest: int) -> Box:
-    """The box of a mask and a margin for the motion."""
-    inside = (mask > 0).flatten(0, 1).any(0)
-    profiles = [inside.movedim(axis, 0).flatten(1).any(1) for axis in range(inside.dim())]
-    sides = [int(profile.sum()) * edge for profile, edge in zip(profiles, h, strict=True)]
-    margin = max(MASK_MARGIN, MASK_MARGIN_PART * max(sides))
-    return tuple(_extent(profile, fewest, ceil(margin / edge)) for profile, edge in zip(profiles, h, strict=True))
+    for mask in (masks.fixed, masks.moving):
+        inside = (mask > 0).flatten(0, 1).any(0)
+        profiles = [inside.movedim(axis, 0).flatten(1).any(1) for axis in range(inside.dim())]
+        sides = [int(profile.sum()) * edge for profile, edge in zip(profiles, h, strict=True)]
+        margin = max(MASK_MARGIN, MASK_MARGIN_PART * max(sides))
+        near = [_extent(profile, fewest, ceil(margin / edge)) for profile, edge in zip(profiles, h, strict=True)]
+        both = zip(box, near, strict=True)
+        box = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in both)
+    return tuple(_at_least(part, fewest, n) for part, n in zip(box, inside.shape, strict=True))
 
 
 def cut(I: Float[Tensor, "b c *s"], box: Box) -> Float[Tensor, "b c *t"]:
@@ -244,7 +228,12 @@ def fade_out(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...], h: Re
     """The field of a box on the whole grid: outside, that of the nearest voxel inside, less the farther away, to none.
 
     It falls so slowly that its end alone folds nothing: by 3/8 of a voxel per voxel at most."""
-    away = reduce(torch.add, torch.meshgrid(*map(_beyond, box, shape, h), indexing="ij")).sqrt().to(u)
+    places = (torch.arange(n, dtype=torch.float32) for n in shape)
+    beyond = (  # the squared distance of each place of an axis from the box
+        (edge * torch.maximum(part.start - place, place - (part.stop - 1)).clamp(min=0)).square()
+        for part, place, edge in zip(box, places, h, strict=True)
+    )
+    away = reduce(torch.add, torch.meshgrid(*beyond, indexing="ij")).sqrt().to(u)
     carried, edges = carry_on(u, box, shape), u.new_tensor(h).view(-1, 1)
     outside = carried.movedim(1, 0)[:, :, away > 0].flatten(1)
     longest = torch.linalg.vector_norm(outside * edges, dim=0).max().item() if outside.numel() else 0.0
@@ -252,18 +241,7 @@ def fade_out(u: Float[Tensor, "b d *t"], box: Box, shape: tuple[int, ...], h: Re
     return carried * (part.square() * (3 - 2 * part))
 
 
-def _beyond(part: slice, n: int, edge: float) -> Float[Tensor, " n"]:
-    """The squared distance of each place of an axis from a part of it."""
-    place = torch.arange(n, dtype=torch.float32)
-    return (edge * torch.maximum(part.start - place, place - (part.stop - 1)).clamp(min=0)).square()
-
-
 # Where two images with masks are compared: where both are inside.
-
-NO_OVERLAP = (
-    "the masks of fixed and moving have no voxel in common after the registration: the images are compared inside that "
-    "of fixed alone, or everywhere if it has none. Check the masks and the headers"
-)
 
 
 def compared_voxels(
@@ -286,5 +264,8 @@ def compared_voxels(
     found = next((voxels for voxels in wanted if voxels.any()), None)  # headers may put the masks far apart
     if found is not None:
         return found
-    warn_of_input(NO_OVERLAP)
+    warn_of_input(
+        "the masks of fixed and moving have no voxel in common after the registration: the images are compared inside "
+        "that of fixed alone, or everywhere if it has none. Check the masks and the headers"
+    )
     return fixed

@@ -4,7 +4,7 @@ An `ImagePair` is two images with what comes with them. Registered, it is a `Pai
 was found, and what it does on the grid of fixed. What is measured, judged and drawn is asked of the layers above."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from dataclasses import field as member
 from functools import cached_property
 from os import PathLike
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vrnet.data.labels import LabelNames, check_labels_are_there, names_told_by_files, read_label_names
 from vrnet.errors import BadInput
+from vrnet.fields.folds import Repair
 from vrnet.images.grid import Affine, Grid, check_same_grid
 from vrnet.images.image import Image, as_labels, as_tensor, is_lost_in_single
 from vrnet.images.io import ImageLike, given_image
@@ -25,8 +26,7 @@ from vrnet.images.resample import coverage, match_histogram, place_image, place_
 from vrnet.images.transforms import Inverse, Transform
 from vrnet.registration.intensity import Remap
 from vrnet.registration.masks import ImageMasks, compared_voxels
-from vrnet.registration.options import RegistrationOptions
-from vrnet.registration.repair import Repair
+from vrnet.vocabulary import RegistrationOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,17 +94,13 @@ class ImagePair:
         Given none, those of the data set that has such names of files, if the labels are among its own."""
         there = {label for labels in self.label_maps for label in np.unique(labels.array).tolist()}
         if given is None:
-            names = {} if self.label_names or len(self.label_maps) < 2 else self.names_of_files
-            return replace(self.named(names), are_names_told_by_files=True) if names and there <= {0, *names} else self
+            names = names_told_by_files(labels.name for labels in self.label_maps)
+            is_told = names and len(self.label_maps) == 2 and not self.label_names and there <= {0, *names}
+            return replace(self.named(names), are_names_told_by_files=True) if is_told else self
         if len(self.label_maps) < 2:
             raise BadInput("names of labels are given, but not the labels: give `fixed_labels` and `moving_labels` too")
         check_labels_are_there(given, there)
         return self.named(read_label_names(given))
-
-    @property
-    def names_of_files(self) -> LabelNames:
-        """The names of labels that the files of both maps tell."""
-        return names_told_by_files(labels.name for labels in self.label_maps)
 
     def named(self, names: LabelNames) -> "ImagePair":
         """The pair with these names, whether or not every label is there; a warning where LV and RV seem exchanged."""
@@ -131,9 +127,32 @@ def given_labels(name: str, given: ImageLike | None) -> Image | None:
     return None if given is None else as_labels(given_image(name, given))
 
 
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Reportable(Generic[Labels]):
-    """What anyone who holds a registration may ask of it, be it of images, whose labels are images or files, or of
-    arrays, whose labels are arrays. Rooms above answer, and are imported when they are asked."""
+    """How a registration was found, and what anyone who holds it may ask of it, be it of images, whose labels are
+    images or files, or of arrays, whose labels are arrays. Rooms above answer, and are imported when they are asked."""
+
+    method: str = ""
+    """The name of the method that was used, never `default`; or of the file that the transform came from."""
+    seconds: float | None = None
+    """None of a transform from a file."""
+    weights: str | None = None
+    """The file that the weights of a trained model came from."""
+    slice_axis: int | None = None
+    """The axis across which slices were registered one by one, if they were."""
+    repair: Repair | None = None
+    """What was changed to free the field of folds: None where nothing was."""
+    remap: Remap | None = None
+    """What made moving as bright as fixed while they were compared: None where nothing had to."""
+    options: RegistrationOptions = member(default_factory=RegistrationOptions)
+    """What was asked for beside the method."""
+    details: dict[str, str] = member(default_factory=dict)
+    """What a page says of the method beside its name."""
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How it was found, by the names of these fields."""
+        return {field.name: getattr(self, field.name) for field in fields(Reportable)}
 
     def with_labels(
         self, fixed_labels: Labels | None, moving_labels: Labels | None, label_names: Names
@@ -191,27 +210,11 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     """From fixed to moving, on the grid of fixed: the whole of it, with the affine start."""
     warped: Image
     """Moving, in its own intensities, resampled through the transform on the grid of fixed."""
-    method: str = ""
-    """The name of the method that was used, never `default`; or of the file that the transform came from."""
-    seconds: float | None = None
-    """None of a transform from a file."""
     energies: NDArray[np.floating[Any]] = member(default_factory=lambda: np.zeros(0, np.float32))
     """The energy of no motion, then after each linearisation at full resolution; none if no energy was watched."""
-    weights: str | None = None
-    """The file that the weights of a trained model came from."""
     device: str | None = None
-    slice_axis: int | None = None
-    """The axis across which slices were registered one by one, if they were."""
     affine: Affine | None = None
     """The start, through which moving was seen when the deformation was sought."""
-    repair: Repair | None = None
-    """What was changed to free the field of folds: None where nothing was."""
-    remap: Remap | None = None
-    """What made moving as bright as fixed while they were compared: None where nothing had to."""
-    options: RegistrationOptions = member(default_factory=RegistrationOptions)
-    """What was asked for."""
-    details: dict[str, str] = member(default_factory=dict)
-    """What a page says of the method beside its name."""
     unit: str = "mm"
     """What lengths are counted in: voxels, of arrays without a spacing."""
 
@@ -238,7 +241,7 @@ class PairResult(ImagePair, Reportable[ImageLike]):
     ) -> "PairResult":
         if fixed_labels is None and moving_labels is None and label_names is None:
             return self
-        maps = {
+        maps: dict[str, Any] = {
             "fixed_labels": given_labels("fixed_labels", fixed_labels) or self.fixed_labels,
             "moving_labels": given_labels("moving_labels", moving_labels) or self.moving_labels,
         }

@@ -243,14 +243,6 @@ def test_apply_says_where_nothing_of_a_label_map_is_seen(vrnet, files, tmp_path)
     assert "o.nii.gz is empty: what" in out
 
 
-@pytest.mark.parametrize("command", ["apply", "points"])
-def test_transforms_listed_as_ants_lists_them_are_answered_by_then(vrnet, command):
-    status, _, err = vrnet(command, "t1.nii.gz", "c.nii.gz", "t2.nii.gz", "--out", "o.nii.gz")
-    assert status == 2
-    assert "t2.nii.gz is one file too many" in err
-    assert "--then T2" in err
-
-
 @pytest.mark.parametrize("points", ["in.csv", "IN.CSV"])
 def test_points_and_a_transform_that_look_exchanged_are_told(vrnet, files, tmp_path, points):
     (tmp_path / points).write_text("x,y\n-20,120\n")
