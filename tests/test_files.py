@@ -3,9 +3,6 @@
 import csv
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 import tracemalloc
 from contextlib import suppress
@@ -29,13 +26,11 @@ from vrnet.files import (
     csv_text,
     exists,
     hold_lock,
-    is_locked,
     json_ready,
     read_json,
     read_record,
     read_rows,
     read_table,
-    remove_leftovers,
     replace_set,
     sha256,
     write_json,
@@ -150,20 +145,18 @@ def test_a_folder_without_permission_is_refused(tmp_path):
         check_file(tmp_path / "x.nii.gz", IMAGE_SUFFIXES)
 
 
-@pytest.mark.parametrize("name", ["probe", "metrics.json"])
-def test_asking_leaves_what_is_in_the_folder_alone(tmp_path, name):
-    (tmp_path / name).write_text("precious")
+def test_asking_leaves_what_is_in_the_folder_alone(tmp_path):
+    (tmp_path / "probe").write_text("precious")
     check_folder(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["probe"]
+    assert (tmp_path / "probe").read_text() == "precious"
 
 
-@pytest.mark.parametrize("below", [".", "sub/folder"])
-def test_a_file_is_no_folder(tmp_path, below):
+def test_a_file_is_no_folder(tmp_path):
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(BadInput, match=r"cannot write to .*: choose another folder") as raised:
-        check_folder(file / below)
+        check_folder(file / "sub" / "folder")
     assert len(str(raised.value).splitlines()) == 1
 
 
@@ -187,8 +180,9 @@ def test_rows_have_a_value_for_every_column(table):
     assert rows == [{"a": "1", "b": "2", "c": "x, y"}, {"a": "3", "b": "", "c": ""}, {"a": "4", "b": "", "c": "5"}]
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,é\n", "a,b\r\n1,é\r\n", "a,b\n1,é", "\na,b\n\n1,é\n\n"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize(
+    ("text", "encoding"), [("a,b\r\n1,é\r\n", "utf-8"), ("\na,b\n\n1,é", "utf-8-sig")], ids=["Windows", "Excel"]
+)
 def test_marks_and_line_ends_do_not_matter(table, text, encoding):
     assert read_rows(table(text, encoding), FORM) == [{"a": "1", "b": "é"}]
 
@@ -212,8 +206,7 @@ def test_what_is_no_table_is_refused_in_one_line_that_says_how_it_should_look(ta
         read(tmp_path / "image.csv", FORM)
 
 
-@pytest.mark.parametrize("read", [read_rows, read_table])
-@pytest.mark.parametrize(("mark", "name"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize(("read", "mark", "name"), [(read_rows, ";", "semicolons"), (read_table, "\t", "tabs")])
 def test_cells_separated_otherwise_are_refused(table, read, mark, name):
     with pytest.raises(BadInput, match=f"separated by {name}: separate them by commas"):
         read(table(f"a{mark}b\n1{mark}2\n"), FORM)
@@ -259,8 +252,8 @@ def test_numbers_in_a_csv_file_lose_no_digit(tmp_path):
     assert [float(row["x"]) for row in read_rows(tmp_path / "x.csv", FORM)] == numbers
 
 
-@pytest.mark.parametrize("cell", ["a,b", 'say "x"', "two\nlines", " spaces ", "Θ", "x;y", "", "'"])
-def test_any_text_in_a_cell_comes_back(tmp_path, cell):
+def test_any_text_in_a_cell_comes_back(tmp_path):
+    cell = 'a,b; say "x"\nin two lines Θ '
     write_table(["name", "text"], [["first", cell], [cell, "last"]], tmp_path / "x.csv")
     assert read_table(tmp_path / "x.csv", FORM) == (["name", "text"], [["first", cell], [cell, "last"]])
     assert list(csv.reader(StringIO(csv_text([["first", cell]]), newline=""))) == [["first", cell]]
@@ -287,7 +280,7 @@ def test_text_in_json_is_readable(tmp_path):
     assert "R-L2-2x1-Θ1" in (tmp_path / "x.json").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("text", ["", "{", "nothing"])
+@pytest.mark.parametrize("text", ["", "{"])
 def test_what_is_no_json_is_refused_in_one_line(tmp_path, text):
     (tmp_path / "x.json").write_text(text)
     for path in (tmp_path / "x.json", tmp_path / "absent.json", tmp_path):
@@ -318,13 +311,11 @@ def test_what_is_ready_for_json_survives_strict_json():
     ("content", "words"),
     [
         (b"subject,split,subject\na,train,b\n", 'has two columns "subject": give each a name of its own'),
-        (b",".join(b"c%d" % k for k in range(1001)) + b"\n1\n", "has 1001 columns: it may have 1,000 at most"),
-        (b"a,b\n1," + b"x" * 2_000_000, "should be a text file"),
         (b'a,b\n1,"' + b"x\n" * 200_000, "should be a text file"),
         (b"a,b\n1,\0\n", "should be a text file"),
         (b"\xff\xfea,b\n", "should be a text file"),
     ],
-    ids=["column twice", "columns", "line", "quote", "NUL", "UTF-16"],
+    ids=["column twice", "quote", "NUL", "UTF-16"],
 )
 def test_what_is_no_table_is_refused(tmp_path, content, words):
     (tmp_path / "t.csv").write_bytes(content)
@@ -352,20 +343,6 @@ def test_lists_within_lists_are_no_json_of_ours(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(BadInput, match="should be a JSON file"):
         read_json(tmp_path / "deep.json")
-
-
-@pytest.mark.parametrize(
-    "cell",
-    ["=1+1", "+a", "-a", "@SUM(A1)", "\tx", "\rx", "'=1", "''-x", "'-1.5", "'a", "-1.5", "+1e-3", "-", "＝1", "a"],
-)
-def test_a_formula_is_guarded_in_a_csv_file_and_read_back_as_it_was(tmp_path, cell):
-    """Against the rules of spreadsheets: what begins with one of these marks, and is no number, is computed."""
-    write_table([cell, "b"], [[cell, -1.5], [1, cell]], tmp_path / "t.csv")
-    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
-        written = [text for line in csv.reader(file) for text in line]
-    numbers = {"-1.5", "+1e-3"}
-    assert not [text for text in written if text[0] in "=+-@\t\r＝" and text not in numbers]
-    assert read_table(tmp_path / "t.csv", "anything") == ([cell, "b"], [[cell, "-1.5"], ["1", cell]])
 
 
 def test_a_name_that_is_no_text_can_be_a_cell(tmp_path):
@@ -436,13 +413,8 @@ def test_a_folder_that_others_use_too_stays(tmp_path):
     assert contents(tmp_path) == NEW | {"before/mine.txt": "mine"}
 
 
-@pytest.mark.parametrize("is_link", [False, True])
-def test_a_folder_that_is_none_is_refused_before_the_work(tmp_path, is_link):
-    (tmp_path / "else").mkdir()
-    if is_link:
-        (tmp_path / "both").symlink_to(tmp_path / "else")
-    else:
-        (tmp_path / "both").write_text("a file")
+def test_a_folder_that_is_none_is_refused_before_the_work(tmp_path):
+    (tmp_path / "both").write_text("a file")
     with pytest.raises(BadInput, match="is no folder"):
         check_set(tmp_path, NAMES)
 
@@ -465,7 +437,7 @@ def test_a_file_of_somebody_else_is_refused_before_the_work_and_kept(tmp_path, s
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", ["a.txt", "before/x.txt"])
 def test_a_file_that_was_changed_since_is_somebody_else_s(tmp_path, name):
     """If the new set has its name it is refused; if not, it stays."""
     write_set(tmp_path, OLD)
@@ -488,7 +460,7 @@ def test_a_link_of_somebody_else_s_is_not_followed(tmp_path):
         check_set(tmp_path / "out", NAMES)
 
 
-@pytest.mark.parametrize("record", ["", "[]", '{"files": 3}', '{"files": {"a.txt": 1, "../x": "y"}}', "\x00"])
+@pytest.mark.parametrize("record", ["[]", '{"files": 3}', '{"files": {"a.txt": 1, "../x": "y"}}'])
 def test_a_damaged_record_makes_nothing_ours(tmp_path, record):
     write_set(tmp_path, OLD)
     (tmp_path / RECORD).write_text(record)
@@ -539,62 +511,17 @@ def test_no_image_is_written_beside_one_that_itk_takes_for_it(tmp_path, there, a
         check_set(tmp_path, [asked])
 
 
-# Locks
-
-HOLDER = """
-import sys, time
-from pathlib import Path
-from vrnet.files import hold_lock, partial_folder
-with hold_lock(Path(sys.argv[1], "lock")), partial_folder(Path(sys.argv[1])) as folder:
-    (folder / "half").write_text("half of the n")
-    (folder / "new").mkdir()
-    (folder / "new" / "x").touch()
-    print("held", flush=True)
-    time.sleep(600)
-"""
+# Locks, and what killed processes leave
 
 
-@pytest.fixture
-def holder(tmp_path):
-    """Another process that holds a lock and writes in a temporary folder, until it is killed."""
-    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_a_lock_keeps_others_out_until_its_process_is_killed(tmp_path, holder):
-    assert is_locked(tmp_path / "lock")
-    with pytest.raises(BlockingIOError), hold_lock(tmp_path / "lock"):
-        pass
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
-    assert not is_locked(tmp_path / "lock")
+def test_a_lock_keeps_others_out_while_it_is_held(tmp_path):
     with hold_lock(tmp_path / "lock"):
-        assert is_locked(tmp_path / "lock")
-    assert not (tmp_path / "lock").exists()
-
-
-def test_what_a_living_process_writes_stays_and_what_a_dead_one_left_goes(tmp_path, holder):
-    (partial,) = tmp_path.glob(".partial-*")
-    check_folder(tmp_path)
-    assert (partial / "half").read_text() == "half of the n"
-    os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
-    check_folder(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-def test_only_folders_of_our_own_are_taken_for_left_behind(tmp_path):
-    (tmp_path / ".partial-mine").mkdir()
-    (tmp_path / ".partial-mine" / "precious").touch()
-    (tmp_path / ".partial-file").touch()
-    (tmp_path / ".partial-link").symlink_to(tmp_path / ".partial-mine")
-    (tmp_path / ".partial-killed-at-once").mkdir()
-    remove_leftovers(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names == {".partial-mine", ".partial-file", ".partial-link"}
-    assert (tmp_path / ".partial-mine" / "precious").exists()
+        with pytest.raises(BlockingIOError), hold_lock(tmp_path / "lock"):
+            pass
+        assert (tmp_path / "lock").exists()
+    assert not list(tmp_path.iterdir())
+    with hold_lock(tmp_path / "lock"):
+        pass
 
 
 def test_where_there_are_no_locks_work_goes_on(tmp_path, monkeypatch):
@@ -605,6 +532,15 @@ def test_where_there_are_no_locks_work_goes_on(tmp_path, monkeypatch):
     with hold_lock(tmp_path / "lock"):
         write_json({}, tmp_path / "x.json")
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_what_a_killed_process_left_goes_after_a_day(tmp_path):
+    for name, age in ((".partial-old", 2 * 24 * 3600), (".partial-new", 60), ("mine", 2 * 24 * 3600)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    (tmp_path / ".partial-link").symlink_to(tmp_path / "mine")
+    check_folder(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {".partial-new", ".partial-link", "mine"}
 
 
 # Records
@@ -645,15 +581,11 @@ def test_what_fits_becomes_the_dataclass_through_json():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (3, "Expected `object`, got `int`"),
-        ({"name": "x", "gears": 3}, "wheels is missing"),
+        ({"name": "x", "gears": 3}, "Object missing required field `wheels`"),
         (GOOD | {"bell": 1}, "the key 'bell' is not known"),
         (GOOD | {"gears": "3"}, "Expected `int`, got `str` - at `$.gears`"),
-        (GOOD | {"gears": True}, "Expected `int`, got `bool` - at `$.gears`"),
         (GOOD | {"gears": 0}, "a bicycle has a gear, not 0"),
         (GOOD | {"name": "a\x1b[31m"}, r"it holds 'a\x1b[31m', which is no line of text"),
-        (GOOD | {"name": "x" * 1001}, "which is no line of text"),
-        (GOOD | {"wheels": [{"inches": 28}, {"inches": None}]}, "got `null` - at `$.wheels[1].inches`"),
         (GOOD | {"wheels": [{"inches": float("inf")}]}, "it holds inf, which is no finite number"),
         (GOOD | {"colour": "green"}, "Invalid enum value 'green' - at `$.colour`"),
     ],

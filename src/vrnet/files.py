@@ -4,16 +4,16 @@ import csv
 import hashlib
 import json
 import os
-import re
 import shutil
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import MISSING, dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
 from io import StringIO
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryFile, mkdtemp
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -25,91 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Locks that end with their process, and temporary folders that go with it. Where a file system has no locks, nobody is
-# kept out.
 
-PARTIAL = ".partial-"
-"""How the names of temporary folders begin."""
-ORDINARY = ".ordinary"
-"""The lock file of a temporary folder; it also has the permissions of an ordinary file."""
-
-
-@contextmanager
-def hold_lock(path: Path, patience_seconds: float = 0.0) -> Iterator[None]:
-    """Hold a lock file meanwhile; BlockingIOError if another holds it for longer than this process is patient."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=patience_seconds, poll_interval=0.02)
-    except Timeout as error:
-        raise BlockingIOError(f"{path} is held") from error
-    except OSError:
-        if not path.parent.is_dir():
-            raise
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds a lock file."""
-    try:
-        with hold_lock(path) if path.exists() else nullcontext():
-            return False
-    except BlockingIOError:
-        return True
-
-
-@contextmanager
-def partial_folder(parent: Path) -> Iterator[Path]:
-    """A temporary folder in a folder, which is removed at the end; if this process is killed, by the next run."""
-    while True:
-        folder = Path(mkdtemp(prefix=PARTIAL, dir=parent))
-        with suppress(FileNotFoundError):  # another process took it for left behind before it was locked
-            (folder / ORDINARY).touch()
-            break
-    try:
-        with hold_lock(folder / ORDINARY):
-            yield folder
-            remove_but_lock(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary folders that killed processes left in a folder; those of living ones stay."""
-    for place in folder.glob(f"{PARTIAL}*"):
-        with suppress(OSError):  # in use, or not ours, or not to be removed: it stays
-            if place.is_symlink() or not (place / ORDINARY).exists():
-                place.rmdir()  # which removes an empty folder alone
-                continue
-            with hold_lock(place / ORDINARY):
-                remove_but_lock(place)
-            place.rmdir()
-
-
-def remove_but_lock(folder: Path) -> None:
-    """Remove what a temporary folder holds: its lock file last, so that what a stop leaves of it is known as such."""
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.name != ORDINARY:
-            path.unlink()
-
-
-Row = dict[str, Any]
-"""One row of a table: {column: value}."""
-FORMULA = re.compile("'*[=+\\-@\\t\\r\\n＝＋－＠]")
-"""How text begins that a spreadsheet may compute."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
-MAX_LINE_CHARACTERS = 1_000_000
-"""Of a CSV file: a longer line is no table, and need not fit in memory."""
-MAX_COLUMNS = 1_000
-"""Of a CSV file whose rows have names for their cells: each row, however short, holds them all."""
+# What is there
 
 
 def unreadable(path: Path, reason: str) -> BadInput:
@@ -135,52 +52,13 @@ def check_ordinary(path: Path) -> None:
         raise BadInput(f"{path} is no ordinary file (but a pipe or a device): give a file")
 
 
-@contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a place to write to. If the block succeeds, what is there replaces `path`; if not, nothing is left behind.
-
-    The place is a file of the same name in a folder of its own, so that writers of one path do not meet. Writers that
-    say nothing of a full disk must look at what they wrote before the block ends."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial_folder(path.parent) as folder:
-            temporary = folder / path.name
-            yield temporary
-            # Some libraries write files that nobody else may read.
-            temporary.chmod((folder / ORDINARY).stat().st_mode)
-            flush_file(temporary)
-            temporary.replace(path)
-        flush_folder(path.parent)
-    except OSError as error:
-        raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def flush_file(path: Path) -> None:
-    """Wait until a file is on the disk: some file systems say only then that there was no room for it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the file system can tell."""
-    with suppress(OSError):
-        flush_file(folder)
-
-
-def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file of this content, whole or not at all."""
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content)
-        check_written(temporary.stat().st_size == len(content), path)
-
-
-def check_written(is_whole: bool, path: Path) -> None:
-    """BadInput unless what was written of a file is whole."""
-    if not is_whole:
-        raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
+# Whether files can be written
 
 
 def check_no_twin(path: Path) -> None:
@@ -201,9 +79,7 @@ def check_not_input(outputs: Iterable[Path], inputs: Iterable[Path | None]) -> N
 
 
 def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
-    """BadInput unless files of these names can be written in the folder, or it can be made. Nothing is made yet.
-
-    What killed processes left half-written there is removed."""
+    """BadInput unless files of these names can be written in the folder, or it can be made. Nothing is made yet."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if exists(place))
     try:
         with TemporaryFile(dir=nearest):
@@ -211,9 +87,11 @@ def check_folder(folder: Path, names: tuple[str, ...] = ()) -> None:
     except OSError as error:
         raise BadInput(f"cannot write to {folder} ({error.strerror}): choose another folder") from error
     remove_leftovers(folder)
-    for name in names:
-        if is_folder(folder / name):
-            raise BadInput(f"{folder / name} is a folder, and would have to be a file: choose another folder")
+    for path in (folder / name for name in names):
+        if is_folder(path):
+            raise BadInput(f"{path} is a folder, and would have to be a file: choose another folder")
+        if path.parent != folder and exists(path.parent) and not path.parent.is_dir():
+            raise BadInput(f"{path.parent} is no folder, and would have to be one: choose another folder")
 
 
 def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -224,6 +102,178 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
         raise BadInput(f"{path.name} has no ending that can be written: choose one of {', '.join(suffixes)}")
     check_folder(path.parent)
     check_no_twin(path)
+
+
+# One file, written whole or not at all
+
+PARTIAL = ".partial-"
+"""How the names of temporary folders begin."""
+LEFT_AFTER_SECONDS = 24 * 3600
+"""A temporary folder that nobody has written in for so long was left by a process that was killed."""
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a place to write to. If the block succeeds, what is there replaces `path`; if not, nothing is left behind.
+
+    The place is a file of the same name in a folder of its own, so that writers of one path do not meet. Writers that
+    say nothing of a full disk must look at what they wrote before the block ends."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=PARTIAL, dir=path.parent) as folder:
+            temporary, ordinary = Path(folder, path.name), Path(folder, ".ordinary")
+            yield temporary
+            ordinary.touch()
+            temporary.chmod(ordinary.stat().st_mode)  # some libraries write files that nobody else may read
+            flush_file(temporary)
+            temporary.replace(path)
+    except OSError as error:
+        raise BadInput(f"cannot write {path} ({error.strerror}): choose another place") from error
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that killed processes left in a folder."""
+    for place in folder.glob(f"{PARTIAL}*"):
+        with suppress(OSError):
+            if time.time() - place.stat().st_mtime > LEFT_AFTER_SECONDS:
+                shutil.rmtree(place)
+
+
+def flush_file(path: Path) -> None:
+    """Wait until a file is on the disk: some file systems say only then that there was no room for it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file of this content, whole or not at all."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+        check_written(temporary.stat().st_size == len(content), path)
+
+
+def check_written(is_whole: bool, path: Path) -> None:
+    """BadInput unless what was written of a file is whole."""
+    if not is_whole:
+        raise BadInput(f"cannot write {path}: only a part of it arrived; is the disk full?")
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold a lock file meanwhile; BlockingIOError if another holds it. Where there are no locks, nobody is kept out."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise BlockingIOError(f"{path} is held") from error
+    except OSError:
+        if not path.parent.is_dir():
+            raise
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+# The files of a result: each is moved to its place when all are written.
+#
+# A record in the folder says which files a run wrote, and their SHA-256. Only those are replaced or removed: what others
+# put there, or changed since, stays, and a run that needs its name is refused before the work. A name may lead into
+# folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
+
+RECORD = ".vrnet.json"
+
+
+def check_set(folder: Path, names: Iterable[str]) -> None:
+    """BadInput unless these files can be written in the folder without loss of a file that is not of an earlier run."""
+    names = tuple(names)
+    check_folder(folder, names)
+    owned = own_files(folder)
+    for name in names:
+        check_no_twin(folder / name)
+        if name not in owned and os.path.lexists(folder / name):
+            raise BadInput(
+                f"{folder / name} is not as an earlier run of this command wrote it, and would be lost: move it away, "
+                "or choose another folder"
+            )
+
+
+@contextmanager
+def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run; else these stay.
+
+    `names` are all that a run may write: recorded files of these names that are not written again are removed."""
+    check_set(folder, ())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=PARTIAL, dir=folder) as staged:
+            try:
+                yield Path(staged)
+            except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
+                raise BadInput(str(error).replace(staged, str(folder))) from error
+            move_set(Path(staged), folder, names)
+    except OSError as error:
+        raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
+
+
+def move_set(staged: Path, folder: Path, names: Sequence[str]) -> None:
+    """Move staged files to their places, and remove those of the earlier run that have no successor.
+
+    Until all are there, the record knows both the old files and the new ones, so that a run that is killed meanwhile
+    can be repeated."""
+    written = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
+    check_set(folder, written)
+    owned = own_files(folder)
+    kept = {name: digest for name, digest in owned.items() if name not in names}
+    recorded = kept | {name: sha256(staged / name) for name in written}
+    write_json({"files": recorded, "before": owned}, folder / RECORD)
+    for name in written:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (staged / name).replace(folder / name)
+    for name in owned.keys() - recorded.keys():
+        (folder / name).unlink()
+        for parent in PurePosixPath(name).parents[:-1]:
+            with suppress(OSError):  # which is raised where something is in it
+                (folder / parent).rmdir()
+    write_json({"files": recorded}, folder / RECORD)
+
+
+def own_files(folder: Path) -> dict[str, str]:
+    """{name: SHA-256} of the files that the record has, and that are still as they were written."""
+    try:
+        record = read_json(folder / RECORD)
+        recorded = [*record.get("before", {}).items(), *record["files"].items()]
+        return {name: digest for name, digest in recorded if is_as_recorded(folder, name, digest)}
+    except (BadInput, OSError, LookupError, TypeError, ValueError, AttributeError):  # none, or damaged: nothing is ours
+        return {}
+
+
+def is_as_recorded(folder: Path, name: str, digest: object) -> bool:
+    """Whether a file of that very folder, or of one below it, has the content that was recorded."""
+    path = folder / name
+    is_within = path.parent.resolve().is_relative_to(folder.resolve())
+    return is_within and path.is_file() and not path.is_symlink() and sha256(path) == digest
+
+
+# Tables as CSV files
+
+Row = dict[str, Any]
+"""One row of a table: {column: value}."""
+OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+MIN_COLUMN_SIMILARITY = 0.8
+"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
+
+
+def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
+    """The header of a CSV file, and the cells of each line below it, all as they are; `form` as in `read_rows`."""
+    lines = read_lines(path, form)
+    return next(lines, []), list(lines)
 
 
 def read_rows(path: Path, form: str) -> list[dict[str, str]]:
@@ -237,8 +287,8 @@ def iterate_rows(path: Path, form: str) -> Iterator[dict[str, str]]:
     """The rows of a CSV file one by one, as `read_rows` gives them, for files too long to be held."""
     lines = read_lines(path, form)
     columns = [name.strip() for name in next(lines, [])]
-    check_separator(columns, path)
-    check_columns(columns, path)
+    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
+        raise BadInput(f'{path} has two columns "{shown(twice)}": give each a name of its own')
     return (as_row(columns, cells, path) for cells in lines)
 
 
@@ -253,49 +303,32 @@ def as_row(columns: list[str], cells: list[str], path: Path) -> dict[str, str]:
     return row
 
 
-def read_table(path: Path, form: str) -> tuple[list[str], list[list[str]]]:
-    """The header of a CSV file, and the cells of each line below it, all as they are; `form` as in `read_rows`."""
-    lines = read_lines(path, form)
-    header = next(lines, [])
-    check_separator(header, path)
-    return header, list(lines)
-
-
-def check_columns(columns: list[str], path: Path) -> None:
-    """BadInput if a CSV file has two columns of one name, or more than any of ours; empty names do not count."""
-    if len(columns) > MAX_COLUMNS:
-        raise BadInput(f"{path} has {len(columns)} columns: it may have {MAX_COLUMNS:,} at most")
-    for name in filter(None, columns):
-        if columns.count(name) > 1:
-            raise BadInput(f'{path} has two columns "{shown(name)}": give each a name of its own')
-
-
 def read_lines(path: Path, form: str) -> Iterator[list[str]]:
     """The cells of each line of a CSV file that is not empty, one line at a time; `form` as in `read_rows`."""
     check_ordinary(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for cells in filter(None, csv.reader(short_lines(file))):
-                yield [without_guard(cell) if cell[:1] == "'" else cell for cell in cells]
+            for count, cells in enumerate(filter(None, csv.reader(file))):
+                if any("\0" in cell for cell in cells):
+                    raise ValueError("no text")
+                for mark, name in OTHER_SEPARATORS.items():
+                    if count == 0 and len(cells) == 1 and mark in cells[0]:
+                        raise BadInput(f"the columns of {path} are separated by {name}: separate them by commas")
+                yield cells
+    except BadInput:
+        raise
     except FileNotFoundError as error:
         raise BadInput(f"there is no {path}: write one with {form}") from error
     except (OSError, ValueError, csv.Error) as error:
         raise BadInput(f"cannot read {path}: it should be a text file in UTF-8 with {form}") from error
 
 
-def short_lines(file: TextIO) -> Iterator[str]:
-    """The lines of a text file; ValueError for one that is no text, and before one that is too long is read whole."""
-    while line := file.readline(MAX_LINE_CHARACTERS):
-        if len(line) == MAX_LINE_CHARACTERS or "\0" in line:
-            raise ValueError("no line of text")
-        yield line
-
-
-def check_separator(header: list[str], path: Path) -> None:
-    """BadInput if cells are separated by something else than commas."""
-    for mark, name in OTHER_SEPARATORS.items():
-        if len(header) == 1 and mark in header[0]:
-            raise BadInput(f"the columns of {path} are separated by {name}: separate them by commas")
+def refuse_misspelt(columns: Collection[str], known: Collection[str], path: Path) -> None:
+    """BadInput for a column of a file that is nearly one of the known ones; any other may be the owner's own."""
+    for name in columns:
+        meant = most_like(name, {*known} - {*columns}, MIN_COLUMN_SIMILARITY)
+        if meant and name not in known:
+            raise BadInput(f'{path} has a column "{shown(name)}": did you mean {meant}?')
 
 
 def write_rows(rows: Sequence[Row], path: Path, comments: Iterable[str] = ()) -> None:
@@ -309,42 +342,25 @@ def write_table(
 ) -> None:
     """Write a CSV file: comments, on lines that begin with #; a header; and the cells of each line below it."""
     text = "".join(f"# {comment}\n" for comment in comments) + csv_text([header, *lines])
-    # Bytes of a name that are no text are written as Python shows them, as in JSON.
-    write_bytes(text.encode(errors="backslashreplace"), path)
+    write_bytes(text.encode(errors="backslashreplace"), path)  # a name may hold bytes that are no text
 
 
 def csv_text(lines: Iterable[Iterable[object]]) -> str:
     """Lines of cells as the text of a CSV file; None, NaN and ±∞ are empty cells."""
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")  # which quotes cells that hold either
-    for line in lines:
-        writer.writerow([with_guard(finite_or_none(cell)) for cell in line])
-        text.seek(text.tell() - 2)
-        text.write("\n")
-        text.truncate()
+    csv.writer(text, lineterminator="\n").writerows(map(finite_or_none, line) for line in lines)
     return text.getvalue()
-
-
-def with_guard(cell: Any) -> Any:
-    """The cell; an apostrophe before text that a spreadsheet would take for a formula, which none takes for one then.
-
-    Text that begins with apostrophes and would be a formula without them gets one more, so that none is lost."""
-    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) and not is_number(cell) else cell
-
-
-def without_guard(cell: str) -> str:
-    """The cell as it was before `with_guard`."""
-    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell is a number, such as -1.5, which no spreadsheet takes for a formula."""
-    return NUMBER.fullmatch(text) is not None
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
     """The columns that any row has, in the order in which they first come."""
     return list(dict.fromkeys(key for row in rows for key in row))
+
+
+# JSON, and records: what JSON says, as a frozen dataclass, by msgspec
+
+MAX_TEXT_CHARACTERS = 1_000
+"""More than any name or description of ours has."""
 
 
 def read_json(path: Path) -> Any:
@@ -387,130 +403,6 @@ def finite_or_none(value: Any) -> Any:
     return None if isinstance(value, (float, np.floating)) and not isfinite(value) else value
 
 
-# The files of a result: each is moved to its place when all are written.
-#
-# A record in the folder says which files were written so, and their SHA-256. Only those are replaced or removed: what
-# was put there by others, or changed since, stays, and a run that would need its name is refused before the work. A
-# name may lead into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
-
-RECORD, LOCK, NEW = ".vrnet.json", ".vrnet.lock", "new"
-PATIENCE_SECONDS = 10.0
-"""How long to wait for another run that moves its files: that takes milliseconds."""
-
-
-def check_set(folder: Path, names: Iterable[str]) -> None:
-    """BadInput unless these files can be written in the folder without loss of a file that is not of an earlier run."""
-    names = tuple(names)
-    check_folder(folder, names)
-    for place in {folder / parent for name in names for parent in PurePosixPath(name).parents}:
-        if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()) and place != folder:
-            raise BadInput(f"{place} is no folder, and would have to be one: move it away, or choose another folder")
-    check_unclaimed(folder, names)
-
-
-@contextmanager
-def replace_set(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield a folder to write files in. If the block succeeds, they replace those of the earlier run; else these stay.
-
-    `names` are all that a run may write: recorded files of these names that are not written again are removed."""
-    check_set(folder, ())
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with partial_folder(folder) as partial:
-            (staged := partial / NEW).mkdir()
-            try:
-                yield staged
-            except BadInput as error:  # in the words of the reader, who knows nothing of the temporary folder
-                raise BadInput(str(error).replace(str(staged), str(folder))) from error
-            with hold_lock(folder / LOCK, PATIENCE_SECONDS):
-                move_set(staged, folder, names)
-    except BlockingIOError as error:
-        raise BadInput(f"another run is writing in {folder}: wait for it, or choose another folder") from error
-    except OSError as error:
-        raise BadInput(f"cannot write in {folder} ({error.strerror}): choose another folder") from error
-
-
-def move_set(staged: Path, folder: Path, names: Sequence[str]) -> None:
-    """Move staged files to their places, and remove those of the earlier run that have no successor.
-
-    Until all are there, the record knows both the old files and the new ones, so that a run that is killed meanwhile
-    can be repeated."""
-    written = sorted(path.relative_to(staged).as_posix() for path in staged.rglob("*") if path.is_file())
-    check_unclaimed(folder, written)
-    owned = own_files(folder)
-    kept = {name: digest for name, digest in owned.items() if name not in names and name not in written}
-    recorded = kept | {name: sha256(staged / name) for name in written}
-    write_json({"files": recorded, "before": owned}, folder / RECORD)
-    for name in written:
-        flush_file(staged / name)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (staged / name).replace(folder / name)
-    gone = owned.keys() - recorded.keys()
-    for name in gone:
-        (folder / name).unlink()
-    places = {parent for name in gone for parent in PurePosixPath(name).parents if parent.parts}
-    for place in sorted(places, key=lambda place: -len(place.parts)):
-        with suppress(OSError):  # which is raised where something is in it
-            (folder / place).rmdir()
-    write_json({"files": recorded}, folder / RECORD)
-
-
-def check_unclaimed(folder: Path, names: Iterable[str]) -> None:
-    """BadInput if a file of one of these names is there that no earlier run recorded as its own, or one that ITK would
-    read in its stead."""
-    owned = own_files(folder)
-    for name in names:
-        check_no_twin(folder / name)
-        if name not in owned and os.path.lexists(folder / name):
-            raise BadInput(
-                f"{folder / name} is not as an earlier run of this command wrote it, and would be lost: move it away, "
-                "or choose another folder"
-            )
-
-
-def own_files(folder: Path) -> dict[str, str]:
-    """{name: SHA-256} of the files that the record has, and that are still as they were written."""
-    try:
-        record = read_json(folder / RECORD)
-        recorded = [*dict(record.get("before", {})).items(), *dict(record["files"]).items()]
-    except (BadInput, LookupError, TypeError, ValueError, AttributeError):  # none, or a damaged one: nothing is ours
-        return {}
-    return {name: digest for name, digest in recorded if is_as_recorded(folder, name, digest)}
-
-
-def is_as_recorded(folder: Path, name: object, digest: object) -> bool:
-    """Whether a file of that very folder, or of one below it, has the content that was recorded."""
-    if not isinstance(name, str) or not is_plain(name):
-        return False
-    path = folder / name
-    if any((folder / parent).is_symlink() for parent in PurePosixPath(name).parents if parent.parts):
-        return False
-    try:
-        return path.is_file() and not path.is_symlink() and sha256(path) == digest
-    except OSError:
-        return False
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name leads into the folder or below it, and nowhere else."""
-    place = PurePosixPath(name)
-    return str(place) == name and not place.is_absolute() and bool(place.parts) and ".." not in place.parts
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# Records: what JSON says, as a frozen dataclass, by msgspec.
-
-MAX_TEXT_CHARACTERS = 1_000
-"""More than any name or description of ours has."""
-MIN_COLUMN_SIMILARITY = 0.8
-"""From 0 to 1: a column whose name is so similar to a known one is taken for a misspelling."""
-
-
 def read_record(values: Any, schema: type[T], path: Path, advice: str) -> T:
     """What a file holds, as this dataclass; BadInput names the file and the wrong key, and ends in the advice."""
     try:
@@ -525,13 +417,9 @@ def convert_record(values: Any, schema: type[T]) -> T:
     import msgspec
 
     check_plain(values)
-    if isinstance(values, dict):
-        known = {field.name: field for field in fields(schema)}  # type: ignore[arg-type]
-        if unknown := [key for key in values if key not in known]:
-            raise ValueError(f"the key {unknown[0]!r} is not known")
-        for name, field in known.items():
-            if field.default is MISSING and field.default_factory is MISSING and name not in values:
-                raise ValueError(f"{name} is missing")
+    known = {field.name for field in fields(schema)}  # type: ignore[arg-type]
+    if isinstance(values, dict) and (unknown := [key for key in values if key not in known]):
+        raise ValueError(f"the key {unknown[0]!r} is not known")
     return msgspec.convert(values, schema)
 
 
@@ -546,14 +434,6 @@ def check_plain(value: Any) -> None:
         raise ValueError(f"it holds {value}, which is no finite number")
     if isinstance(value, str) and (not value.isprintable() or len(value) > MAX_TEXT_CHARACTERS):
         raise ValueError(f"it holds {value[:40]!a}, which is no line of text")
-
-
-def refuse_misspelt(columns: Collection[str], known: Collection[str], path: Path) -> None:
-    """BadInput for a column of a file that is nearly one of the known ones; any other may be the owner's own."""
-    for name in columns:
-        meant = most_like(name, {*known} - {*columns}, MIN_COLUMN_SIMILARITY)
-        if meant and name not in known:
-            raise BadInput(f'{path} has a column "{shown(name)}": did you mean {meant}?')
 
 
 # Tensors: safetensors, in which nothing can be executed. What a file says of itself is known before its numbers are

@@ -99,7 +99,7 @@ WRONG_KEY = "m.safetensors is not as vrnet writes it, "
         ({"vrnet": "{"}, 'has no JSON under "vrnet"'),
         ({"vrnet": "[" * 100_000}, 'has no JSON under "vrnet"'),
         ({"vrnet": "[]"}, WRONG_KEY + "Expected `object`"),
-        ({"vrnet": "{}"}, WRONG_KEY + "method is missing"),
+        ({"vrnet": "{}"}, WRONG_KEY + ".*missing required field `method`"),
         (header(colour="red"), WRONG_KEY + "the key 'colour' is not known"),
         (header(method=3), WRONG_KEY + "Expected `str`, got `int`"),
         (header(method="a\nb"), "no line of text"),

@@ -173,7 +173,7 @@ def rewrite(path, said=None, **changes):
         ({"step": 3}, r"its validations are at steps \[2, 4\], and it is at step 3"),
         ({"step": "5"}, "Expected `int`, got `str`"),
         ({"rows": ROWS[::-1]}, r"its validations are at steps \[4, 2\]"),
-        ({"rows": [{"step": 2}]}, "loss is missing"),
+        ({"rows": [{"step": 2}]}, "missing required field `loss`"),
         ({"rows": [ROWS[0] | {"loss": float("nan")}]}, "no finite number"),
     ],
 )
