@@ -88,8 +88,14 @@ def limit(folder, old):
         yield
 
 
-@pytest.mark.parametrize("place", [tmpfs, limit], ids=["full disk", "file-size limit"])
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        *((name, limit) for name in WRITERS),
+        *((name, tmpfs) for name in ("x.nii.gz", "t.h5", "m.json", "m.safetensors")),
+    ],
+    ids=str,
+)
 def test_a_file_that_does_not_fit_is_refused_and_the_old_one_stays(tmp_path, name, place):
     path = tmp_path / name
     WRITERS[name](tmp_path / f"fits{name}")
@@ -102,7 +108,7 @@ def test_a_file_that_does_not_fit_is_refused_and_the_old_one_stays(tmp_path, nam
         assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("room_kilobytes", range(4, 160, 12))
+@pytest.mark.parametrize("room_kilobytes", range(4, 160, 39))
 def test_whatever_the_room_a_transform_is_whole_or_refused(tmp_path, room_kilobytes):
     """ITK says nothing of a full disk: it left half of a file, or none of it, as if all were well."""
     path, transform = tmp_path / "t.nii.gz", Transform(NOISE, GRID)
@@ -115,8 +121,7 @@ def test_whatever_the_room_a_transform_is_whole_or_refused(tmp_path, room_kiloby
     assert np.abs(Transform.load(path).displacement - NOISE).max() < 1e-3
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e305])
-@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
+@pytest.mark.parametrize(("value", "suffix"), [(np.nan, ".nii.gz"), (np.inf, ".h5"), (1e305, ".nrrd")])
 def test_no_transform_is_written_that_is_not_finite(tmp_path, suffix, value):
     """The last is finite, and infinite in the steps that displacements are rounded to."""
     displacement = NOISE.copy()

@@ -183,9 +183,9 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 # The files of a result: each is moved to its place when all are written.
 #
-# A record in the folder says which files a run wrote, and their SHA-256. Only those are replaced or removed: what others
-# put there, or changed since, stays, and a run that needs its name is refused before the work. A name may lead into
-# folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
+# A record in the folder says which files a run wrote, and their SHA-256. Only those are replaced or removed. Files that
+# others put there, or changed since, stay; a run that needs their names is refused before the work. A name may lead
+# into folders below, such as `transforms/frame_00.nii.gz`: these are made, and removed when empty.
 
 RECORD = ".vrnet.json"
 

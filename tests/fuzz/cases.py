@@ -26,7 +26,7 @@ def check(worker, kind, count, folder):
     assert found["failures"] == {}
     assert found["peak_bytes"] < MAX_PEAK_BYTES
     assert 0 < found["read"] < count, "some damage does no harm, and some does"
-    assert said == "", "neither ITK nor anything else writes to the terminal"
+    assert said == "" or kind == "pictures", "only libtiff, in C, writes to the terminal"
 
 
 def watch(worker, kind, count, folder, first=0):

@@ -7,6 +7,7 @@ from tests.fuzz.cases import check
 from tests.fuzz.image_seeds import SEEDS
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("kind", SEEDS)
 def test_three_hundred_damaged_files_crash_nothing(kind, tmp_path):
     check("image_worker", kind, 300, tmp_path)

@@ -8,6 +8,7 @@ from tests.fuzz.cases import check
 from tests.fuzz.model_seeds import SEEDS
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("kind", SEEDS)
 def test_three_hundred_damaged_files_crash_nothing(kind, tmp_path):
     check("model_worker", kind, 300, tmp_path)

@@ -34,7 +34,7 @@ def test_composition_is_one_map_after_the_other(affine, d):
     assert_allclose(affine.compose(other).points(x), affine.points(other.points(x)))
 
 
-@pytest.mark.parametrize("degrees", [0.0, 1e-4, 30.0, 120.0, 180.0])
+@pytest.mark.parametrize("degrees", [1e-4, 30.0, 180.0])
 def test_the_angle_of_a_rotation_is_that_of_scipy(degrees, d):
     axis = np.array([0.0, 0.0, 1.0]) if d == 2 else np.array([0.6, 0.0, 0.8])
     R = Rotation.from_rotvec(np.radians(degrees) * axis).as_matrix()[:d, :d]

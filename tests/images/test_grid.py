@@ -130,8 +130,7 @@ def test_a_grid_matches_itself_and_what_differs_by_rounding(grid):
     assert rounded.matches(grid)
 
 
-@pytest.mark.parametrize("part", ["shape", "spacing", "origin", "direction"])
-def test_a_grid_does_not_match_one_that_differs_anywhere(grid, part):
+def test_a_grid_does_not_match_one_that_differs_anywhere(grid):
     d = len(grid.shape)
     other = {
         "shape": (grid.shape[0] + 1, *grid.shape[1:]),
@@ -139,7 +138,8 @@ def test_a_grid_does_not_match_one_that_differs_anywhere(grid, part):
         "origin": (grid.origin[0] + 0.05, *grid.origin[1:]),
         "direction": tuple((turn(d, 0.02, 0, 0) @ grid.axes).ravel().tolist()),
     }
-    assert not grid.matches(replace(grid, **{part: other[part]}))
+    for part, value in other.items():
+        assert not grid.matches(replace(grid, **{part: value}))
 
 
 def test_a_grid_read_backwards_has_the_same_voxels_at_other_indices(grid):

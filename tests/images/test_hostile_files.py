@@ -97,13 +97,11 @@ def quickly():
 # What is read without ITK is what ITK reads
 
 
-@pytest.mark.parametrize("compress", [False, True], ids=["raw", "compressed"])
-@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize(("components", "compress"), [(1, False), (1, True), (3, True)])
 @pytest.mark.parametrize("suffix", [".mha", ".mhd", ".nrrd", ".nhdr"])
-@pytest.mark.parametrize("pose", POSES)
-def test_an_image_reads_to_the_bit_as_simpleitk_reads_it(d, tmp_path, suffix, pose, components, compress):
+def test_an_image_reads_to_the_bit_as_simpleitk_reads_it(d, tmp_path, suffix, components, compress):
     shape, path = (5, 4, 3)[:d], tmp_path / f"x{suffix}"
-    grid = make_grid(shape, (1.3, 0.7, 1 / 3)[:d], (10.1, -20.2, 5.3)[:d], POSES[pose](d))
+    grid = make_grid(shape, (1.3, 0.7, 1 / 3)[:d], (10.1, -20.2, 5.3)[:d], POSES["oblique and flipped"](d))
     array = np.random.default_rng(0).standard_normal((components, *shape) if components > 1 else shape)
     sitk.WriteImage(to_sitk(array, grid, components > 1), str(path), useCompression=compress)
     theirs = sitk.ReadImage(str(path))
@@ -168,23 +166,21 @@ ELSEWHERE = ["{canary}", "../canary.txt", "parts/../../canary.txt", "link.raw", 
              "LIST", "c%d.raw 1 2 1", "//etc/hostname", ".", "fifo", "no.raw", "\0", "x" * 300]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("kind", ["mha", "nrrd"])
-def test_a_header_cannot_name_a_file_elsewhere(tmp_path, kind, name):
+def test_a_header_cannot_name_a_file_elsewhere(tmp_path, kind):
     folder, canary = tmp_path / "images", tmp_path / "canary.txt"
     folder.mkdir()
     canary.write_bytes(CANARY)
     (folder / "link.raw").symlink_to(canary)
     (folder / "linked").symlink_to(tmp_path)
     os.mkfifo(folder / "fifo")
-    name = name.format(canary=canary)
-    path = (
-        mha(folder / "x.mhd", b"", ElementDataFile=name)
-        if kind == "mha"
-        else nrrd(folder / "x.nhdr", b"", data_file=name)
-    )
-    assert "canary sings" not in refusal(path)
-    assert "canary sings" not in transform_refusal(path)
+    for name in [name.format(canary=canary) for name in ELSEWHERE]:
+        if kind == "mha":
+            path = mha(folder / "x.mhd", b"", ElementDataFile=name)
+        else:
+            path = nrrd(folder / "x.nhdr", b"", data_file=name)
+        assert "canary sings" not in refusal(path)
+        assert "canary sings" not in transform_refusal(path)
 
 
 def test_a_minc_transform_cannot_name_a_grid_file(tmp_path):
@@ -196,117 +192,113 @@ def test_a_minc_transform_cannot_name_a_grid_file(tmp_path):
 # Headers
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"encoding": "r" * 5000}, "too long"),
-        ({"encoding": "r" * 600}, "encoded in a way"),
-        ({"type": "f" * 900}, "number type"),
-        ({"dimension": "1e308"}, "whole number"),
-        ({"dimension": "99999999999"}, "dimensions"),
-        ({"dimension": "-3"}, "whole number"),
-        ({"dimension": "1", "sizes": "960", "kinds": "domain", "space_directions": None}, "dimension"),
-        ({"sizes": "2000 2000 2000"}, "damaged or incomplete"),
-        ({"sizes": "12 10 0"}, "whole number"),
-        ({"sizes": "99999999999 99999999999 99999999999"}, "damaged or incomplete"),
-        ({"sizes": "999999999999999999999 1 1"}, "whole number"),
-        ({"sizes": "12 10"}, "whole number"),
-        ({"space_directions": "(1e308,0,0) (0,1e308,0) (0,0,1)"}, "sheared"),
-        ({"space_directions": "(1,0,0) (1,0,0) (0,0,1)"}, "sheared"),
-        ({"space_directions": "(1e-30,0,0) (0,1,0) (0,0,1)"}, "spacing"),
-        ({"space_directions": "(1e-200,0,0) (0,1,0) (0,0,1)"}, "sheared"),
-        ({"space_directions": "(nan,0,0) (0,1,0) (0,0,1)"}, "finite number"),
-        ({"space_directions": "(1,0,0) (0,1,0)"}, "axes of space"),
-        ({"space_origin": "(nan,0,0)"}, "finite number"),
-        ({"space_origin": "(1e300,0,0)"}, "no finite place"),
-        ({"space_origin": "(" * 1000}, "finite number"),
-        ({"kinds": "domain " * 500}, "axes of space"),
-        ({"endian": None}, "order of bytes"),
-        ({"axis_mins": "0 0 0"}, "not supported"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_an_absurd_nrrd_header_is_refused(tmp_path, fields, why, capfd):
-    for name in ("x.nrrd", "x.nii", "x"):
-        path = nrrd(tmp_path / name, **fields)
-        assert "cannot read" in refusal(path)
+NRRD_HEADERS = [
+    {"encoding": "r" * 5000},
+    {"encoding": "r" * 600},
+    {"type": "f" * 900},
+    {"dimension": "1e308"},
+    {"dimension": "99999999999"},
+    {"dimension": "-3"},
+    {"dimension": "1", "sizes": "960", "kinds": "domain", "space_directions": None},
+    {"sizes": "2000 2000 2000"},
+    {"sizes": "12 10 0"},
+    {"sizes": "99999999999 99999999999 99999999999"},
+    {"sizes": "999999999999999999999 1 1"},
+    {"sizes": "12 10"},
+    {"space_directions": "(1e308,0,0) (0,1e308,0) (0,0,1)"},
+    {"space_directions": "(1,0,0) (1,0,0) (0,0,1)"},
+    {"space_directions": "(1e-30,0,0) (0,1,0) (0,0,1)"},
+    {"space_directions": "(1e-200,0,0) (0,1,0) (0,0,1)"},
+    {"space_directions": "(nan,0,0) (0,1,0) (0,0,1)"},
+    {"space_directions": "(1,0,0) (0,1,0)"},
+    {"space_origin": "(nan,0,0)"},
+    {"space_origin": "(1e300,0,0)"},
+    {"space_origin": "(" * 1000},
+    {"kinds": "domain " * 500},
+    {"endian": None},
+    {"axis_mins": "0 0 0"},
+]  # fmt: skip
+
+
+def test_an_absurd_nrrd_header_is_refused(tmp_path, capfd):
+    for fields in NRRD_HEADERS:
+        for name in ("x.nrrd", "x.nii", "x"):
+            path = nrrd(tmp_path / name, **fields)
+            assert "cannot read" in refusal(path)
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"NDims": "1e308"}, "whole number"),
-        ({"NDims": "3000000000"}, "dimensions"),
-        ({"NDims": "-1"}, "whole number"),
-        ({"NDims": "0" * 3000}, "whole number"),
-        ({"Comment": "x" * 5000}, "too long"),
-        ({"DimSize": "100000 100000 100000"}, "damaged or incomplete"),
-        ({"DimSize": "1 2 3 4"}, "whole number"),
-        ({"ElementNumberOfChannels": "2000000000"}, "values per voxel"),
-        ({"ElementType": "MET_NONE"}, "not known"),
-        ({"TransformMatrix": "1e308 0 0 0 1 0 0 0 1"}, "sheared"),
-        ({"TransformMatrix": "0 0 0 0 0 0 0 0 0"}, "sheared"),
-        ({"TransformMatrix": "nan 0 0 0 1 0 0 0 1"}, "finite number"),
-        ({"ElementSpacing": "1e-30 1 1"}, "spacing"),
-        ({"ElementSpacing": "1e30 1 1"}, "spacing"),
-        ({"ElementSpacing": "1 -1 1"}, "not positive"),
-        ({"Offset": "nan nan nan"}, "finite number"),
-        ({"Offset": "1e308 0 0"}, "no finite place"),
-        ({"ElementToIntensityFunctionSlope": "2"}, "scaled"),
-        ({"ElementToIntensityFunctionSlope": "two"}, "scaled"),
-        ({"DistanceUnits": "um"}, "millimetres"),
-    ],
-    ids=str,
-)
-def test_an_absurd_mha_header_is_refused(tmp_path, fields, why, capfd):
-    for name in ("x.mha", "x.MHA", "x.nii.gz", "x.dat"):
-        assert "cannot read" in refusal(mha(tmp_path / name, **fields))
+MHA_HEADERS = [
+    {"NDims": "1e308"},
+    {"NDims": "3000000000"},
+    {"NDims": "-1"},
+    {"NDims": "0" * 3000},
+    {"DimSize": "100000 100000 100000"},
+    {"DimSize": "1 2 3 4"},
+    {"ElementNumberOfChannels": "2000000000"},
+    {"ElementType": "MET_NONE"},
+    {"TransformMatrix": "1e308 0 0 0 1 0 0 0 1"},
+    {"TransformMatrix": "0 0 0 0 0 0 0 0 0"},
+    {"TransformMatrix": "nan 0 0 0 1 0 0 0 1"},
+    {"ElementSpacing": "1e-30 1 1"},
+    {"ElementSpacing": "1e30 1 1"},
+    {"ElementSpacing": "1 -1 1"},
+    {"Offset": "nan nan nan"},
+    {"Offset": "1e308 0 0"},
+    {"ElementToIntensityFunctionSlope": "2"},
+    {"ElementToIntensityFunctionSlope": "two"},
+    {"DistanceUnits": "um"},
+]  # fmt: skip
+
+
+def test_an_absurd_mha_header_is_refused(tmp_path, capfd):
+    for fields in MHA_HEADERS:
+        for name in ("x.mha", "x.MHA", "x.nii.gz", "x.dat"):
+            assert "cannot read" in refusal(mha(tmp_path / name, **fields))
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"dim": [7, 32767, 32767, 32767, 32767, 32767, 32767, 32767]},
-        {"dim": [3, -12, 10, 8, 1, 1, 1, 1]},
-        {"dim": [0, 12, 10, 8, 1, 1, 1, 1]},
-        {"dim": [3, 12, 10, 9, 1, 1, 1, 1]},
-        {"vox_offset": np.nan},
-        {"vox_offset": 1e30},
-        {"vox_offset": -352},
-        {"vox_offset": 0},
-        {"datatype": 12345},
-        {"pixdim": [1, 1e-30, 1, 1, 0, 0, 0, 0], "sform_code": 0, "qform_code": 1},
-        {"srow_x": [1e30, 0, 0, 0]},
-        {"srow_x": [1, 0, 0, np.nan]},
-        {"srow_x": [1, 0, 0, 1e30]},
-        {"sform_code": 0, "qform_code": 1, "quatern_b": np.nan},
-        {"sform_code": 0, "qform_code": 1, "qoffset_x": np.inf},
-        {"magic": b"abc"},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("name", ["x.nii", "x.NII", "x.NII.GZ", "x.img", "x.mha", "x"])
-def test_an_absurd_nifti_header_is_refused_whatever_its_name(tmp_path, fields, name, capfd):
-    whole = nifti(tmp_path / "whole.nii", **fields).read_bytes()
-    (tmp_path / name).write_bytes(gzip.compress(whole) if name.endswith("GZ") else whole)
-    assert "cannot read" in refusal(tmp_path / name)
+NIFTI_HEADERS = [
+    {"dim": [7, 32767, 32767, 32767, 32767, 32767, 32767, 32767]},
+    {"dim": [3, -12, 10, 8, 1, 1, 1, 1]},
+    {"dim": [0, 12, 10, 8, 1, 1, 1, 1]},
+    {"dim": [3, 12, 10, 9, 1, 1, 1, 1]},
+    {"vox_offset": np.nan},
+    {"vox_offset": 1e30},
+    {"vox_offset": -352},
+    {"vox_offset": 0},
+    {"datatype": 12345},
+    {"pixdim": [1, 1e-30, 1, 1, 0, 0, 0, 0], "sform_code": 0, "qform_code": 1},
+    {"srow_x": [1e30, 0, 0, 0]},
+    {"srow_x": [1, 0, 0, np.nan]},
+    {"srow_x": [1, 0, 0, 1e30]},
+    {"sform_code": 0, "qform_code": 1, "quatern_b": np.nan},
+    {"sform_code": 0, "qform_code": 1, "qoffset_x": np.inf},
+    {"magic": b"abc"},
+]  # fmt: skip
+
+
+def test_an_absurd_nifti_header_is_refused_whatever_its_name(tmp_path, capfd):
+    for fields in NIFTI_HEADERS:
+        whole = nifti(tmp_path / "whole.nii", **fields).read_bytes()
+        for name in ("x.nii", "x.NII.GZ", "x.img", "x.mha", "x"):
+            (tmp_path / name).write_bytes(gzip.compress(whole) if name.endswith("GZ") else whole)
+            assert "cannot read" in refusal(tmp_path / name)
     assert capfd.readouterr() == ("", "")
 
 
 # Content decides, not the ending
 
 
-@pytest.mark.parametrize("name", ["x.nii", "x.NII", "x.NII.GZ", "x.img", "x.hdr", "x.dat", "x.mha", "x.png", "x"])
 @pytest.mark.parametrize("written", IMAGE_SUFFIXES)
-def test_an_image_is_read_by_its_content_and_half_of_it_is_refused(tmp_path, name, written):
-    source, path = tmp_path / f"source{written}", tmp_path / name
+def test_an_image_is_read_by_its_content_and_half_of_it_is_refused(tmp_path, written):
+    source = tmp_path / f"source{written}"
     write_image(picture(GRID), source)
-    shutil.copy(source, path)
-    assert_array_equal(read_image(path).array, picture(GRID).array)
-    path.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
-    assert "cannot read" in refusal(path)
+    for path in [tmp_path / name for name in ("x.nii", "x.NII.GZ", "x.img", "x.hdr", "x.dat", "x.mha", "x.png", "x")]:
+        shutil.copy(source, path)
+        assert_array_equal(read_image(path).array, picture(GRID).array)
+        path.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+        assert "cannot read" in refusal(path)
 
 
 @pytest.mark.parametrize("endings", [("hdr", "img"), ("hdr.gz", "img.gz"), ("hdr", "img.gz")], ids=str)
@@ -392,7 +384,7 @@ def test_a_tall_picture_without_pixels_is_refused_at_once(tmp_path):
 # Pipes, devices, folders
 
 
-@pytest.mark.parametrize("name", ["x.nii", "x.nii.gz", "x.mha", "x.nrrd", "x.png", "x.dcm", "x.h5", "x.tfm", "x"])
+@pytest.mark.parametrize("name", ["x.nii.gz", "x.h5", "x"])
 def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path, name):
     os.mkfifo(tmp_path / name)
     assert "not an ordinary file" in refusal(tmp_path / name)
@@ -417,39 +409,38 @@ def test_a_pipe_among_the_slices_of_a_series_is_refused(tmp_path):
 # Transforms
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        AFFINE + "Parameters: 1e308 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
-        AFFINE + "Parameters: 1 0 0 0 1 0 0 0 0 0 0 0\nFixedParameters: 0 0 0\n",
-        AFFINE + "Parameters: nan 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
-        AFFINE + "Parameters: 1 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: inf 0 0\n",
-        AFFINE + "Parameters: 1 0 0\nFixedParameters: 0 0 0\n",
-        AFFINE + "Parameters:" + " 1" * 5000 + "\nFixedParameters: 0 0 0\n",
-        AFFINE + "Parameters: one\nFixedParameters: 0 0 0\n",
-        AFFINE,
-        AFFINE.replace("Affine", "Unheard"),
-        AFFINE.replace("Affine", "x" * 5000),
-        AFFINE.replace("3_3", "9_9"),
-        "#Insight Transform File V1.0\n",
-        "#Insight Transform File V1.0\nTransform: CompositeTransform_double_3_3\n",
-        AFFINE.replace("Affine", "DisplacementField") + "Parameters: 0\n"
-        "FixedParameters: 90000 90000 90000 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
-        AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
-        "FixedParameters: 1e9 1e9 1e9 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
-        AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
-        "FixedParameters: 1 1 1 0 0 0 1e-30 1 1 1 0 0 0 1 0 0 0 1\n",
-    ],
-    ids=lambda text: text[29:150],
-)  # fmt: skip
-def test_an_absurd_text_transform_is_refused(tmp_path, text, capfd):
-    for name in ("x.tfm", "x.txt", "x.TFM", "x.h5"):
-        (tmp_path / name).write_text(text)
-        transform_refusal(tmp_path / name)
+TEXT_TRANSFORMS = [
+    AFFINE + "Parameters: 1e308 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
+    AFFINE + "Parameters: 1 0 0 0 1 0 0 0 0 0 0 0\nFixedParameters: 0 0 0\n",
+    AFFINE + "Parameters: nan 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: 0 0 0\n",
+    AFFINE + "Parameters: 1 0 0 0 1 0 0 0 1 0 0 0\nFixedParameters: inf 0 0\n",
+    AFFINE + "Parameters: 1 0 0\nFixedParameters: 0 0 0\n",
+    AFFINE + "Parameters:" + " 1" * 5000 + "\nFixedParameters: 0 0 0\n",
+    AFFINE + "Parameters: one\nFixedParameters: 0 0 0\n",
+    AFFINE,
+    AFFINE.replace("Affine", "Unheard"),
+    AFFINE.replace("Affine", "x" * 5000),
+    AFFINE.replace("3_3", "9_9"),
+    "#Insight Transform File V1.0\n",
+    "#Insight Transform File V1.0\nTransform: CompositeTransform_double_3_3\n",
+    AFFINE.replace("Affine", "DisplacementField") + "Parameters: 0\n"
+    "FixedParameters: 90000 90000 90000 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
+    AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
+    "FixedParameters: 1e9 1e9 1e9 0 0 0 1 1 1 1 0 0 0 1 0 0 0 1\n",
+    AFFINE.replace("Affine", "BSpline") + "Parameters: 0 0 0\n"
+    "FixedParameters: 1 1 1 0 0 0 1e-30 1 1 1 0 0 0 1 0 0 0 1\n",
+]  # fmt: skip
+
+
+def test_an_absurd_text_transform_is_refused(tmp_path, capfd):
+    for text in TEXT_TRANSFORMS:
+        for name in ("x.tfm", "x.txt", "x.TFM", "x.h5"):
+            (tmp_path / name).write_text(text)
+            transform_refusal(tmp_path / name)
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", ["x.tfm", "x.txt", "x.mat", "x.xfm", "x.h5", "x.nii.gz"])
+@pytest.mark.parametrize("name", ["x.tfm", "x.h5", "x.nii.gz"])
 def test_bytes_that_are_no_text_are_refused_as_a_transform(tmp_path, name):
     for data in (b"\xff\xfe\xfa" * 100, AFFINE.encode() + b"Parameters: \xff\xff\n", b"MNI Transform File\n\xff",
                  b"\x89HDF\r\n\x1a\n" + b"\xff" * 500, b""):  # fmt: skip
@@ -483,13 +474,11 @@ def test_an_affine_transform_by_ants_moves_points_as_in_simpleitk(tmp_path):
     assert_array_equal(read_point_map(tmp_path / "x.txt").TransformPoint((1.0, 5.0, -7.0)), theirs)
 
 
-@pytest.mark.parametrize("suffix", [".tfm", ".mat", ".h5"])
 @pytest.mark.parametrize("kind", [*KINDS, "Translation", "Scale", "Affine", "Identity", "Composite"])
-def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind, suffix):
+def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind):
     if kind == "Identity":
         transform = sitk.Transform(3, sitk.sitkIdentity)
     elif kind == "Composite":
-        suffix = suffix.replace(".mat", ".txt")  # ITK writes no composite in Matlab's format
         transform = sitk.CompositeTransform(
             [sitk.Euler3DTransform((0, 0, 0), 0.1, 0.2, 0.3), sitk.TranslationTransform(3, (1, 2, 3))]
         )
@@ -498,7 +487,8 @@ def test_every_kind_of_transform_moves_points_as_in_simpleitk(tmp_path, kind, su
         transform = made() if kind in KINDS else made(3)
         start, rng = np.array(transform.GetParameters()), np.random.default_rng(0)
         transform.SetParameters((start + 0.1 * rng.random(len(start))).tolist())
-    sitk.WriteTransform(transform, str(tmp_path / f"x{suffix}"))
     point = (1.0, 5.0, -7.0)[: transform.GetDimension()]
-    theirs = sitk.ReadTransform(str(tmp_path / f"x{suffix}")).TransformPoint(point)
-    assert_array_equal(read_point_map(tmp_path / f"x{suffix}").TransformPoint(point), theirs)
+    for suffix in (".tfm", ".txt" if kind == "Composite" else ".mat", ".h5"):  # ITK writes no composite as .mat
+        sitk.WriteTransform(transform, str(tmp_path / f"x{suffix}"))
+        theirs = sitk.ReadTransform(str(tmp_path / f"x{suffix}")).TransformPoint(point)
+        assert_array_equal(read_point_map(tmp_path / f"x{suffix}").TransformPoint(point), theirs)

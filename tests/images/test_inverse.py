@@ -90,8 +90,7 @@ def test_along_the_edges_of_fixed_a_deformation_with_an_affine_part_comes_back(d
     assert np.percentile(np.linalg.norm(back.points(whole.points(x[edge])) - x[edge], axis=1), 95) < 0.3
 
 
-@pytest.mark.parametrize("degrees", [0, 30, 90])
-@pytest.mark.parametrize("shift", [2.0, 400.0])
+@pytest.mark.parametrize(("degrees", "shift"), [(0, 2.0), (30, 400.0)])
 def test_the_grid_of_the_range_holds_all_places_a_transform_leads_to_and_few_others(d, degrees, shift):
     grid = Grid.plain((40, 36, 30)[:d], (2.0, 1.0, 3.0)[:d])
     whole = smooth_transform(grid, amplitude=4.0, sigma=6.0).followed_by(rigid(grid, degrees, shift))

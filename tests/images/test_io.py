@@ -2,6 +2,7 @@ import gzip
 import locale
 import warnings
 from contextlib import contextmanager
+from itertools import product
 
 import nibabel
 import numpy as np
@@ -82,11 +83,11 @@ def test_an_image_reads_as_it_was_written_in_every_format(grid, tmp_path, suffix
 
 
 @pytest.mark.parametrize("kind", ["int16", "scaled", "big-endian"])
-def test_an_image_by_nibabel_reads_as_nibabel_reads_it(oblique, tmp_path, kind):
+def test_an_image_by_nibabel_reads_as_nibabel_reads_it(grid, tmp_path, kind):
     affine = np.eye(4)
-    d, path = len(oblique.shape), tmp_path / "x.nii.gz"
-    affine[:d, :d], affine[:d, 3] = oblique.to_world, oblique.origin
-    array = (1000 * picture(oblique).array).astype(np.int16)
+    d, path = len(grid.shape), tmp_path / "x.nii.gz"
+    affine[:d, :d], affine[:d, 3] = grid.to_world, grid.origin
+    array = (1000 * picture(grid).array).astype(np.int16)
     header = nibabel.Nifti1Header(endianness=">" if kind == "big-endian" else "<")
     image = nibabel.Nifti1Image(array, affine, header)
     if kind == "scaled":
@@ -100,17 +101,15 @@ def test_an_image_by_nibabel_reads_as_nibabel_reads_it(oblique, tmp_path, kind):
 
 
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
-@pytest.mark.parametrize(
-    "dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q", ">i2", ">u8", "f4", "f8", ">f8"]
-)
-def test_the_number_type_and_every_value_are_kept(d, dtype, suffix, tmp_path):
-    extremes = np.finfo(dtype) if "f" in dtype else np.iinfo(dtype)
-    array = np.zeros(SHAPES[d], dtype)
-    array.flat[:4] = [extremes.min, extremes.max, 1, 3]
-    write_image(Image(array, Grid.plain(SHAPES[d], (1.0,) * d)), tmp_path / f"x{suffix}")
-    read = read_image(tmp_path / f"x{suffix}").array
-    assert read.dtype == array.dtype.newbyteorder("=")
-    assert_array_equal(read, array)
+def test_the_number_type_and_every_value_are_kept(suffix, tmp_path):
+    for dtype in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "q", "Q", ">i2", ">u8", "f4", "f8", ">f8"):
+        extremes = np.finfo(dtype) if "f" in dtype else np.iinfo(dtype)
+        array = np.zeros(GRID.shape, dtype)
+        array.flat[:4] = [extremes.min, extremes.max, 1, 3]
+        write_image(Image(array, GRID), tmp_path / f"x{suffix}")
+        read = read_image(tmp_path / f"x{suffix}").array
+        assert read.dtype == array.dtype.newbyteorder("=")
+        assert_array_equal(read, array)
 
 
 @pytest.mark.parametrize(("dtype", "kept"), [("?", "u1"), ("e", "f4"), (">e", "f4"), ("g", "f8")])
@@ -129,11 +128,11 @@ def test_any_memory_layout_is_written_by_its_indices(d, random, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", IMAGE_SUFFIXES)
-def test_the_same_image_is_written_as_the_same_bytes(oblique, tmp_path, suffix, monkeypatch):
+def test_the_same_image_is_written_as_the_same_bytes(grid, tmp_path, suffix, monkeypatch):
     files = [tmp_path / part / f"x{suffix}" for part in "ab"]
     for year, file in enumerate(files, start=30):
         monkeypatch.setattr("time.time", lambda year=year: year * 3.2e7)
-        write_image(picture(oblique), file)
+        write_image(picture(grid), file)
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
@@ -201,7 +200,7 @@ def test_a_folder_with_no_series_or_several_is_refused_without_a_word_from_itk(t
 
 @pytest.mark.parametrize(
     ("mode", "suffix"),
-    [("L", ".png"), ("RGB", ".png"), ("RGBA", ".png"), ("P", ".png"), ("L", ".jpg"), ("RGB", ".jpg")],
+    [("L", ".png"), ("RGBA", ".png"), ("P", ".png"), ("RGB", ".jpg")],
 )
 def test_a_grey_picture_is_an_image_also_if_saved_in_colour(tmp_path, mode, suffix):
     """A picture's rows are the image's second axis, as in ITK."""
@@ -241,18 +240,17 @@ def test_a_sequence_is_refused_and_one_frame_of_it_is_a_volume(tmp_path, suffix)
             assert "4 dimensions: give one 2D or 3D image" in refusal(path)
 
 
-def test_a_zipped_image_beside_a_different_one_has_its_own_voxels(oblique, tmp_path):
+def test_a_zipped_image_beside_a_different_one_has_its_own_voxels(grid, tmp_path):
     """ITK would take the voxels of x.nii for those of x.nii.gz."""
-    images = [picture(oblique, seed=seed) for seed in range(2)]
+    images = [picture(grid, seed=seed) for seed in range(2)]
     for image, name in zip(images, ["x.nii", "x.nii.gz"], strict=True):
         sitk.WriteImage(to_sitk(image.array, image.grid), str(tmp_path / name))
     for seed, name in enumerate(["x.nii", "x.nii.gz"]):
-        assert_array_equal(read_image(tmp_path / name).array, picture(oblique, seed=seed).array)
+        assert_array_equal(read_image(tmp_path / name).array, picture(grid, seed=seed).array)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.6, 0.9])
 @pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".raw.mha", ".png"])
-def test_a_file_cut_short_is_refused(tmp_path, suffix, share, random):
+def test_a_file_cut_short_is_refused(tmp_path, suffix, random):
     path = tmp_path / f"x{suffix}"
     if suffix in IMAGE_SUFFIXES:
         write_image(Image(random(*GRID.shape).numpy(), GRID), path)
@@ -260,11 +258,12 @@ def test_a_file_cut_short_is_refused(tmp_path, suffix, share, random):
         part = RAMP if suffix == ".raw.mha" else (50 * random(12, 10).abs()).numpy().astype(np.uint8)
         sitk.WriteImage(sitk.GetImageFromArray(part), str(path), useCompression=False)
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
-    assert "cannot read" in refusal(path)
+    for share in (0.0, 0.02, 0.6, 0.9):
+        path.write_bytes(whole[: int(share * len(whole))])
+        assert "cannot read" in refusal(path)
 
 
-@pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".png", ".unknown", ""])
+@pytest.mark.parametrize("suffix", [".nii.gz", ".png", ""])
 def test_text_is_no_image_whatever_its_name(tmp_path, suffix):
     (tmp_path / f"x{suffix}").write_text("a letter, not an image\n" * 50)
     assert "cannot read" in refusal(tmp_path / f"x{suffix}")
@@ -274,11 +273,10 @@ def test_what_is_not_there_is_refused(tmp_path):
     assert "there is no" in refusal(tmp_path / "x.nii.gz")
 
 
-@pytest.mark.parametrize("place", [40, 70, 108, 112, 344])
-def test_a_damaged_nifti_header_is_refused_or_read_but_breaks_nothing(tmp_path, place):
+def test_a_damaged_nifti_header_is_refused_or_read_but_breaks_nothing(tmp_path):
     """Bytes of the header that nibabel and ITK check in many different ways."""
     whole = nifti(tmp_path / "whole.nii").read_bytes()
-    for value in (b"\xff\xff", b"\x00\x80", b"\x09\x00"):
+    for place, value in product((40, 70, 108, 112, 344), (b"\xff\xff", b"\x00\x80", b"\x09\x00")):
         (tmp_path / "x.nii").write_bytes(whole[:place] + value + whole[place + 2 :])
         try:
             read_image(tmp_path / "x.nii")
@@ -286,8 +284,7 @@ def test_a_damaged_nifti_header_is_refused_or_read_but_breaks_nothing(tmp_path, 
             assert len(str(error).splitlines()) == 1  # noqa: PT017 (either outcome is right)
 
 
-@pytest.mark.parametrize("width", [0.0, -1.5, np.nan])
-@pytest.mark.parametrize("is_zipped", [False, True])
+@pytest.mark.parametrize(("width", "is_zipped"), [(0.0, False), (-1.5, True), (np.nan, False)])
 def test_a_nifti_spacing_that_is_not_positive_is_refused_in_one_line(tmp_path, width, is_zipped, capfd):
     path = nifti(tmp_path / "x.nii", pixdim=[1, 1, width, 2, 0, 0, 0, 0])
     if is_zipped:
@@ -297,8 +294,7 @@ def test_a_nifti_spacing_that_is_not_positive_is_refused_in_one_line(tmp_path, w
     assert not capfd.readouterr().err
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("name", ["x.nii", "x.nii.gz"])
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "x.nii"), (np.inf, "x.nii.gz")])
 def test_nan_in_a_nifti_image_is_refused_where_itk_reads_0(tmp_path, name, value):
     array = np.where(RAMP == 7, value, RAMP)
     with pytest.raises(BadInput, match=r"NaN or infinite: .* is not written"):
@@ -309,7 +305,7 @@ def test_nan_in_a_nifti_image_is_refused_where_itk_reads_0(tmp_path, name, value
     assert "contains NaN or infinite values" in refusal(tmp_path / name)
 
 
-@pytest.mark.parametrize("row", [[0, 0, 0, 0], [0, 1.5, 0, 0], [1, 0.7, 0, 0], [np.nan, 0, 0, 0]], ids=str)
+@pytest.mark.parametrize("row", [[0, 0, 0, 0], [1, 0.7, 0, 0], [np.nan, 0, 0, 0]], ids=str)
 def test_a_sheared_or_singular_nifti_pose_is_refused(tmp_path, row):
     assert "cannot read" in refusal(nifti(tmp_path / "x.nii", srow_x=row))
 

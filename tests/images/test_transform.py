@@ -85,20 +85,20 @@ def test_apply_takes_moving_at_x_plus_u_by_the_equation(grid):
     assert warped.array.dtype == np.float32
 
 
-def test_cubic_splines_are_those_of_scipy(oblique):
-    moving, transform = picture(overlapping_grid(oblique), 1.0), smooth_transform(oblique)
-    index = moving.grid.index(transform.points(everywhere(oblique)))
-    hand = ndimage.map_coordinates(moving.array, index.T, order=3, mode="mirror").reshape(oblique.shape)
-    known = ((index > 3) & (index < np.array(moving.array.shape) - 4)).all(1).reshape(oblique.shape)
+def test_cubic_splines_are_those_of_scipy(grid):
+    moving, transform = picture(overlapping_grid(grid), 1.0), smooth_transform(grid)
+    index = moving.grid.index(transform.points(everywhere(grid)))
+    hand = ndimage.map_coordinates(moving.array, index.T, order=3, mode="mirror").reshape(grid.shape)
+    known = ((index > 3) & (index < np.array(moving.array.shape) - 4)).all(1).reshape(grid.shape)
     assert known.sum() > 50
     assert_allclose(transform.apply(moving, interpolation="bspline").array[known], hand[known], atol=1e-4)
 
 
-def test_outside_moving_is_its_least_value(oblique):
-    moving = picture(oblique)
+def test_outside_moving_is_its_least_value(grid):
+    moving = picture(grid)
     moving = moving.with_array(moving.array - 3)
-    wide = replace(oblique, shape=tuple(n + 5 for n in oblique.shape))
-    assert_allclose(smooth_transform(oblique).apply(moving, wide).array[(-1,) * moving.array.ndim], moving.array.min())
+    wide = replace(grid, shape=tuple(n + 5 for n in grid.shape))
+    assert_allclose(smooth_transform(grid).apply(moving, wide).array[(-1,) * moving.array.ndim], moving.array.min())
 
 
 def test_a_displacement_is_in_millimetres_of_the_world(d):
@@ -174,16 +174,16 @@ def test_ants_resamples_and_moves_points_with_a_saved_transform_as_we_do(ants, g
 
 
 @pytest.mark.parametrize("kind", ["SyNOnly", "Affine"])
-def test_what_ants_finds_does_here_what_it_does_there(ants, oblique, tmp_path, kind):
+def test_what_ants_finds_does_here_what_it_does_there(ants, grid, tmp_path, kind):
     """ANTs gives a list of transforms, the last one first: composed, they warp as ANTs does."""
-    moving = picture(oblique)
-    fixed = smooth_transform(oblique).apply(moving)
+    moving = picture(grid)
+    fixed = smooth_transform(grid).apply(moving)
     for name, image in (("fixed", fixed), ("moving", moving)):
         write_image(image, tmp_path / f"{name}.nii.gz")
     pair = [ants.image_read(str(tmp_path / f"{name}.nii.gz")) for name in ("fixed", "moving")]
     options = {"outprefix": str(tmp_path / "x"), "reg_iterations": (10, 10), "random_seed": 1}
     found = ants.registration(*pair, type_of_transform=kind, **options)
-    *rest, total = (Transform.load(path, oblique) for path in found["fwdtransforms"])
+    *rest, total = (Transform.load(path, grid) for path in found["fwdtransforms"])
     for transform in rest:
         total = total.compose(transform)
     theirs = found["warpedmovout"].numpy()
@@ -206,9 +206,9 @@ def affine(grid):
     return sitk.AffineTransform(A.ravel().tolist(), [1.0, -0.5, 0.3][:d], centre)
 
 
-@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".nrrd", ".h5", ".tfm"])
-@pytest.mark.parametrize("pixel", [sitk.sitkVectorFloat32, sitk.sitkVectorFloat64], ids=["float32", "float64"])
-def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffix, pixel):
+@pytest.mark.parametrize(("suffix", "bits"), [(".nii.gz", 32), (".mha", 64), (".nrrd", 32), (".h5", 64), (".tfm", 64)])
+def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffix, bits):
+    pixel = sitk.sitkVectorFloat32 if bits == 32 else sitk.sitkVectorFloat64
     theirs, reference, path = spline(grid), to_sitk(np.zeros(grid.shape), grid), tmp_path / f"x{suffix}"
     place = grid.shape, grid.origin, grid.spacing, grid.direction
     field = sitk.TransformToDisplacementField(theirs, pixel, *place)
@@ -222,22 +222,21 @@ def test_a_field_by_simpleitk_does_here_what_it_does_there(grid, tmp_path, suffi
     assert_allclose(inner(found.apply(moving).array), inner(expected), atol=1e-3)
 
 
-def test_the_field_of_a_demons_registration_does_here_what_it_does_there(oblique, tmp_path):
-    moving = picture(oblique)
-    fixed = smooth_transform(oblique).apply(moving)
+def test_the_field_of_a_demons_registration_does_here_what_it_does_there(grid, tmp_path):
+    moving = picture(grid)
+    fixed = smooth_transform(grid).apply(moving)
     demons = sitk.DemonsRegistrationFilter()
     demons.SetNumberOfIterations(20)
     field = demons.Execute(*(to_sitk(image.array, image.grid) for image in (fixed, moving)))
     sitk.WriteImage(field, str(tmp_path / "x.nii.gz"))
     found = Transform.load(tmp_path / "x.nii.gz")
     theirs = sitk.DisplacementFieldTransform(sitk.Cast(field, sitk.sitkVectorFloat64))
-    assert_allclose(inner(found.apply(moving).array), inner(sitk_resample(moving, oblique, theirs)), atol=1e-3)
+    assert_allclose(inner(found.apply(moving).array), inner(sitk_resample(moving, grid, theirs)), atol=1e-3)
     before, after = (np.abs(inner(image.array - fixed.array)).mean() for image in (moving, found.apply(moving)))
     assert after < 0.5 * before
 
 
-@pytest.mark.parametrize("kind", [spline, affine])
-@pytest.mark.parametrize("suffix", [".tfm", ".txt", ".mat", ".h5"])
+@pytest.mark.parametrize(("kind", "suffix"), [(spline, ".tfm"), (affine, ".txt"), (affine, ".mat"), (spline, ".h5")])
 def test_any_itk_transform_is_sampled_on_a_reference(grid, tmp_path, kind, suffix):
     theirs, path = kind(grid), tmp_path / f"x{suffix}"
     sitk.WriteTransform(theirs, str(path))
@@ -289,20 +288,18 @@ def test_rounding_makes_files_much_smaller(tmp_path):
     assert (tmp_path / "x.nii.gz").stat().st_size < 0.6 * (tmp_path / "exact.nii.gz").stat().st_size
 
 
-@pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
-def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(oblique, tmp_path, suffix):
-    transform = smooth_transform(oblique)
-    Transform(transform.displacement.astype(np.float32), oblique).save(tmp_path / f"x{suffix}")
-    x = inside(oblique)
-    theirs = as_simpleitk_reads(tmp_path / f"x{suffix}")
-    assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
+def test_a_field_of_single_precision_is_saved_as_simpleitk_wants_it(grid, tmp_path):
+    transform, x = smooth_transform(grid), inside(grid)
+    for suffix in TRANSFORM_SUFFIXES:
+        Transform(transform.displacement.astype(np.float32), grid).save(tmp_path / suffix / f"x{suffix}")
+        theirs = as_simpleitk_reads(tmp_path / suffix / f"x{suffix}")
+        assert_allclose(transform.points(x), [theirs.TransformPoint(point) for point in x.tolist()], atol=1e-3)
 
 
 @pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
-@pytest.mark.parametrize("pose", POSES)
-def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pose):
+def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix):
     """ITK takes a NIfTI field of one slice for a 2D one."""
-    grid = make_grid((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES[pose](3))
+    grid = make_grid((24, 20, 1), (1.3, 0.7, 8.0), (10.0, -20.0, 5.0), POSES["oblique and flipped"](3))
     u = np.concatenate([motion(grid.shape[:2])[..., None], np.zeros((1, *grid.shape))])
     transform, moving, path = Transform.from_voxels(u, grid), picture(grid, (2, 2, 0)), tmp_path / f"x{suffix}"
     transform.save(path)
@@ -312,7 +309,7 @@ def test_a_transform_of_one_slice_keeps_its_place_in_space(tmp_path, suffix, pos
     assert_allclose(theirs[2:-2, 2:-2], warped.array[2:-2, 2:-2], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["x.txt", "x.mat", "x.xfm", "x.unknown", "file/x.h5", "file/x.nii.gz"])
+@pytest.mark.parametrize("name", ["x.mat", "x.unknown", "file/x.h5"])
 def test_a_transform_that_cannot_be_saved_says_so_and_leaves_nothing(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="choose"):
@@ -320,7 +317,7 @@ def test_a_transform_that_cannot_be_saved_says_so_and_leaves_nothing(tmp_path, n
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5", ".tfm"])
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
 def test_a_full_disk_is_told_in_one_line_and_keeps_the_old_file(tmp_path, suffix, monkeypatch):
     def disk_full(*_, **__):
         raise RuntimeError("Exception thrown in SimpleITK\nover several lines")
@@ -358,7 +355,7 @@ def test_vectors_of_another_length_than_the_space_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", TRANSFORM_SUFFIXES)
-def test_a_damaged_or_missing_transform_is_refused_in_one_line(d, tmp_path, suffix):
+def test_a_damaged_or_missing_transform_is_refused_in_one_line(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     with pytest.raises(BadInput, match="there is no"):
         Transform.load(path)
@@ -368,8 +365,7 @@ def test_a_damaged_or_missing_transform_is_refused_in_one_line(d, tmp_path, suff
     assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".h5"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(("suffix", "value"), [(".nii.gz", np.nan), (".mha", np.inf), (".h5", np.nan)])
 def test_a_transform_with_nan_or_infinity_is_refused(d, tmp_path, suffix, value):
     displacement = np.zeros((d, *SHAPES[d]))
     displacement.flat[7] = value
@@ -406,17 +402,17 @@ def test_smooth_labels_are_those_of_greatest_weight_after_the_motion(grid):
 
 
 @pytest.mark.parametrize("dtype", [bool, np.float32])
-def test_labels_of_truth_values_and_floats_become_integers(oblique, dtype):
-    labels, transform = blobs(oblique), smooth_transform(oblique)
+def test_labels_of_truth_values_and_floats_become_integers(grid, dtype):
+    labels, transform = blobs(grid), smooth_transform(grid)
     found = transform.apply_labels(labels.with_array(labels.array.astype(dtype))).array
     expected = transform.apply_labels(labels.with_array(labels.array.astype(dtype).astype(np.uint8))).array
     assert found.dtype.kind == "i"
     assert_array_equal(found, expected)
 
 
-def test_an_image_is_no_label_map(oblique):
+def test_an_image_is_no_label_map(grid):
     with pytest.raises(BadInput, match="not a label map"):
-        smooth_transform(oblique).apply_labels(picture(oblique))
+        smooth_transform(grid).apply_labels(picture(grid))
 
 
 # Calculus
@@ -507,15 +503,15 @@ def test_what_nothing_of_fixed_reaches_comes_from_outside(grid):
     assert is_outside.mean() > 0.9
 
 
-def test_an_inverse_says_in_which_direction_it_was_tried(oblique):
-    found = Transform(np.full((len(oblique.shape), *oblique.shape), 0.5), oblique).inverse()
+def test_an_inverse_says_in_which_direction_it_was_tried(grid):
+    found = Transform(np.full((len(grid.shape), *grid.shape), 0.5), grid).inverse()
     half = r"from moving to fixed and back half of its voxels end within (\S+) mm of where they began"
     said = re.search(rf"{half}, all within (\S+) mm", repr(found))
     assert_allclose([float(x) for x in said.groups()], np.percentile(found.residual, (50, 100)), rtol=0.1, atol=1e-9)
 
 
-def test_a_transform_says_its_size(oblique):
-    assert repr(Transform(np.full((len(oblique.shape), *oblique.shape), 2.0), oblique)).startswith("Transform((")
+def test_a_transform_says_its_size(grid):
+    assert repr(Transform(np.full((len(grid.shape), *grid.shape), 2.0), grid)).startswith("Transform((")
 
 
 # Real images

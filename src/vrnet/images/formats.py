@@ -5,6 +5,8 @@ claims with the size of its file before memory is asked for. No file is read but
 names a file of voxels, that one, if it is in the same folder or below. (SimpleITK reads none of them: a damaged header
 of MetaImage or NRRD makes it overwrite memory.)"""
 
+import glob
+import gzip
 import logging
 import os
 import re
@@ -25,22 +27,23 @@ from numpy import ndarray
 
 from vrnet.devices import check_memory
 from vrnet.errors import BadInput, InputWarning, warn_of_input
-from vrnet.files import unreadable
+from vrnet.files import exists, unreadable
 from vrnet.images.grid import BAD_SPACING, MAX_ORIGIN_MM, SHEARED, Grid, check_grid
+from vrnet.images.image import RAS_TO_LPS, UNITS_MM, UNITS_MS
 
 DAMAGED = "it is damaged or incomplete"
 UNKNOWN_KIND = "it is not an image, or of a kind that is not known"
 NOT_NIFTI = "it is not a NIfTI image, or damaged or incomplete"
 TOO_LARGE = "it asks for more memory than a file of its size should: it is damaged, or too large to be read"
+ODD_HEADER = "its header is damaged, or has what few tools write; save it by SimpleITK"
 MAX_DEFLATE_RATIO = 1032
 """A byte of deflated data holds at most this many bytes."""
 ANY_PICTURE_BYTES = 1 << 24
 """A compressed picture of this size is read however small its file is: it may be all of one colour."""
 MAX_SURPLUS_BYTES = 1 << 16
 """So many bytes may follow the last voxel in compressed data."""
-CHUNK_BYTES = 1 << 18
+MAX_HEADER_BYTES, MAX_DIMENSIONS, MAX_CHANNELS = 1 << 20, 5, 64
 GZIP_MAGIC = b"\x1f\x8b"
-RAS_TO_LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
 for library in ("PIL", "pydicom", "nrrd"):  # what they log of odd files would come out on the terminal
     logging.getLogger(library).addHandler(logging.NullHandler())
 
@@ -94,20 +97,11 @@ def first_bytes(path: Path, count: int = 4096) -> bytes:
         check_regular(path)
         with path.open("rb") as file:
             head = file.read(count)
-            if not head.startswith(GZIP_MAGIC):
-                return head
             file.seek(0)
-            return next(inflated_parts(file), b"")[:count]
+            return gzip.GzipFile(fileobj=file).read(count) if head.startswith(GZIP_MAGIC) else head
 
 
 # Voxels, the same way for all formats: what is claimed is compared with the size of the file first.
-
-
-def check_claim(path: Path, claimed_bytes: int, stored_bytes: int, is_compressed: bool) -> None:
-    """BadInput if so many bytes cannot be in a file, or would not fit in memory."""
-    if claimed_bytes > stored_bytes * (MAX_DEFLATE_RATIO if is_compressed else 1):
-        raise unreadable(path, DAMAGED)
-    check_memory(path, claimed_bytes)
 
 
 def read_numbers(
@@ -115,47 +109,37 @@ def read_numbers(
 ) -> Shaped[ndarray, "n"]:
     """So many numbers after some bytes that are skipped, in the byte order of this machine; BadInput if the rest of
     the file, deflated or not, does not hold them."""
-    size, here = count * dtype.itemsize, file.tell()
-    check_claim(path, skip + size, os.fstat(file.fileno()).st_size - here, is_compressed)
-    if is_compressed:
-        numbers = np.frombuffer(inflate(file, skip, skip + size, path), dtype)
-    else:
-        file.seek(here + skip)
-        numbers = np.fromfile(file, dtype, count)
-    if len(numbers) < count:
+    size, stored = skip + count * dtype.itemsize, os.fstat(file.fileno()).st_size - file.tell()
+    if size > stored * (MAX_DEFLATE_RATIO if is_compressed else 1):
         raise unreadable(path, DAMAGED)
-    return numbers.astype(dtype.newbyteorder("="), copy=False)
-
-
-def inflate(file: BinaryIO, start: int, stop: int, path: Path) -> bytearray:
-    """These bytes of what the rest of a file holds, inflated to its end, so that its checksum is seen."""
-    kept, place = bytearray(), 0
-    for part in inflated_parts(file):
-        if place < stop:
-            kept += part[max(0, start - place) : stop - place]
-        place += len(part)
-        if place > stop + MAX_SURPLUS_BYTES:
+    check_memory(path, size)
+    data = bytearray(size)
+    source: Any = inflated(file, size) if is_compressed else nullcontext(file)
+    with source as stream:
+        if stream.readinto(data) < size:
+            raise unreadable(path, DAMAGED)
+        if is_compressed and len(stream.read(MAX_SURPLUS_BYTES + 1)) > MAX_SURPLUS_BYTES:  # it also sees the checksum
             raise unreadable(path, "it holds more voxels than its header says; it is damaged")
-    return kept
+    return np.frombuffer(data, dtype, count, skip).astype(dtype.newbyteorder("="), copy=False)
 
 
-def inflated_parts(file: BinaryIO) -> Iterator[bytes]:
-    """What the rest of a file holds, in small parts; zlib.error unless every stream is whole and its checksum right.
-
-    Gzip allows several streams one after another, and zeros after the last."""
-    stream, waiting = zlib.decompressobj(wbits=47), file.read(CHUNK_BYTES)  # 47: zlib's form or gzip's
-    while waiting:
-        yield stream.decompress(waiting, CHUNK_BYTES)
-        waiting = stream.unconsumed_tail or stream.unused_data or file.read(CHUNK_BYTES)
-        if stream.eof and waiting:
-            waiting = waiting.lstrip(b"\0") or file.read(CHUNK_BYTES).lstrip(b"\0")
-            stream = zlib.decompressobj(wbits=31) if waiting else stream
-    if not stream.eof:
+def inflated(file: BinaryIO, size: int) -> Any:
+    """What the rest of a file holds, deflated in the form of gzip or zlib: so many bytes, and a few more if any."""
+    is_gzip = file.read(2) == GZIP_MAGIC
+    file.seek(-2, os.SEEK_CUR)
+    if is_gzip:
+        return gzip.GzipFile(fileobj=file)
+    stream = zlib.decompressobj()
+    data = stream.decompress(file.read(), size + MAX_SURPLUS_BYTES + 1)
+    if len(data) <= size + MAX_SURPLUS_BYTES and not stream.eof:
         raise zlib.error("the stream ends too early")
+    return BytesIO(data)
 
 
 def beside(header: Path, name: str) -> Path:
     """The file of voxels that a header names: in its own folder or below, and nowhere else."""
+    if name.startswith("LIST") or "%" in name:
+        raise unreadable(header, "its voxels are in several files; save it as one file")
     folder = header.parent.resolve()
     try:
         found = (folder / name).resolve()
@@ -169,15 +153,24 @@ def beside(header: Path, name: str) -> Path:
     return found
 
 
+IN_TWO_FILES = re.compile(r"(.*)\.(mhd|nhdr|(hdr|img)(\.gz)?)", re.IGNORECASE)
+"""The name of one of two files of an image: a header beside its voxels, which have the same name before the dot."""
+
+
+def files_of_image(path: str) -> list[str]:
+    """The file of an image and, where its voxels or its header are in another beside it, that one too."""
+    place = Path(path)
+    if (found := IN_TWO_FILES.fullmatch(place.name)) is None:
+        return [path]
+    return [path, *sorted(str(other) for other in place.parent.glob(f"{glob.escape(found[1])}.*") if other != place)]
+
+
 # NIfTI. A header may have two forms, sform and qform, which put the image in the world: x = form · (i, j, k, 1). They
 # need not agree. nibabel takes the sform if there is one; ITK has another rule, and takes the sizes of voxels from the
 # field pixdim. Here an image is where nibabel puts it; if others put it elsewhere, the user is told.
 
 NIFTI_HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
 NIFTI_MAGIC = (b"n+1", b"ni1", b"n+2", b"ni2")
-UNITS_MM = {"meter": 1e3, "micron": 1e-3}
-"""The units of length that are not the millimetre."""
-UNITS_MS = {"sec": 1e3, "msec": 1.0, "usec": 1e-3}
 VECTORS = DISPLACEMENT, _ = 1006, 1007
 """The intents of vectors: the first are in RAS, as the world of NIfTI is, the others in LPS."""
 NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
@@ -185,10 +178,6 @@ NOTE_ABOVE_VOXELS, REFUSE_ABOVE_VOXELS = 0.1, 1.0
 takes the other form; below the former, it is off by less than an image can show."""
 SAME_SIZE = 1e-5
 """Relative: voxel sizes by a form and by pixdim that differ by less are the same, rounded."""
-NO_FORM = (
-    "the header of {} does not say where it lies (sform and qform are 0): its first voxel is put at the origin, as ITK "
-    "does it (nibabel puts its middle there)"
-)
 PIXDIM = "voxel size (pixdim)"
 REPAIRS = {
     "qform": "in nibabel, image.set_qform(image.affine) keeps the sform, image.set_sform(image.get_qform()) the qform",
@@ -197,24 +186,25 @@ REPAIRS = {
 """How to make the sform and this agree, before the image is saved."""
 
 
-def is_nifti(head: bytes) -> bool:
-    """Whether the first bytes of a file, inflated, are those of a NIfTI header."""
-    return any(int.from_bytes(head[:4], order) in NIFTI_HEADERS for order in ("little", "big"))
+def byte_order(head: bytes) -> Any:
+    """How the numbers of a NIfTI header are stored that a file begins with; None if it does not."""
+    return next((order for order in ("little", "big") if int.from_bytes(head[:4], order) in NIFTI_HEADERS), None)
 
 
 def nifti_header(head: bytes, path: Path) -> Any:
     """The header of nibabel in the first bytes of a file; BadInput if it is none, or absurd."""
     import nibabel
 
-    if not is_nifti(head):
+    if (order := byte_order(head)) is None:
         raise unreadable(path, NOT_NIFTI if ".nii" in path.name.lower() else UNKNOWN_KIND)
-    order = "little" if int.from_bytes(head[:4], "little") in NIFTI_HEADERS else "big"
     size = int.from_bytes(head[:4], order)
     if len(head) < size:
         raise unreadable(path, NOT_NIFTI)
     header = getattr(nibabel, NIFTI_HEADERS[size])(head[:size], "<" if order == "little" else ">", check=False)
-    d, magic = int(header["dim"][0]), header["magic"].item()[:3]
+    d, magic, dtype = int(header["dim"][0]), header["magic"].item()[:3], header.get_data_dtype()
     if not 1 <= d <= 7 or min(header["dim"][1 : d + 1]) < 1 or magic not in NIFTI_MAGIC:
+        raise unreadable(path, NOT_NIFTI)
+    if dtype.kind not in "iufcV" or (dtype.kind == "f" and dtype.itemsize > 8):
         raise unreadable(path, NOT_NIFTI)
     spacing = header["pixdim"][1 : d + 1]
     if not (spacing[:3] > 0).all() or not np.isfinite(spacing).all():
@@ -233,11 +223,10 @@ def is_pair(header: Any) -> bool:
 def partner(path: Path) -> Path:
     """The other file of a pair .hdr and .img; either may be zipped."""
     bare = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    other = ".hdr" if bare.suffix.lower() == ".img" else ".img"
-    endings = [ending for end in (other, other.upper()) for ending in (end, end + ".gz", end + ".GZ")]
-    found = next((place for ending in endings if (place := bare.with_suffix(ending)).exists()), None)
+    other = bare.with_suffix(".hdr" if bare.suffix.lower() == ".img" else ".img")
+    found = next((place for place in (other, other.with_name(f"{other.name}.gz")) if exists(place)), None)
     if found is None:
-        raise unreadable(path, f"there is no {bare.with_suffix(other).name} beside it, which belongs to it")
+        raise unreadable(path, f"there is no {other.name} beside it, which belongs to it")
     check_regular(found)
     return found
 
@@ -245,7 +234,7 @@ def partner(path: Path) -> Path:
 def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
     """A NIfTI file, or a pair by either name, scaled as its header says."""
     head, header_file = first_bytes(path), path
-    if not is_nifti(head) and path.name.lower().endswith((".img", ".img.gz")):
+    if byte_order(head) is None and path.name.lower().endswith((".img", ".img.gz")):
         header_file = partner(path)
         head = first_bytes(header_file)
     header = nifti_header(head, path)
@@ -257,8 +246,6 @@ def read_nifti(path: Path, with_voxels: bool = True) -> Voxels:
         return Voxels(np.empty(0), grid, is_field)
     dtype = header.get_data_dtype()
     colours = len(dtype.fields or ())
-    if dtype.kind not in "iufcV" or (dtype.kind == "f" and dtype.itemsize > 8):
-        raise unreadable(path, NOT_NIFTI)
     with (partner(header_file) if is_pair(header) else path).open("rb") as file:
         is_zipped = file.read(2) == GZIP_MAGIC
         file.seek(0)
@@ -281,11 +268,7 @@ def scaled(numbers: Shaped[ndarray, "n"], header: Any) -> Shaped[ndarray, "n"]:
     slope, intercept = header.get_slope_inter()
     if slope is None or (slope, intercept) == (1, 0) or numbers.dtype.kind == "c":
         return numbers
-    found = numbers if numbers.dtype.kind == "f" else np.empty(numbers.shape, np.float32)
-    for start in range(0, len(numbers), CHUNK_BYTES):  # so that no copy of all is held in double precision
-        part = slice(start, start + CHUNK_BYTES)
-        found[part] = numbers[part] * np.float64(slope) + np.float64(intercept)
-    return found
+    return (numbers * np.float64(slope) + intercept).astype(numbers.dtype if numbers.dtype.kind == "f" else np.float32)
 
 
 def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
@@ -314,7 +297,8 @@ def nifti_grid(header: Any, shape: tuple[int, ...], path: Path) -> Grid:
     if forms:
         check_agreement(forms, shape, float(sizes[:k].min()), path)
     else:
-        warn_of_input(NO_FORM.format(path))
+        warn_of_input(f"the header of {path} does not say where it lies (sform and qform are 0): its first voxel is "
+                      "put at the origin, as ITK does it (nibabel puts its middle there)")  # fmt: skip
     return grid
 
 
@@ -343,8 +327,6 @@ TO_LPS = {
 """The signs that take a direction of a named space to LPS, which ITK uses."""
 ENCODINGS = {"raw": False, "gzip": True, "gz": True}
 UNSUPPORTED = ("axis mins", "axismins", "axis maxs", "axismaxs", "line skip", "lineskip", "subdim")
-MAX_HEADER_BYTES = 1 << 20
-SEVERAL_FILES = "its voxels are in several files; save it as one file"
 
 
 def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
@@ -353,65 +335,46 @@ def read_nrrd(path: Path, with_voxels: bool = True) -> Voxels:
 
     with path.open("rb") as file:
         head = BytesIO(file.read(MAX_HEADER_BYTES))
-        fields = nrrd.read_header(head)
+        with quiet():
+            fields = nrrd.read_header(head)
+            is_vector, grid = nrrd_grid(fields, path)
         file.seek(head.tell())
-        is_vector, grid = nrrd_grid(fields, path)
         is_sequence = is_vector and (fields.get("kinds") or [""])[0] in ("list", "time")
         if not with_voxels:
             return Voxels(np.empty(0), grid, is_vector, is_sequence=is_sequence)
         is_compressed = ENCODINGS.get(fields.get("encoding", ""))
-        if is_compressed is None:
-            raise unreadable(path, "its voxels are encoded in a way that is not known; save it as raw or gzip")
-        dtype = nrrd_type(fields, path)
         skip = int(fields.get("byte skip", fields.get("byteskip", 0)))
-        if skip < 0 or (skip and is_compressed):
-            raise unreadable(path, "its header has a `byte skip` that is not supported; save it by SimpleITK")
+        if is_compressed is None or skip < 0 or (skip and is_compressed) or any(key in fields for key in UNSUPPORTED):
+            raise unreadable(path, ODD_HEADER)
+        dtype = nrrd.reader._determine_datatype(fields)
+        if dtype.kind not in "iuf":
+            raise unreadable(path, ODD_HEADER)
         shape, name = tuple(map(int, fields["sizes"])), fields.get("data file", fields.get("datafile"))
-        if name is not None and (name.startswith("LIST") or "%" in name):
-            raise unreadable(path, SEVERAL_FILES)
         with nullcontext(file) if name is None else beside(path, name).open("rb") as data:
             numbers = read_numbers(data, path, dtype, prod(shape), is_compressed, skip)
     return Voxels(numbers.reshape(shape, order="F"), grid, is_vector, is_sequence=is_sequence)
 
 
-def nrrd_type(fields: dict[str, Any], path: Path) -> "np.dtype[Any]":
-    """The type of a voxel's values, as they are stored."""
-    import nrrd
-
-    try:
-        dtype = nrrd.reader._determine_datatype(fields)
-    except (KeyError, nrrd.NRRDError) as error:
-        why = "its header says no number type that is known, or no order of bytes (`endian: little`)"
-        raise unreadable(path, f"{why}; save it as integers or floats") from error
-    if dtype.kind not in "iuf":
-        raise unreadable(path, "its voxels are of a number type that is not known; save it as integers or floats")
-    return dtype
-
-
 def nrrd_grid(fields: dict[str, Any], path: Path) -> tuple[bool, Grid]:
     """Whether the first axis counts the values of a voxel, and where the voxels are."""
-    if found := next((key for key in UNSUPPORTED if key in fields), None):
-        raise unreadable(path, f"its header has the field {found}, which is not supported; save it by SimpleITK")
     sizes, kinds, dimension = [int(n) for n in fields["sizes"]], fields.get("kinds") or [], int(fields["dimension"])
-    if len(sizes) != dimension or min(sizes, default=0) < 1:
-        raise unreadable(path, "its header should have a positive whole number for each axis")
-    is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
-    rows = None if "space directions" not in fields else np.asarray(fields["space directions"], np.float64)
+    rows = fields.get("space directions")
     if rows is not None:
-        is_space = [not np.isnan(row).all() for row in rows]
-    if {len(is_space), len(kinds) or dimension} != {dimension} or not all(is_space[1:]):
-        raise unreadable(path, "the values of a voxel should be its first axis, and the others axes of space")
+        is_space = [not np.isnan(row).all() for row in np.asarray(rows, np.float64)]
+    else:
+        is_space = [kind in ("domain", "space", "time", "???", "none", "?") for kind in kinds] or [True] * dimension
+    if {len(sizes), len(is_space), len(kinds) or dimension} != {dimension} or min(sizes) < 1 or not all(is_space[1:]):
+        raise unreadable(path, ODD_HEADER)
     is_vector, shape = not is_space[0], tuple(sizes[not is_space[0] :])
     d = len(shape)
     if not 2 <= d <= MAX_DIMENSIONS:
         raise unreadable(path, f"it has {d} dimensions; give an image of 2 or 3")
     if rows is None:
-        rows, origin = (
-            np.diag(np.asarray(fields.get("spacings", np.ones(dimension)), np.float64)[is_vector:]),
-            np.zeros(d),
-        )
+        spacings = np.asarray(fields.get("spacings", np.ones(dimension)), np.float64)
+        rows, origin = np.diag(spacings[is_vector:]), np.zeros(d)
     else:
-        rows, origin = rows[is_vector:], np.asarray(fields.get("space origin", np.zeros(d)), np.float64)
+        rows = np.asarray(rows, np.float64)[is_vector:]
+        origin = np.asarray(fields.get("space origin", np.zeros(d)), np.float64)
     signs = np.array(TO_LPS.get(fields.get("space", ""), (1,) * d))
     if rows.shape != (d, d) or not origin.shape == signs.shape == (d,):
         raise unreadable(path, f"it has {d} axes in a space of another dimension; give an image of 2 or 3 dimensions")
@@ -430,9 +393,8 @@ METAIMAGE_TYPES = {
     "MET_LONG": "i4", "MET_ULONG": "u4", "MET_LONG_LONG": "i8", "MET_ULONG_LONG": "u8",
     "MET_FLOAT": "f4", "MET_DOUBLE": "f8",
 }  # fmt: skip
-YES, LOCAL = ("true", "t", "1"), "local"
+YES = ("true", "t", "1")
 LAST_KEY = "ElementDataFile"
-MAX_LINE_BYTES, MAX_DIMENSIONS, MAX_CHANNELS = 4096, 5, 64
 
 
 def is_metaimage(head: bytes) -> bool:
@@ -453,9 +415,7 @@ def read_metaimage(path: Path, with_voxels: bool = True) -> Voxels:
         dtype, name = metaimage_type(fields, path), fields[LAST_KEY]
         is_compressed = fields.get("CompressedData", "").lower() in YES
         count, skip = channels * prod(grid.shape), int(fields.get("HeaderSize", "0"))
-        if name.startswith("LIST") or "%" in name:
-            raise unreadable(path, SEVERAL_FILES)
-        is_local = name.lower() == LOCAL
+        is_local = name.lower() == "local"
         with nullcontext(file) if is_local else beside(path, name).open("rb") as data:
             if skip < 0:  # the voxels are at the end of their file
                 skip = os.fstat(data.fileno()).st_size - count * dtype.itemsize
@@ -468,12 +428,11 @@ def metaimage_fields(file: BinaryIO, path: Path) -> dict[str, str]:
     """The fields of a header; the file is left at the byte after it."""
     fields: dict[str, str] = {}
     while LAST_KEY not in fields:
-        line = file.readline(MAX_LINE_BYTES)
+        line = file.readline(MAX_HEADER_BYTES)
         key, separator, value = (part.strip() for part in line.decode("latin-1").partition("="))
-        if not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or (line.strip() and not separator):
-            raise unreadable(path, "its header is damaged: a line is too long, or is not `key = value`")
-        if key in fields:
-            raise unreadable(path, f"its header says {key[:40]!a} twice; it is damaged")
+        is_odd = not line.endswith(b"\n") or file.tell() > MAX_HEADER_BYTES or (line.strip() and not separator)
+        if is_odd or key in fields:
+            raise unreadable(path, ODD_HEADER)
         if key:
             fields[key] = value
     return fields
@@ -492,9 +451,7 @@ def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
     origin = numbers("0 " * d, "Offset", "Position", "Origin")
     rows = numbers(" ".join(map(str, np.eye(d).ravel())), "TransformMatrix", "Orientation", "Rotation")
     if [len(shape), len(spacing), len(origin), len(rows)] != [d, d, d, d * d] or min(shape) < 1:
-        raise unreadable(
-            path, f"its header does not have {d} positive sizes, {d} spacings, or a place for its {d} axes"
-        )
+        raise unreadable(path, ODD_HEADER)
     if fields.get("DistanceUnits", "mm") not in ("mm", "?"):
         raise unreadable(path, "its lengths are not in millimetres; convert it")
     grid = Grid(shape, tuple(spacing), tuple(origin), tuple(np.reshape(rows, (d, d)).T.ravel().tolist()))
@@ -505,11 +462,10 @@ def metaimage_grid(fields: dict[str, str], path: Path) -> Grid:
 def metaimage_type(fields: dict[str, str], path: Path) -> "np.dtype[Any]":
     """The type of a voxel's values, as they are stored."""
     code = METAIMAGE_TYPES.get(fields.get("ElementType", ""))
-    if code is None or fields.get("BinaryData", "true").lower() not in YES:
-        raise unreadable(path, "its voxels are stored in a way that is not known; save it again as binary numbers")
     scaling = [fields.get(f"ElementToIntensityFunction{part}", "") for part in ("Slope", "Offset")]
-    if scaling[0] not in ("", "1") or scaling[1] not in ("", "0"):
-        raise unreadable(path, "its values are to be scaled, which readers do differently; save the scaled values")
+    is_scaled = scaling[0] not in ("", "1") or scaling[1] not in ("", "0")  # readers do so differently
+    if code is None or fields.get("BinaryData", "true").lower() not in YES or is_scaled:
+        raise unreadable(path, ODD_HEADER)
     is_big = fields.get("BinaryDataByteOrderMSB", fields.get("ElementByteOrderMSB", "")).lower() in YES
     return np.dtype(code).newbyteorder(">" if is_big else "<")
 
@@ -553,29 +509,3 @@ def read_picture(path: Path, kind: str) -> Voxels:
 def as_grey(page: Any) -> Any:
     """A page of a picture in grey, or in red, green and blue."""
     return page if page.mode in GREY_MODES else page.convert("L" if page.mode == "1" else "RGB")
-
-
-# The files that an image consists of: one, or a header and the file of voxels that it names (.mhd, .nhdr, .hdr).
-
-METAIMAGES, NRRDS, PAIRS = (".mhd", ".mha"), (".nhdr", ".nrrd"), (".hdr", ".img", ".hdr.gz", ".img.gz")
-
-
-def files_of_image(path: str) -> list[str]:
-    """The file of an image and, where its voxels or its header are in another, that one too; both by their paths.
-
-    What cannot be read, or names a file that is not there, is one file: whoever reads the image will say so."""
-    place, name = Path(path), path.lower()
-    try:
-        if name.endswith(PAIRS):
-            return [path, str(partner(place))]
-        if name.endswith((*METAIMAGES, *NRRDS)):
-            with place.open("rb") as file:
-                if name.endswith(METAIMAGES):
-                    voxels = metaimage_fields(file, place)[LAST_KEY]
-                    return [path] if voxels.lower() == LOCAL else [path, str(beside(place, voxels))]
-                header = re.split(rb"\r?\n\r?\n", file.read(MAX_HEADER_BYTES))[0]
-                named = re.search(rb"^data ?file:([^\n]*)", header, re.MULTILINE)
-                return [path] if named is None else [path, str(beside(place, named[1].decode().strip()))]
-    except (BadInput, OSError, ValueError):
-        pass
-    return [path]

@@ -1,7 +1,7 @@
 """HDF5 transforms, and DICOM that is compressed as JPEG Lossless or JPEG-LS, are read by ITK in a process of their own.
 
-No library of Python that we depend on reads them, and a damaged file makes ITK crash or take all memory. This file is
-also the program of that process, which imports nothing of this package."""
+No library of Python that we depend on reads them, and a damaged file makes ITK crash (HDF5: 4 of 100) or take all
+memory. This file is also the program of that process, which imports nothing of this package."""
 
 import json
 import os
@@ -14,11 +14,7 @@ from typing import Any
 
 BASE_MEMORY, MEMORY_PER_BYTE = 900_000_000, 40
 """What the process may take: this, and so many times the file's size."""
-BASE_SECONDS, BYTES_PER_SECOND, SECONDS_PER_FILE = 20, 2_000_000, 0.05
-START = (
-    "import json, runpy, sys; sys.path[:] = json.loads(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
-)
-"""The process finds the libraries that this one does, and nothing of the working folder."""
+BASE_SECONDS, BYTES_PER_SECOND, SECONDS_PER_FILE = 40, 1_000_000, 0.1
 
 
 def read_isolated(what: str, path: Path, files: list[Path]) -> Any:
@@ -32,14 +28,14 @@ def read_isolated(what: str, path: Path, files: list[Path]) -> Any:
     size = sum(file.stat().st_size for file in files)
     check_memory(path, size)
     memory = int(min(BASE_MEMORY + MEMORY_PER_BYTE * size, BASE_MEMORY + available_memory()))
-    seconds = int(BASE_SECONDS + size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files))
-    names = [str(file.absolute()) for file in files]
-    request = json.dumps({"what": what, "names": names, "memory": memory, "seconds": seconds}).encode()
-    command = [sys.executable, "-c", START, json.dumps([str(Path(part).absolute()) for part in sys.path]), __file__]
-    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    seconds = BASE_SECONDS + size / BYTES_PER_SECOND + SECONDS_PER_FILE * len(files)
+    request = json.dumps([what, memory, [str(file.absolute()) for file in files]])
+    places = os.pathsep.join(str(Path(part).absolute()) for part in sys.path)  # the libraries that this process finds
+    environment = os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-P", __file__]
     try:
         done = subprocess.run(
-            command, input=request, capture_output=True, timeout=2 * seconds, check=True, cwd="/", env=environment
+            command, input=request.encode(), capture_output=True, timeout=seconds, check=True, cwd="/", env=environment
         )
         return np.load(BytesIO(done.stdout), allow_pickle=False)
     except subprocess.CalledProcessError as error:
@@ -57,47 +53,34 @@ def main() -> None:
     sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
     sitk.ProcessObject.SetGlobalWarningDisplay(False)
     sitk.GetArrayFromImage(sitk.Image(2, 2, sitk.sitkUInt8)).astype(np.float64)  # imports what it needs
-    request = json.load(sys.stdin)
-    take_limits(request["memory"], request["seconds"])
-    found = read_transform(request["names"][0]) if request["what"] == "transform" else read_slices(request["names"])
-    np.savez(sys.stdout.buffer, **found)
-
-
-def take_limits(memory: int, seconds: int) -> None:
-    """Let the kernel end this process if it takes more; it can write no file, and open one at a time, so that a file
-    cannot have another one read."""
+    what, memory, names = json.load(sys.stdin)
     os.close(descriptor := os.dup(0))  # the number that the next file opened will have
     limits = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_AS: memory,
-        resource.RLIMIT_NOFILE: descriptor + 1,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_NOFILE: descriptor + 1,  # one file at a time: a file cannot have another one read
     }
     for limit, value in limits.items():
         hard = resource.getrlimit(limit)[1]
         within = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (within, within))
+    if what == "transform":
+        found = parts_of(sitk.ReadTransform(names[0]))
+    else:
+        found = {str(k): sitk.GetArrayFromImage(sitk.ReadImage(n, imageIO="GDCMImageIO")) for k, n in enumerate(names)}
+    np.savez(sys.stdout.buffer, **found)
 
 
-def read_slices(names: list[str]) -> dict[str, Any]:
-    """The voxels of DICOM files, in their order."""
-    import SimpleITK as sitk
-
-    return {str(k): sitk.GetArrayFromImage(sitk.ReadImage(n, imageIO="GDCMImageIO")) for k, n in enumerate(names)}
-
-
-def read_transform(name: str) -> dict[str, Any]:
-    """The transforms of a file: the name of the kind of each, its parameters and its fixed ones."""
+def parts_of(whole: Any) -> dict[str, Any]:
+    """Of each part of a transform: the name of its kind, its parameters and its fixed ones."""
     import numpy as np
     import SimpleITK as sitk
 
-    whole = sitk.ReadTransform(name).Downcast()
-    parts = [whole]
-    if isinstance(whole, sitk.CompositeTransform):
-        parts = [whole.GetNthTransform(i).Downcast() for i in range(whole.GetNumberOfTransforms())]
+    whole = whole.Downcast()
+    is_composite = isinstance(whole, sitk.CompositeTransform)
     found: dict[str, Any] = {}
-    for k, part in enumerate(parts):
+    for k in range(whole.GetNumberOfTransforms() if is_composite else 1):
+        part = whole.GetNthTransform(k).Downcast() if is_composite else whole
         is_identity = part.GetTransformEnum() == sitk.sitkIdentity
         d, kind = part.GetDimension(), "IdentityTransform" if is_identity else type(part).__name__
         order = f"_{part.GetOrder()}" if isinstance(part, sitk.BSplineTransform) else ""
