@@ -6,24 +6,14 @@ import pytest
 from vrnet import parse
 from vrnet.methods.bundled import SHORT_AXIS, Default, load_bundled
 
-WITHIN_REACH = [None, (0.7, 5.0)]
-BEYOND_REACH = [(0.5, 1.8), (1.8, 6.0)]
-"""A factor of three from 1.8 mm."""
+SOLVER = parse("Gaussian-LNCC")
 
 
-@pytest.mark.parametrize("spacing", WITHIN_REACH)
-def test_2d_images_are_for_the_model_in_the_box(spacing):
-    assert Default().resolve(2, spacing) is load_bundled(SHORT_AXIS)
-
-
-@pytest.mark.parametrize("spacing", BEYOND_REACH)
-def test_a_spacing_that_the_model_refuses_leaves_the_solver(spacing):
-    assert Default().resolve(2, spacing) == parse("Gaussian-LNCC")
-
-
-@pytest.mark.parametrize("spacing", [None, (1.8, 1.8, 10.0)])
-def test_volumes_are_for_the_solver(spacing):
-    assert Default().resolve(3, spacing) == parse("Gaussian-LNCC")
+def test_2d_images_are_for_the_model_in_the_box_within_a_factor_of_three_from_its_spacing_and_the_rest_for_the_solver():
+    model = load_bundled(SHORT_AXIS)
+    assert all(Default().resolve(2, spacing) is model for spacing in (None, (0.7, 5.0)))
+    assert all(Default().resolve(2, spacing) == SOLVER for spacing in ((0.5, 1.8), (1.8, 6.0)))
+    assert all(Default().resolve(3, spacing) == SOLVER for spacing in (None, (1.8, 1.8, 10.0)))
 
 
 def test_the_model_in_the_box_says_what_it_is():
@@ -41,7 +31,7 @@ def test_cines_have_a_model_of_their_own():
     assert Default().resolve(2, None, "cine") is load_bundled("short-axis-cine") is not load_bundled(SHORT_AXIS)
     assert load_bundled("short-axis-cine").card.method == "D-L2-3x1-w16"
     assert str(parse("default+average").resolve(2, None, "cine")) == "short-axis-cine+average"
-    assert Default().resolve(3, None, "cine") == parse("Gaussian-LNCC")
+    assert Default().resolve(3, None, "cine") == SOLVER
 
 
 def test_the_model_of_hippocampi_says_what_it_is():
@@ -61,6 +51,7 @@ print(*{name.split(".")[1] for name in sys.modules if name.startswith("torch.")}
 """
 
 
+@pytest.mark.release
 def test_the_model_is_read_when_first_needed_and_without_the_compiler_of_torch():
     loaded = subprocess.run([sys.executable, "-c", USE], check=True, capture_output=True, text=True).stdout.split()
     assert not {"_dynamo", "_inductor", "True"} & set(loaded)

@@ -13,9 +13,9 @@ from vrnet.variational.cascade import Cascade, no_motion
 from vrnet.variational.data_terms import DATA_TERMS, LNCC
 from vrnet.variational.solver import Solver
 
-SOLVERS = [str(solver) for solver in PRESETS]
-IN_3D = "TV-L1", "Diffusion-L2", "Bending-LNCC", "Gaussian-LNCC", "Gaussian-MIND", "TV-NMI", "Diffusion-Remap"
+SOLVERS = "TV-L1", "Diffusion-L2", "Bending-LNCC", "Gaussian-LNCC", "Gaussian-MIND", "TV-NMI", "Diffusion-Remap"
 """Each regulariser and each data term."""
+OTHERS = sorted({str(solver) for solver in PRESETS} - set(SOLVERS))
 SIZES = {2: (44, 44), 3: (28, 28, 28)}
 
 
@@ -34,7 +34,13 @@ def moved_texture(d):
     return *(torch.tensor(image, dtype=torch.float32)[None, None] for image in (fixed, texture)), u
 
 
-@pytest.mark.parametrize(("name", "d"), [*((name, 2) for name in SOLVERS), *((name, 3) for name in IN_3D)])
+@pytest.mark.parametrize(
+    ("name", "d"),
+    [
+        *((name, d) for d in (2, 3) for name in SOLVERS),
+        *(pytest.param(x, 2, marks=pytest.mark.release) for x in OTHERS),
+    ],
+)
 def test_a_known_motion_is_recovered(d, name):
     I0, I1, u = moved_texture(d)
     with torch.inference_mode():
@@ -44,7 +50,7 @@ def test_a_known_motion_is_recovered(d, name):
     assert after < before / 3
 
 
-@pytest.mark.parametrize(("name", "d"), [("Gaussian-Remap", 2), ("TV-Remap", 2), ("Gaussian-Remap", 3)])
+@pytest.mark.parametrize(("name", "d"), [("TV-Remap", 2), ("Gaussian-Remap", 3)])
 def test_a_known_motion_is_recovered_in_a_contrast_that_has_no_inverse(d, name):
     """Where dark and bright become one, and what lies between them stands out."""
     I0, I1, u = moved_texture(d)
@@ -55,7 +61,7 @@ def test_a_known_motion_is_recovered_in_a_contrast_that_has_no_inverse(d, name):
     assert after < before / 2
 
 
-@pytest.mark.parametrize(("data", "d"), [("LNCC", 3), ("MIND", 2), ("NMI", 2), ("Remap", 2)])
+@pytest.mark.parametrize(("data", "d"), [("LNCC", 3), ("MIND", 2)])
 def test_a_window_changes_the_field_and_of_zero_is_no_window(d, data):
     I0, I1, _ = moved_texture(d)
     short = replace(parse(f"Gaussian-{data}"), warps=4, finest_warps=0, momentum=0.0, levels=1, window=0.0)
@@ -84,7 +90,7 @@ def test_theta_goes_from_first_to_last_by_equal_ratios(warps):
     assert_allclose(thetas, np.geomspace(0.1, 0.8, warps) if warps > 1 else [0.1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-NMI", "Gaussian-LNCC"])
+@pytest.mark.parametrize("name", ["TV-L1", "Gaussian-LNCC"])
 def test_levels_and_iterations_share_their_steps(name):
     method = replace(parse(name), warps=5, iterations=4, levels=3)
     solver = method.build(2)
@@ -104,10 +110,9 @@ def test_the_finest_level_has_warps_and_a_momentum_of_its_own():
     assert [[inner[0].first.momentum for inner in steps] for steps in coarser] == [[0] * 5] * 2
 
 
-@pytest.mark.parametrize("name", ["TV-L1", "Bending-L1"])
-def test_the_denoiser_weighs_lambda_over_theta(name):
+def test_the_denoiser_weighs_lambda_over_theta():
     """The v-subproblem: argmin_v λ R(v) + θ/2 |u − v|²."""
-    method = replace(parse(name), lam=0.2, theta=(0.1, 0.4), warps=2)
+    method = replace(parse("Bending-L1"), lam=0.2, theta=(0.1, 0.4), warps=2)
     weights = [inner[0].second.weight for inner in method.build(2).cascade.steps]
     assert_allclose(weights, [0.2 / 0.1, 0.2 / 0.4])
 

@@ -26,15 +26,15 @@ class BundledModel:
 
 BUNDLED = {
     name: BundledModel(FOLDER / f"{name.replace('-', '_')}.safetensors", summary)
-    for name, summary in {
-        SHORT_AXIS: "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D",
-        SHORT_AXIS_CINE: "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of "
-        "`vrnet track`",
-        "hippocampus": "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D",
-        "hippocampus-template": "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
-        "labels, in 3D",
-    }.items()
-}
+    for name, summary in (
+        (SHORT_AXIS, "learned, in the box: VR-Net for short-axis cine MR, ED and ES of a heart, in 2D"),
+        (SHORT_AXIS_CINE, "learned, in the box: VR-Net for the frames of short-axis cine MR, in 2D; the default of "
+                          "`vrnet track`"),
+        ("hippocampus", "learned, in the box: VR-Net for T1 images cut to the hippocampus, of two people, in 3D"),
+        ("hippocampus-template", "in the box: through a template of 140 T1 images cut to the hippocampus, made without "
+                                 "labels, in 3D"),
+    )
+}  # fmt: skip
 """Every model in the box by its name."""
 
 

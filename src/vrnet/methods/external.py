@@ -53,14 +53,14 @@ class ExternalTool(Method, Protocol):
         ) -> Float[Tensor, "b d *s"]:
             h = spacing or (1.0,) * (I0.dim() - 2)
             images = I0, I1, *((masks.fixed, masks.moving) if masks else ())
-            found = []
-            for fixed, moving, *inside in zip(*(image[:, 0].cpu().numpy() for image in images), strict=True):
-                if inside and not np.logical_and(*inside).any():  # tools refuse a slice with nothing to compare
-                    found.append(np.zeros((fixed.ndim, *fixed.shape)))
-                else:
-                    found.append(self.find(fixed, moving, h, inside))
-            mm = np.stack(found).astype(np.float32)
-            return torch.from_numpy(mm / np.reshape(h, (1, -1, *[1] * len(h))).astype(np.float32)).to(I0.device)
+            u = torch.zeros(len(I0), len(h), *I0.shape[2:])
+            for k, (fixed, moving, *inside) in enumerate(
+                zip(*(image[:, 0].cpu().numpy() for image in images), strict=True)
+            ):
+                if not inside or np.logical_and(*inside).any():  # tools refuse a slice with nothing to compare
+                    mm = self.find(fixed, moving, h, inside).astype(np.float32)
+                    u[k] = torch.from_numpy(mm / np.reshape(h, (-1, *[1] * len(h))).astype(np.float32))
+            return u.to(I0.device)
 
         return register
 
@@ -172,8 +172,7 @@ class FFD(ExternalTool):
     """Length of the longest first update, about, in mm."""
 
     def __post_init__(self) -> None:
-        positive = "spacing", "levels", "samples", "iterations", "step"
-        check_positive({name: getattr(self, name) for name in positive})
+        check_positive({name: getattr(self, name) for name in ("spacing", "levels", "samples", "iterations", "step")})
         if not self.bending >= 0:
             raise BadInput(f"bending is {self.bending}: it must be zero or more")
 
@@ -193,8 +192,24 @@ class FFD(ExternalTool):
         where = dict(zip(("fixed_mask", "moving_mask"), inside, strict=False))
         parameters = itk.ParameterObject.New()
         names = parameters.GetDefaultParameterMap("bspline", self.levels, self.spacing)
-        for name, value in self.elastix_parameters(bool(where)).items():
-            names[name] = value
+        changed = {
+            "Registration": "MultiMetricMultiResolutionRegistration",
+            "Metric0Weight": "1",
+            "Metric1Weight": str(self.bending),
+            "MaximumNumberOfIterations": str(self.iterations),
+            "NumberOfSpatialSamples": str(self.samples),
+            "ImageSampler": "RandomCoordinate",
+            "NumberOfSamplesForExactGradient": "4096",  # for the step sizes: more take far longer, to the same end
+            "MaximumStepLength": str(self.step),
+            "NewSamplesEveryIteration": "true",
+            "AutomaticTransformInitialization": "false",
+            "ResultImagePixelType": "float",
+            "RandomSeed": "1",
+            "RequiredRatioOfValidSamples": "0.001" if where else "0.25",  # samples outside a mask are not valid
+        }
+        for name, value in changed.items():
+            names[name] = [value]
+        names["Metric"] = ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"]
         parameters.AddParameterMap(names)
         try:
             _, found = itk.elastix_registration_method(
@@ -208,32 +223,13 @@ class FFD(ExternalTool):
             field = itk.transformix_deformation_field(images[1], found, output_directory=folder)
         return itk.array_from_image(field).T
 
-    def elastix_parameters(self, has_masks: bool) -> dict[str, list[str]]:
-        """Those that differ from the tool's defaults, under its names."""
-        return {
-            "Registration": ["MultiMetricMultiResolutionRegistration"],
-            "Metric": ["AdvancedMeanSquares", "TransformBendingEnergyPenalty"],
-            "Metric0Weight": ["1"],
-            "Metric1Weight": [str(self.bending)],
-            "MaximumNumberOfIterations": [str(self.iterations)],
-            "NumberOfSpatialSamples": [str(self.samples)],
-            "ImageSampler": ["RandomCoordinate"],
-            "NumberOfSamplesForExactGradient": ["4096"],  # for the step sizes: more take far longer, to the same end
-            "MaximumStepLength": [str(self.step)],
-            "NewSamplesEveryIteration": ["true"],
-            "AutomaticTransformInitialization": ["false"],
-            "ResultImagePixelType": ["float"],
-            "RandomSeed": ["1"],
-            "RequiredRatioOfValidSamples": ["0.001" if has_masks else "0.25"],  # samples outside a mask are not valid
-        }
-
 
 def check_schedule(sigma: float | PerDimension[float], iterations: Iterations | PerDimension[Iterations]) -> None:
     """BadInput unless there is a level with iterations, and smoothing is not negative, in 2D and in 3D."""
     for d in (2, 3):
-        if not value_in(sigma, d) >= 0:
-            raise BadInput(f"the smoothing is {value_in(sigma, d)}: it must be zero or more")
-        counts = value_in(iterations, d)
+        smoothing, counts = value_in(sigma, d), value_in(iterations, d)
+        if not smoothing >= 0:
+            raise BadInput(f"the smoothing is {smoothing}: it must be zero or more")
         if not counts or min(counts) < 0:
             raise BadInput(f"iterations is {counts}: give one number per level, zero or more")
 

@@ -1,6 +1,7 @@
 """The iterative solvers: a data term and a regulariser of any names, coarse to fine."""
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -23,6 +24,7 @@ ROUNDS = 2
 Thetas = tuple[float, float]
 FIXED = ("regularizer", "data")
 """The fields that come first in the name of a solver."""
+NOT_NEGATIVE = "tolerance", "fluid", "window", "momentum", "finest_warps"
 
 
 @dataclass(frozen=True)
@@ -68,23 +70,18 @@ class Variational(Method):
         for d in (2, 3):
             first, last = value_in(self.theta, d)
             check_positive({"lam": value_in(self.lam, d), "theta[0]": first, "theta[1]": last})
-            momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d)
-            window = value_in(self.window, d)
-            for name, value in (("tolerance", self.tolerance), ("fluid", self.fluid), ("window", window)):
+            values = {name: value_in(getattr(self, name), d) for name in NOT_NEGATIVE}
+            for name, value in values.items():
                 if not 0 <= value < float("inf"):
                     raise BadInput(f"{name} is {value}: it must be zero or more")
-            if not 0 <= momentum < 1:
-                raise BadInput(f"momentum is {momentum}: it must be zero or more, and below 1")
-            if momentum and not self.fluid:
-                raise BadInput(
-                    f"momentum is {momentum} and fluid 0: only composed updates have a momentum; give momentum=0, too"
-                )
-            if window and not DATA_TERMS[self.data].takes_window:
+            if values["momentum"] >= 1 or (values["momentum"] and not self.fluid):
+                needs = "it must be below 1, and 0 where fluid is 0: only composed updates have a momentum"
+                raise BadInput(f"momentum is {values['momentum']}: {needs}")
+            if values["window"] and not DATA_TERMS[self.data].takes_window:
                 others = ", ".join(name for name, term in DATA_TERMS.items() if term.takes_window)
-                raise BadInput(f"window is {window}, and {self.data} takes none: {others} do")
-            if finest_warps < 0:
-                raise BadInput(f"finest_warps is {finest_warps}: it must be zero or more")
-            check_at_most("warps times iterations", max(self.warps, finest_warps) * self.iterations, MAX_STEPS)
+                raise BadInput(f"window is {values['window']}, and {self.data} takes none: {others} do")
+            most = max(self.warps, values["finest_warps"]) * self.iterations
+            check_at_most("warps times iterations", most, MAX_STEPS)
 
     def __str__(self) -> str:
         return f"{self.regularizer}-{self.data}{changes(self, preset(self.regularizer, self.data), FIXED)}"
@@ -104,47 +101,42 @@ class Variational(Method):
         """The solver with a data term, its own or one of other parameters.
 
         One cascade at every level, each the initialiser of the next; the energy of the finest is watched."""
-        regularizer, lam = REGULARIZERS[self.regularizer], value_in(self.lam, d)
-        momentum, finest_warps = value_in(self.momentum, d), value_in(self.finest_warps, d) or self.warps
-        steps = self._steps(data, d, self.warps, 0.0)
-        differs = (finest_warps, momentum) != (self.warps, 0)
-        finest = self._steps(data, d, finest_warps, momentum) if differs else steps
-        coarser = BothContrastsLNCC() if data.learns_contrast else data
+        regularizer, lam, (first, last) = REGULARIZERS[self.regularizer], value_in(self.lam, d), value_in(self.theta, d)
+        window, finest_warps = value_in(self.window, d), value_in(self.finest_warps, d) or self.warps
+
+        def linearize(term: DataTerm[Any]) -> Linearize:
+            return average(term.linearize, window) if window else term.linearize
+
+        @cache  # levels that have the same steps share them
+        def steps(warps: int, momentum: float) -> list[list[Step]]:
+            """The steps of a level: θ is a geometric progression, one per warp."""
+            found = []
+            for warp in range(warps):
+                theta = first * (last / first) ** (warp / max(warps - 1, 1))
+                move = DataStep(data, theta)
+                composed = ComposedDataStep(move, self.fluid, momentum) if self.fluid else move
+                found.append([Step(composed, Denoise(regularizer, regularizer.strength(lam, theta)))] * self.iterations)
+            return found
+
         init: Initializer = no_motion
         for _ in range(self.levels - 1):
-            init = CoarseToFine(Cascade(init, steps, self._linearize(coarser, d)))
+            coarser = BothContrastsLNCC() if data.learns_contrast else data
+            init = CoarseToFine(Cascade(init, steps(self.warps, 0.0), linearize(coarser)))
         if data.learns_contrast:
             init = RelearnContrast(init, ROUNDS)
-        return Solver(Cascade(init, finest, self._linearize(data, d)), Energy(data, regularizer, lam), self.tolerance)
-
-    def _linearize(self, data: DataTerm[Any], d: int) -> Linearize:
-        window = value_in(self.window, d)
-        return average(data.linearize, window) if window else data.linearize
-
-    def _steps(self, data: DataTerm[Any], d: int, warps: int, momentum: float) -> list[list[Step]]:
-        """The steps of a level: θ is a geometric progression, one per warp."""
-        lam, (first, last) = value_in(self.lam, d), value_in(self.theta, d)
-        thetas = [first * (last / first) ** (w / max(warps - 1, 1)) for w in range(warps)]
-        return [[self._step(data, lam, theta, momentum)] * self.iterations for theta in thetas]
-
-    def _step(self, data: DataTerm[Any], lam: float, theta: float, momentum: float) -> Step:
-        step, regularizer = DataStep(data, theta), REGULARIZERS[self.regularizer]
-        first = ComposedDataStep(step, self.fluid, momentum) if self.fluid else step
-        return Step(first, Denoise(regularizer, regularizer.strength(lam, theta)))
+        finest = Cascade(init, steps(finest_warps, value_in(self.momentum, d)), linearize(data))
+        return Solver(finest, Energy(data, regularizer, lam), self.tolerance)
 
 
 COMPOSED: dict[str, Any] = {"warps": 30, "iterations": 1, "fluid": 1.0}
 """Many short steps, each composed with the field."""
 FEW_AT_THE_FINEST: dict[str, Any] = {"finest_warps": PerDimension(0, 10), "momentum": PerDimension(0.0, 0.7)}
 """In volumes, few steps at the finest level, where nearly all the time goes, each with what is left of the last."""
-# L1 and L2 were tuned on the validation subjects of ACDC: TV-L1 by benchmarks/tune.py, others by a coarse grid; LNCC,
-# MIND and NMI on the training and validation subjects of ACDC and hippocampus: results/tuning_solvers.csv. Remap, whose
-# channels are those of LNCC, has the λ and θ found there for LNCC. The momentum of Gaussian-LNCC, and that only its
-# finest level has one, was chosen on the pair of brains that benchmarks/volumes.py measures, whose Dice is no held-out
-# figure; its warps on the validation pairs of hippocampus, as many as give the Dice of 30 without. A momentum roughens
-# fields: with λ = 0.5 in volumes, as found there, few of these pairs have the verdict good; with 0.6, 15 of 20, at .001
-# less Dice, and the brains have more. The rows of that were not kept. Gaussian-Remap has the same: of the seven
-# contrasts of benchmarks/contrasts.py six have more Dice so, by up to .009, and one .001 less.
+# L1 and L2 were tuned on the validation subjects of ACDC (benchmarks/tune.py), LNCC, MIND and NMI on the training and
+# validation subjects of ACDC and hippocampus (results/tuning_solvers.csv); Remap, whose channels are those of LNCC, has
+# λ and θ of LNCC. The momentum of Gaussian-LNCC was chosen on the pair of brains that benchmarks/volumes.py measures,
+# whose Dice is no held-out figure, and its warps in 3D on the validation pairs of hippocampus. A momentum roughens
+# fields: λ is 0.6 in volumes, not the 0.5 found without, so that most of these pairs have the verdict good.
 PRESETS = (
     Variational("TV", "L1"),
     Variational("TV", "L2", lam=0.01, theta=(0.01, 0.05)),
