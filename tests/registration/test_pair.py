@@ -275,10 +275,10 @@ def test_nothing_is_advised_that_was_done_or_is_recorded(pair, result):
     still = np.eye(2), np.zeros(2), np.zeros(2)
     matched = RegistrationOptions(match_intensities=True)
     run = run_of(given(pair, result.transform, affine=Affine("affine", *still), options=matched))
-    assert (run.method, run.has_affine, run.is_matched) == ("", True, True)
+    assert (run.method, run.affine, run.is_matched) == ("", "affine", True)
     kept = RegistrationOptions(brightness="keep")
     run = run_of(replace(result, affine=Affine("rigid", *still), options=kept))
-    assert (run.method, run.has_start, run.has_affine, run.is_brightness_kept) == (result.method, True, False, True)
+    assert (run.method, run.affine, run.is_brightness_kept) == (result.method, "rigid", True)
     assert not run_of(result).has_masks
     folded = np.random.default_rng(0).normal(size=(2, *pair.fixed.array.shape)).astype(np.float32)
     for folds in ("keep", "repair"):

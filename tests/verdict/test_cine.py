@@ -11,7 +11,9 @@ from vrnet.cardiac.strain import strain
 from vrnet.cardiac.wall import HeartLabels
 from vrnet.images.grid import Grid
 from vrnet.images.image import Cine, Image
+from vrnet.images.transforms import Transform
 from vrnet.phantom.cycle import cycle
+from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import Run
 from vrnet.verdict.cine import (
     FINDINGS,
@@ -27,7 +29,7 @@ from vrnet.verdict.cine import (
     unmatched_by_slice,
     where_to_look,
 )
-from vrnet.verdict.evidence import gather
+from vrnet.verdict.evidence import evidence_of as evidence_of_pair
 
 STACK = Run("short-axis-cine", dimension=2, is_stack=True)
 
@@ -235,7 +237,9 @@ def test_noise_is_unmatched_and_another_contrast_is_not(heart, other):
 
 def test_the_mean_of_slices_that_show_as_much_is_that_of_the_whole(heart, other):
     fixed, spacing = np.stack([heart] * 4, -1), (2.8, 2.8, 10.0)
-    whole = gather(fixed, other, other, np.zeros((3, *fixed.shape), np.float32), spacing, 0.0)
+    grid = Grid.plain(fixed.shape, spacing)
+    still, image = Transform.from_voxels(np.zeros((3, *fixed.shape), np.float32), grid), Image(other, grid)
+    whole = evidence_of_pair(PairResult(fixed=Image(fixed, grid), moving=image, transform=still, warped=image))
     assert unmatched_by_slice(fixed, other, other, spacing, 2).mean() == pytest.approx(whole.unmatched, abs=1e-5)
 
 

@@ -1,7 +1,7 @@
 """Each reason on a phantom heart, whose true motion is known; then real pairs, good and ruined."""
 
 from dataclasses import replace
-from functools import partial
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from vrnet import BadInput, Grid, Image, Transform, Verdict, judge, judge_images, register, register_images
 from vrnet.data.acdc import ACDC
-from vrnet.evaluation.pair import regularity
+from vrnet.evaluation.pair import overlap, regularity, worst_structure
 from vrnet.fields.calculus import smooth, warp
 from vrnet.images.grid import Affine
 from vrnet.images.resample import place_image
@@ -18,7 +18,7 @@ from vrnet.phantom import phantom
 from vrnet.registration.masks import ImageMasks
 from vrnet.registration.pair import PairResult
 from vrnet.verdict.advice import Run
-from vrnet.verdict.evidence import evidence_of, gather
+from vrnet.verdict.evidence import evidence_of
 from vrnet.verdict.rules import CAUSES, FINDINGS, LEAST_VOXELS, MAX_ADVICE, MAX_REASONS, judge_evidence
 
 pytestmark = pytest.mark.usefixtures("as_users_run")
@@ -37,16 +37,45 @@ def heart(hearts, d):
     return patient.fixed[0, 0], patient.moving[0, 0], patient.field[0], patient.spacing
 
 
-def evidence(fixed, moving, field, spacing, **given):
-    """The evidence of a field."""
+@pytest.fixture
+def flat(hearts):
+    """The same in 2D, for what is said in words."""
+    patient = hearts[2]
+    return patient.fixed[0, 0], patient.moving[0, 0], patient.field[0], patient.spacing
+
+
+@pytest.fixture(scope="module")
+def labelled(hearts):
+    """(fixed, moving, labels of fixed, of moving) on a grid, and the true motion."""
+    patient = hearts[2]
+    grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
+    parts = (patient.fixed, patient.moving, patient.fixed_labels, patient.moving_labels)
+    images = (Image(part[0, 0].numpy(), grid) for part in parts)
+    return *images, Transform.from_voxels(patient.field[0].numpy(), grid)
+
+
+def result_of(fixed, moving, field, spacing, mask=None):
+    """A registered pair of tensors; compared inside the mask of fixed."""
+    grid = Grid.plain(tuple(fixed.shape), spacing)
     warped = warp(moving[None, None], field[None])[0, 0]
-    arrays = (part.numpy() for part in (fixed, moving, warped, field))
-    return gather(*arrays, spacing, **{"folds_percent": 0.0, **given})
+    F, M, W = (Image(part.numpy(), grid) for part in (fixed, moving, warped))
+    masks = ImageMasks() if mask is None else ImageMasks(Image(mask, grid))
+    return PairResult(fixed=F, moving=M, warped=W, masks=masks, transform=Transform.from_voxels(field.numpy(), grid))
 
 
-def found(evidence):
+def evidence(fixed, moving, field, spacing, mask=None, **changed):
+    """The evidence of a field, of which some measures are changed; folds are left out."""
+    found = evidence_of(result_of(fixed, moving, field, spacing, mask))
+    return replace(found, **{"folds_percent": 0.0, **changed})
+
+
+def names_found(evidence):
     """The names of the rules that are beyond their limits."""
     return {rule.name for rule in (*FINDINGS, *CAUSES) if rule.level(evidence) != "good"}
+
+
+def has_reason(verdict, words):
+    return any(words in reason for reason in verdict.reasons)
 
 
 def test_the_true_motion_is_good_and_has_no_reasons(heart):
@@ -55,70 +84,41 @@ def test_the_true_motion_is_good_and_has_no_reasons(heart):
     assert judge(fixed.numpy(), moving.numpy(), field.numpy()).level == "good"
 
 
-def test_the_same_image_is_good_though_nothing_moved(heart):
-    fixed, _, field, spacing = heart
-    assert judge(fixed, fixed, torch.zeros_like(field), spacing=spacing) == Verdict("good")
-
-
-@pytest.mark.parametrize("moved", [0.05, 0.2, 0.3])
-def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_voxel(heart, moved):
+def test_one_scan_given_twice_is_good_though_a_model_moves_it_by_less_than_a_voxel(heart):
     """Interpolation takes information from an image that told all of the other."""
     fixed, _, field, spacing = heart
-    little = torch.zeros_like(field)
-    little[0] = moved * torch.sin(torch.arange(fixed.shape[0]) / 8).view(-1, *[1] * (fixed.dim() - 1))
-    found = evidence(fixed, fixed, little, spacing)
-    assert found.information_before - found.information_after > 0.01
-    assert judge_evidence(found) == Verdict("good")
-
-
-@pytest.mark.parametrize(("dice", "level"), [((0.5, 0.8), "good"), ((0.02, 0.25), "look"), ((0.03, 0.04), "failed")])
-def test_structures_that_hardly_overlap_are_not_good_though_they_never_did(heart, dice, level):
-    assert judge_evidence(evidence(*heart, dice=dice)).level == level
-
-
-def test_a_verdict_is_printed_in_lines():
-    assert str(Verdict("look", ("It moved.",), ("this",))) == "look at it\nIt moved.\nTry: this."
+    wave = torch.sin(torch.arange(fixed.shape[0]) / 8).view(-1, *[1] * (fixed.dim() - 1))
+    for moved in (0.0, 0.05, 0.3):
+        little = torch.zeros_like(field)
+        little[0] = moved * wave
+        found = evidence(fixed, fixed, little, spacing)
+        assert (found.information_before - found.information_after > 0.01) == (moved > 0)
+        assert judge_evidence(found) == Verdict("good")
 
 
 BAD = {
     "fixed is a list": lambda i, u, t: judge([[1.0]], i.array, u),
-    "moving contains NaN": lambda i, u, t: judge(i.array, np.full(i.array.shape, np.nan), u),
-    "fixed is .* and moving": lambda i, u, t: judge(i.array, i.array[1:], u),
-    "the field is a Transform: give": lambda i, u, t: judge(i.array, i.array, t),
     r"the field is \(8, 8\): give one of shape \(2, 8, 8\)": lambda i, u, t: judge(i.array, i.array, u[0]),
     r"the spacing is 1.5: give 2 numbers .* \(1.0, 1.0\)": lambda i, u, t: judge(i.array, i.array, u, spacing=1.5),
     r"the mask of fixed is \(7, 8\)": lambda i, u, t: judge(i.array, i.array, u, fixed_mask=i.array[1:] > 0.5),
-    "the mask of moving is empty": lambda i, u, t: judge(i.array, i.array, u, moving_mask=0 * i.array),
-    "the mask of moving is an Image": lambda i, u, t: judge(i.array, i.array, u, moving_mask=i),
     "fixed is an array: give an Image": lambda i, u, t: judge_images(i.array, i, t),
-    "there is no moving.nii.gz": lambda i, u, t: judge_images(i, "moving.nii.gz", t),
     "transform is a ndarray: give a vrnet Transform": lambda i, u, t: judge_images(i, i, u),
     "affine is a str: give a vrnet Affine": lambda i, u, t: judge_images(i, i, t, affine="rigid"),
     "the affine map is 3D and the images are 2D": lambda i, u, t: judge_images(
         i, i, t, affine=Affine("affine", np.eye(3), np.zeros(3), np.zeros(3))
     ),
-    "moving_mask is an array": lambda i, u, t: judge_images(i, i, t, moving_mask=i.array),
     "fixed_mask is empty": lambda i, u, t: judge_images(i, i, t, fixed_mask=i.with_array(0 * i.array)),
-    "moving_mask is empty": lambda i, u, t: judge_images(i, i, t, moving_mask=i.with_array(0 * i.array)),
     "moving contains NaN or infinite": lambda i, u, t: judge_images(i, i.with_array(np.nan * i.array), t),
     "fixed_labels is not on the grid of fixed": lambda i, u, t: judge_images(i, i, t, coarser(i), coarser(i)),
-    "holds values that are not whole numbers: it is an image": lambda i, u, t: judge_images(
-        i, i, t, i, i.with_array((i.array > 0.5).astype(np.uint8))
-    ),
-    r"the spacing is 1.5: give 2 numbers": lambda i, u, t: register(i.array, i.array, spacing=1.5),
-    "slice_axis is z .*: give 0, 1 or 2": lambda i, u, t: register(i.array, i.array, slice_axis="z"),
     "fixed is an Image": lambda i, u, t: register(i, i),
-    "fixed is an array: give an Image or a file": lambda i, u, t: register_images(i.array, i.array),
     "moving is a NoneType: give an Image": lambda i, u, t: register_images(i, None),
     "method is an int": lambda i, u, t: register_images(i, i, 7),
-    "slices is None: give 'auto', 'each' or 'together'": lambda i, u, t: register_images(i, i, slices=None),
     "match_intensities is 'no': give True or False": lambda i, u, t: register_images(i, i, match_intensities="no"),
-    "fixed_mask is an array: give an Image or a file": lambda i, u, t: register_images(i, i, fixed_mask=i.array),
 }
 
 
 def coarser(image):
-    return Image(image.array, Grid.plain(image.grid.shape, (2.0, 2.0)))
+    return Image((image.array > 0.5).astype(np.uint8), Grid.plain(image.grid.shape, (2.0, 2.0)))
 
 
 @pytest.mark.parametrize("words", BAD)
@@ -132,28 +132,25 @@ def test_arguments_of_another_kind_are_bad_input_that_says_what_to_give(words):
 def test_the_true_motion_backwards_is_less_alike(heart):
     fixed, moving, field, spacing = heart
     wrong = evidence(fixed, moving, -3 * field, spacing)
-    assert {"less alike, locally", "less alike, by mutual information"} <= found(wrong)
-    assert judge_evidence(wrong).level != "good"
-    assert any("less alike after than before" in reason for reason in judge_evidence(wrong).reasons)
+    assert {"less alike, locally", "less alike, by mutual information"} <= names_found(wrong)
+    assert has_reason(judge_evidence(wrong), "less alike after than before")
 
 
 def test_no_motion_where_there_should_be_some_hardly_changes_anything(heart):
     fixed, moving, field, spacing = heart
     still = evidence(fixed, moving, torch.zeros_like(field), spacing)
-    assert found(still) == {"hardly changed"}
+    assert names_found(still) == {"hardly changed"}
     assert judge_evidence(still).level == "look"
 
 
 UNITS = {
     "offset": lambda image: image.double() + 1e9,
-    "large offset": lambda image: 1e3 * image.double() - 1e12,
-    "tiny": lambda image: 1e-12 * image,
     "tiniest": lambda image: 1e-30 * image,
     "huge": lambda image: 1e12 * image,
 }
 
 
-@pytest.mark.parametrize("factor", [1.0, -3.0])
+@pytest.mark.parametrize(("factor", "d"), [(1.0, 2), (-3.0, 3)])
 def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, factor):
     """Of a good field and of a bad one, for arrays and for images; single precision holds no offset of 1e9."""
     fixed, moving, field, spacing = heart
@@ -168,101 +165,76 @@ def test_neither_an_offset_nor_a_unit_of_intensities_changes_the_verdict(heart, 
         assert (found[1].level, len(found[1].reasons)) == (expected.level, len(expected.reasons)), unit
 
 
-def test_ranges_are_compared_in_the_units_of_the_files(heart):
-    fixed, _, field, spacing = heart
+def test_ranges_are_compared_in_the_units_of_the_files(flat):
+    fixed, _, field, spacing = flat
     found, large = (evidence(k * fixed, 4 * k * fixed + 2 * k, field, spacing) for k in (1, 1e6))
     assert (found.range_ratio, large.range_ratio) == pytest.approx((4.0, 4.0), rel=1e-3)
     assert large.offset == pytest.approx(found.offset, rel=1e-3)
     assert found.offset > 0.5
 
 
-def test_what_lies_far_outside_the_mask_takes_nothing_from_what_lies_inside(heart):
-    fixed, moving, field, spacing = heart
-    inside = np.zeros(fixed.shape, bool)
-    inside[4:-4, 4:-4] = True
+def test_what_lies_outside_the_mask_has_no_influence_on_what_lies_inside(heart):
+    """A corner of either image, far brighter or darker than all else, right beside what is compared."""
+    shape = heart[0].shape
+    corner, kept = tuple(slice(0, n // 2) for n in shape), np.ones(shape, bool)
+    kept[corner] = False
+    clean = result_of(*heart, kept)
+    images = {"fixed": clean.fixed, "moving": clean.moving, "warped": clean.warped}
+    spoilt = {name: image.with_array(image.array.copy()) for name, image in images.items()}
+    for image, brightness in zip(spoilt.values(), (1e12, -50, -50), strict=True):
+        image.array[corner] = brightness
+    assert evidence_of(replace(clean, **spoilt)) == evidence_of(clean)
+    everywhere = (replace(clean, masks=ImageMasks(), **each) for each in (spoilt, {}))
+    assert len({evidence_of(each) for each in everywhere}) == 2
+
+
+def test_a_mask_of_few_voxels_leaves_too_little_to_judge_by(flat):
+    fixed, moving, field, spacing = flat
     grid = Grid.plain(tuple(fixed.shape), spacing)
-    far = torch.where(torch.from_numpy(inside), fixed, torch.tensor(-1e12))
-    moved, transform = Image(moving.numpy(), grid), Transform.from_voxels(field.numpy(), grid)
-    plain, other = (
-        evidence_of(
-            PairResult(
-                fixed=Image(image.numpy(), grid),
-                moving=moved,
-                masks=ImageMasks(Image(inside, grid)),
-                transform=transform,
-                warped=moved,
-            )
-        )
-        for image in (fixed, far)
+    images, transform = (
+        (Image(part.numpy(), grid) for part in (fixed, moving)),
+        Transform.from_voxels(field.numpy(), grid),
     )
-    assert other.local_after == pytest.approx(plain.local_after, abs=1e-3)
-    assert other.information_after == pytest.approx(plain.information_after, abs=1e-3)
-
-
-@pytest.mark.parametrize("few", [1, 2, int(LEAST_VOXELS) - 1, int(LEAST_VOXELS)])
-def test_a_mask_of_few_voxels_leaves_too_little_to_judge_by(heart, few):
-    fixed, moving, field, spacing = heart
-    grid = Grid.plain(tuple(fixed.shape), spacing)
-    centre = np.array(fixed.shape).reshape(-1, *[1] * fixed.dim()) / 2
-    nearest = np.square(np.indices(fixed.shape) - centre).sum(0).ravel().argsort(kind="stable")[:few]
-    mask = np.zeros(fixed.numel(), np.uint8)
-    mask[nearest] = 1
-    images = (Image(part, grid) for part in (fixed.numpy(), moving.numpy()))
-    transform = Transform.from_voxels(field.numpy(), grid)
-    found = judge_images(*images, transform, fixed_mask=Image(mask.reshape(fixed.shape), grid))
-    if few < LEAST_VOXELS:
-        assert (found.level, len(found.reasons)) == ("look", 1)
-        many = "" if few == 1 else "s"
-        assert found.reasons[0].startswith(f"The images were compared at only {few} voxel{many}: ")
-        assert "larger mask" in found.try_[0]
-    else:
-        assert not any("compared at only" in reason for reason in found.reasons)
+    images, middle = tuple(images), np.square(np.indices(fixed.shape) - 48).sum(0).ravel().argsort(kind="stable")
+    for few in (1, int(LEAST_VOXELS) - 1, int(LEAST_VOXELS)):
+        mask = np.zeros(fixed.numel(), np.uint8)
+        mask[middle[:few]] = 1
+        found = judge_images(*images, transform, fixed_mask=Image(mask.reshape(fixed.shape), grid))
+        if few < LEAST_VOXELS:
+            assert (found.level, len(found.reasons)) == ("look", 1)
+            many = "" if few == 1 else "s"
+            assert found.reasons[0].startswith(f"The images were compared at only {few} voxel{many}: ")
+            assert "larger mask" in found.try_[0]
+        else:
+            assert not has_reason(found, "compared at only")
 
 
 def test_few_blocks_of_a_large_image_are_called_blocks():
     """Of a mask from corner to corner: about a smaller one, voxels are compared."""
-    image, mask = torch.rand(500, 500, generator=torch.Generator().manual_seed(0)).numpy(), np.zeros((500, 500), bool)
+    image, mask = torch.rand(500, 500, generator=torch.Generator().manual_seed(0)), np.zeros((500, 500), bool)
     mask[:20, :40] = mask[-20:, -40:] = True
-    few = gather(image, image, image, np.zeros((2, 500, 500), np.float32), (1.0, 1.0), 0.0, compared=mask)
+    few = evidence(image, image, torch.zeros(2, 500, 500), (1.0, 1.0), mask)
     assert (few.voxels, few.block_voxels) == (400, 4)
-    assert "at only 400 blocks of 4 voxels: " in judge_evidence(few).reasons[0]
+    assert has_reason(judge_evidence(few), "at only 400 blocks of 4 voxels: ")
 
 
-def test_inside_a_small_mask_a_large_image_is_judged_as_one_that_was_cut_out_of_it(heart):
+def test_inside_a_small_mask_a_large_image_is_judged_as_one_that_was_cut_out_of_it(heart, d):
     """By its voxels and not by blocks of them, wherever it lies in the large one."""
     fixed, moving, field, spacing = heart
-    warped, d = warp(moving[None, None], field[None])[0, 0], fixed.dim()
     wide, kept = {2: (400, 90), 3: (70, 10)}[d], np.zeros(fixed.shape, bool)
     kept[(slice(12, -12),) * d] = True
-    arrays = [image.numpy() for image in (fixed, moving, warped)]
-    small = gather(*arrays, field.numpy(), spacing, 0.0, compared=kept)
-    large = gather(
-        *(np.pad(array, wide) for array in arrays),
-        np.pad(field.numpy(), [(0, 0), *[wide] * d]),
-        spacing,
-        0.0,
-        compared=np.pad(kept, wide),
-    )
-    names = "voxels", "block_voxels", "local_before", "local_after", "information_after", "unmatched", "range_ratio"
+    images, u = [np.pad(part.numpy(), wide) for part in (fixed, moving)], np.pad(field.numpy(), [(0, 0), *[wide] * d])
+    small = evidence(*heart, kept)
+    large = evidence(*map(torch.from_numpy, (*images, u)), spacing, np.pad(kept, wide))
     assert large.block_voxels == 1
-    for name in names:
+    for name in ("voxels", "local_before", "local_after", "information_after", "unmatched", "range_ratio"):
         assert getattr(large, name) == pytest.approx(getattr(small, name), abs=2e-3), name
 
 
-def test_a_constant_image_has_no_range_that_another_is_a_multiple_of(heart):
-    fixed, _, field, spacing = heart
-    blank = evidence(fixed, 0 * fixed, field, spacing)
-    assert any("far apart: one is constant" in reason for reason in judge_evidence(blank).reasons)
+def test_a_constant_image_has_no_range_that_another_is_a_multiple_of(flat):
+    fixed, _, field, spacing = flat
+    assert has_reason(judge_evidence(evidence(fixed, 0 * fixed, field, spacing)), "far apart: one is constant")
     assert evidence(0 * fixed, 0 * fixed, field, spacing).range_ratio == 1
-
-
-def test_an_affine_start_may_show_what_neither_moving_nor_warped_shows(heart):
-    """Moving lies apart from fixed, and the transform does not hold the start that would bring it there."""
-    fixed, _, field, spacing = heart
-    blank, bright = np.zeros(fixed.shape, np.float32), 1e4 * fixed.numpy()
-    with np.errstate(over="raise"):
-        found = gather(bright, blank, blank, field.numpy(), spacing, 0.0, started=bright)
-    assert found.coarse_found > 0
 
 
 def test_images_of_a_few_voxels_are_looked_at():
@@ -273,51 +245,43 @@ def test_images_of_a_few_voxels_are_looked_at():
 def test_opposite_contrast_is_a_cause_where_it_did_harm_and_none_where_it_did_not(heart):
     fixed, moving, field, spacing = heart
     harmed = evidence(fixed, 1 - moving, -2 * field, spacing)
-    assert "opposite contrast" in found(harmed)
+    assert "opposite contrast" in names_found(harmed)
     assert "opposite" in judge_evidence(harmed).reasons[0]
     assert '`method="Gaussian-Remap"` or Gaussian-MIND' in judge_evidence(harmed).try_[0]
     assert judge(fixed, 1 - moving, field, spacing=spacing) == Verdict("good")
 
 
-def test_intensities_far_apart_are_a_cause_with_matching_to_try(heart):
-    fixed, moving, field, spacing = heart
+def test_intensities_far_apart_are_a_cause_of_methods_that_compare_them_and_only_what_is_far_is_told(flat):
+    fixed, moving, field, spacing = flat
     verdict = judge_evidence(evidence(fixed, 5 * moving + 3, -2 * field, spacing))
     assert "The intensities lie far apart" in verdict.reasons[0]
     assert "`match_intensities=True`" in verdict.try_
     assert judge(fixed, 5 * moving + 3, field, spacing=spacing) == Verdict("good")
-
-
-def test_the_intensities_are_no_cause_for_methods_that_do_not_mind_them_and_only_what_is_far_is_told(heart):
-    fixed, moving, field, spacing = heart
     moved = evidence(fixed, moving + 3, -2 * field, spacing)
     words = next(reason for reason in judge_evidence(moved, Run("TV-L1")).reasons if "intensities lie" in reason)
-    assert "ranges apart" in words
-    assert "times the other" not in words
-    assert not any("intensities lie" in reason for reason in judge_evidence(moved, Run("Gaussian-LNCC")).reasons)
+    assert ("ranges apart" in words, "times the other" in words) == (True, False)
+    for method in ("Gaussian-LNCC", "Bending-NMI+average"):
+        assert not has_reason(judge_evidence(moved, Run(method)), "intensities lie")
+    assert has_reason(judge_evidence(moved, Run("trained-with-LNCC.safetensors")), "intensities lie")
 
 
-def test_a_bright_part_of_one_image_is_told_with_a_mask_to_try(heart):
+def test_a_bright_part_of_one_image_is_told_with_a_mask_to_try(flat):
     """Whatever the method; not where the mask leaves it out, nor where one image is brighter as a whole."""
-    fixed, moving, field, spacing = heart
-    spoilt = fixed.clone()
-    corner = tuple(slice(0, int(n * 0.06 ** (1 / fixed.dim()))) for n in fixed.shape)
-    spoilt[corner] = 4 * fixed.max()
-    kept = np.ones(fixed.shape, bool)
-    kept[corner] = False
+    fixed, moving, field, spacing = flat
+    spoilt, kept, almost = fixed.clone(), np.ones(fixed.shape, bool), np.ones(fixed.shape, np.uint8)
+    spoilt[:23, :23], kept[:23, :23], almost[-1, -1] = 4 * fixed.max(), False, 0
     verdict = judge_evidence(evidence(spoilt, moving, field, spacing), Run("Gaussian-LNCC"))
     assert "far brighter than the rest" in verdict.reasons[0]
     assert "`fixed_mask`" in verdict.try_[0]
-    everywhere = np.ones(fixed.shape, np.uint8)
-    everywhere[(-1,) * fixed.dim()] = 0
-    assert not any("mask" in words for words in judge(spoilt, moving, field, fixed_mask=everywhere).try_)
     assert any("mask" in words for words in judge(spoilt, moving, field).try_)
-    for other in (evidence(spoilt, moving, field, spacing, compared=kept), evidence(5 * fixed, moving, field, spacing)):
+    assert not any("mask" in words for words in judge(spoilt, moving, field, fixed_mask=almost).try_)
+    for other in (evidence(spoilt, moving, field, spacing, kept), evidence(5 * fixed, moving, field, spacing)):
         assert judge_evidence(other) == Verdict("good")
 
 
-def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_well_they_fit_locally(heart):
+def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_well_they_fit_locally(flat):
     """The worse, the more would be gained; a little is no reason, nor is what hardly fits any other way."""
-    well = replace(evidence(*heart), coarse_found=0.8, coarse_turned=0.8, coarse_mirrored=0.5)
+    well = replace(evidence(*flat), coarse_found=0.8, coarse_turned=0.8, coarse_mirrored=0.5)
     assert judge_evidence(well) == Verdict("good")
     for better, level in ((0.84, "good"), (0.85, "look"), (0.97, "failed")):
         mirrored, turned = (
@@ -331,147 +295,74 @@ def test_images_that_would_fit_better_mirrored_or_turned_are_not_good_however_we
     assert judge_evidence(replace(well, coarse_found=0.05, coarse_turned=0.45, coarse_mirrored=0.3)).level == "good"
 
 
-def test_an_affine_start_is_judged_by_what_it_left_not_by_how_images_lay():
+def test_an_affine_start_is_judged_by_what_it_left_not_by_how_images_lay(hearts):
     """A volume that lay turned by 90°, and was turned back."""
-    patient = phantom(7, *GRIDS[3])
+    patient = hearts[3]
     grid = Grid.plain(tuple(patient.fixed.shape[2:]), patient.spacing)
     fixed = Image(patient.fixed[0, 0].numpy(), grid)
     centre = grid.points((np.array([grid.shape]) - 1) / 2)[0]
     affine = Affine("rigid", Rotation.from_euler("z", 90, degrees=True).as_matrix(), np.zeros(3), centre)
     moving = place_image(fixed, grid, affine.inverse())
-    transform = Transform.from_voxels(np.zeros((3, *grid.shape), np.float32), grid).followed_by(affine)
-    assert judge_images(fixed, moving, transform, affine=affine) == Verdict("good")
     still = Transform.from_voxels(np.zeros((3, *grid.shape), np.float32), grid)
-    assert any("turned or moved" in reason for reason in judge_images(fixed, moving, still).reasons)
+    assert judge_images(fixed, moving, still.followed_by(affine), affine=affine) == Verdict("good")
+    assert has_reason(judge_images(fixed, moving, still), "turned or moved")
 
 
 def test_noise_is_unrelated_and_leaves_structure_unmatched(heart):
     fixed, moving, field, spacing = heart
     noise = torch.rand(moving.shape, generator=torch.Generator().manual_seed(0))
     none = evidence(fixed, noise, field, spacing)
-    assert {"unrelated images", "structure unmatched", "little information"} <= found(none)
+    assert {"unrelated images", "structure unmatched", "little information"} <= names_found(none)
     assert judge_evidence(none).level == "failed"
-
-
-def test_what_masks_leave_out_does_not_count(heart):
-    """Half of moving is noise, and left out: the rest is good."""
-    fixed, moving, field, spacing = heart
-    n = len(fixed) // 2
-    half = moving.clone()
-    half[:n] = torch.rand(half[:n].shape, generator=torch.Generator().manual_seed(0))
-    kept = np.zeros(fixed.shape, bool)
-    kept[n + 6 :] = True
-    assert judge_evidence(evidence(fixed, half, field, spacing)).level != "good"
-    assert judge_evidence(evidence(fixed, half, field, spacing, compared=kept)).level == "good"
-
-
-def test_an_artefact_outside_the_masks_has_no_influence_on_the_evidence(heart):
-    """A corner of either image, far brighter or darker than all else, right beside what is compared."""
-    fixed, moving, field, spacing = heart
-    corner = tuple(slice(0, n // 2) for n in fixed.shape)
-    kept = np.ones(fixed.shape, bool)
-    kept[corner] = False
-    warped = warp(moving[None, None], field[None])[0, 0]
-    clean = [image.numpy() for image in (fixed, moving, warped)]
-    spoilt = [image.copy() for image in clean]
-    for image, brightness in zip(spoilt, (100, -50, -50), strict=True):
-        image[corner] = brightness
-    first, second = (gather(*images, field.numpy(), spacing, 0.0, compared=kept) for images in (clean, spoilt))
-    assert first == second
-    assert judge_evidence(second) == Verdict("good")
-    assert gather(*spoilt, field.numpy(), spacing, 0.0) != gather(*clean, field.numpy(), spacing, 0.0)
 
 
 def test_half_an_image_leaves_blank_places(heart):
     fixed, moving, field, spacing = heart
     half = moving.clone()
     half[: len(half) // 2] = 0
-    assert "blank places" in found(evidence(fixed, half, field, spacing))
+    assert "blank places" in names_found(evidence(fixed, half, field, spacing))
 
 
 def test_a_wild_field_stretches_more_than_is_plausible(heart):
     fixed, moving, field, spacing = heart
     wild = smooth(torch.randn(1, *field.shape, generator=torch.Generator().manual_seed(0)), 1.0)[0]
     wild = field + 3 * wild / wild.std()
-    assert "stretch" in found(evidence(fixed, moving, wild, spacing))
+    assert "stretch" in names_found(evidence(fixed, moving, wild, spacing))
     assert judge(fixed, moving, wild, spacing=spacing).level == "failed"
 
 
-def test_motion_of_a_third_of_the_image_is_too_large_unless_it_is_affine(heart):
+def test_motion_of_a_third_of_the_image_is_too_large_unless_it_is_affine_and_not_beyond_the_border(heart):
     fixed, moving, field, spacing = heart
     n = fixed.shape[0]
     along = torch.arange(n, dtype=field.dtype).view(n, *[1] * (fixed.dim() - 1)).expand(fixed.shape)
-    bent, tilted = field.clone(), field.clone()
+    bent, tilted, away = field.clone(), field.clone(), field.clone()
     bent[1] += 0.4 * n * torch.sin(2 * torch.pi * along / n)
     tilted[1] += 0.4 * along
-    assert "large motion" in found(evidence(fixed, moving, bent, spacing))
-    assert "large motion" not in found(evidence(fixed, moving, tilted, spacing))
+    away[0] += 0.3 * n
+    assert "large motion" in names_found(evidence(fixed, moving, bent, spacing))
+    assert "large motion" not in names_found(evidence(fixed, moving, tilted, spacing))
+    assert "motion beyond the border" in names_found(evidence(fixed, moving, away, spacing))
 
 
-def test_motion_beyond_the_border_is_found(heart):
-    fixed, moving, field, spacing = heart
-    away = field.clone()
-    away[0] += 0.3 * fixed.shape[0]
-    assert "motion beyond the border" in found(evidence(fixed, moving, away, spacing))
-
-
-def test_folds_are_counted_as_they_are_measured(heart):
-    """A single voxel carried past its neighbours folds, but is no reason; a band of them is."""
-    fixed, moving, field, spacing = heart
-    assert "folds" not in found(evidence(fixed, moving, field, spacing, folds_percent=0.05))
-    assert "folds" in found(evidence(fixed, moving, field, spacing, folds_percent=2.0))
+def test_a_few_folds_are_no_reason_and_a_band_of_them_is(flat):
+    fixed, moving, field, spacing = flat
+    assert "folds" not in names_found(evidence(*flat, folds_percent=0.05))
     folded = field.clone()
     folded[0, ::4] += 3
-    assert any("folds at" in reason for reason in judge(fixed, moving, folded, spacing=spacing).reasons)
+    assert has_reason(judge(fixed, moving, folded, spacing=spacing), "folds at")
 
 
-def test_a_field_full_of_folds_is_told_however_much_else_is_wrong(heart):
+def test_a_field_full_of_folds_is_told_however_much_else_is_wrong(flat):
     """All causes and every other finding, too: folds come first of what failed, and make no other level."""
-    fixed, moving, field, spacing = heart
-    ruined = replace(
-        evidence(fixed, moving, field, spacing, folds_percent=50.0, dice=(0.6, 0.01)), correlation_before=-0.5,
-        information_before=0.01, information_after=0.0, range_ratio=9.0, unmatched=0.9, blank=0.9, stretch=3.0,
+    ruined = evidence(
+        *flat, folds_percent=50.0, dice_before=0.6, dice_after=0.01, correlation_before=-0.5, information_before=0.01,
+        information_after=0.0, range_ratio=9.0, unmatched=0.9, blank=0.9, stretch=3.0,
     )  # fmt: skip
-    verdict = judge_evidence(ruined)
-    assert len(found(ruined)) > MAX_REASONS
-    assert any("folds at 50.0 %" in reason for reason in verdict.reasons)
-    few = judge_evidence(replace(ruined, folds_percent=2.0))
+    verdict, few = judge_evidence(ruined), judge_evidence(replace(ruined, folds_percent=2.0))
+    assert len(names_found(ruined)) > MAX_REASONS
+    assert has_reason(verdict, "folds at 50.0 %")
     assert few.level == verdict.level == "failed"
-    assert not any("folds at" in reason for reason in few.reasons), "what failed comes before what only needs a look"
-
-
-def test_structures_that_fit_less_than_before_fail_whatever_the_images_say(heart):
-    fixed, moving, field, spacing = heart
-    assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.58))).level == "look"
-    worse = judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.6, 0.4)))
-    assert (worse.level, "0.600" in worse.reasons[0], "0.400" in worse.reasons[0]) == ("failed", True, True)
-    assert judge_evidence(evidence(fixed, moving, field, spacing, dice=(np.nan, np.nan))).level == "good"
-
-
-def test_structures_that_stay_apart_fail_and_the_first_advice_is_not_about_numbers_of_labels(heart):
-    fixed, moving, field, spacing = heart
-    verdict = judge_evidence(evidence(fixed, moving, field, spacing, dice=(0.104, 0.172)))
-    assert verdict.level == "failed"
-    assert "same patient, the same way round" in verdict.try_[0]
-    low = partial(evidence, fixed, moving, field, spacing, dice=(0.1, 0.25))
-    for distance, level in (((21.4, 22.7), "failed"), ((21.4, 21.5), "look"), ((21.4, 8.0), "look"), (None, "look")):
-        assert judge_evidence(low(distance=distance)).level == level
-    assert any("21.4 mm, then 22.7 mm" in reason for reason in judge_evidence(low(distance=(21.4, 22.7))).reasons)
-    fine = evidence(fixed, moving, field, spacing, dice=(0.5, 0.7), distance=(1.0, 1.1))
-    assert judge_evidence(fine).level == "good"
-
-
-def test_structures_in_the_world_that_move_apart_are_told(heart, d):
-    """A bright ball, and labels of which moving has them elsewhere; the transform moves them farther away."""
-    fixed, _, _, spacing = heart
-    grid, n = Grid.plain(tuple(fixed.shape), spacing), fixed.shape[0]
-    labels, other = (np.zeros(fixed.shape, np.int16) for _ in range(2))
-    labels[n // 2 - 6 : n // 2 - 2], other[n // 2 + 2 : n // 2 + 6] = 1, 1
-    field = np.zeros((d, *fixed.shape), np.float32)
-    field[0] = -4
-    maps = [Image(part, grid) for part in (labels, other)]
-    image, away = Image(fixed.numpy(), grid), Transform.from_voxels(field, grid)
-    assert any("farther apart" in reason for reason in judge_images(image, image, away, *maps).reasons)
+    assert not has_reason(few, "folds at"), "what failed comes before what only needs a look"
 
 
 def test_images_in_the_world_are_compared_where_they_overlap(heart):
@@ -479,25 +370,14 @@ def test_images_in_the_world_are_compared_where_they_overlap(heart):
     fixed, moving, field, spacing = heart
     grid = Grid.plain(tuple(fixed.shape), spacing)
     transform = Transform.from_voxels(field.numpy(), grid)
-    assert judge_images(Image(fixed.numpy(), grid), Image(moving.numpy(), grid), transform) == Verdict("good")
-    for kept, level in ((0.8, "good"), (0.4, "look"), (0.08, "failed")):
+    for kept, level in ((1.0, "good"), (0.8, "good"), (0.4, "look"), (0.08, "failed")):
         n = round(kept * fixed.shape[0])
         first = (fixed.shape[0] - n) // 2
         origin = (first * spacing[0], *([0.0] * (fixed.dim() - 1)))
         part = Image(moving[first : first + n].numpy(), replace(grid, shape=(n, *fixed.shape[1:]), origin=origin))
         verdict = judge_images(Image(fixed.numpy(), grid), part, transform)
         assert verdict.level == level, verdict
-        assert (level == "good") or any("Moving covers" in reason for reason in verdict.reasons)
-
-
-def test_labels_of_images_in_the_world_are_judged(heart, hearts, d):
-    fixed, moving, field, spacing = heart
-    grid = Grid.plain(tuple(fixed.shape), spacing)
-    parts = [fixed, moving, hearts[d].fixed_labels[0, 0], hearts[d].moving_labels[0, 0]]
-    a, b, a_labels, b_labels = (Image(part.numpy(), grid) for part in parts)
-    true, back = (Transform.from_voxels(sign * field.numpy(), grid) for sign in (1, -1))
-    assert judge_images(a, b, true, a_labels, b_labels) == Verdict("good")
-    assert any("Dice" in reason for reason in judge_images(a, b, back, a_labels, b_labels).reasons)
+        assert (level == "good") or has_reason(verdict, "Moving covers")
 
 
 def test_folds_of_a_stack_are_counted_within_its_slices_also_beyond_an_affine_start():
@@ -520,13 +400,14 @@ def test_folds_of_a_stack_are_counted_within_its_slices_also_beyond_an_affine_st
     assert regularity(whole.in_voxels(), grid)["folding_strict_percent"] > 1
 
 
-def test_a_verdict_is_the_same_again_and_short(heart):
-    fixed, moving, field, spacing = heart
+def test_a_verdict_is_the_same_again_and_short_and_printed_in_lines(flat):
+    fixed, moving, field, spacing = flat
     first, second = (judge(fixed, 1 - moving, 3 * field.flip(-1), spacing=spacing) for _ in range(2))
     assert first == second
     assert 0 < len(first.reasons) <= MAX_REASONS
     assert 0 < len(first.try_) <= MAX_ADVICE
     assert first.as_json() == {"level": first.level, "reasons": [*first.reasons], "try": [*first.try_]}
+    assert str(Verdict("look", ("It moved.",), ("this",))) == "look at it\nIt moved.\nTry: this."
 
 
 def test_large_images_are_judged_on_blocks_as_small_ones_are(hearts):
@@ -539,6 +420,97 @@ def test_large_images_are_judged_on_blocks_as_small_ones_are(hearts):
     for name in ("local_before", "local_after", "stretch", "motion"):
         assert getattr(large, name) == pytest.approx(getattr(small, name), abs=0.1)
     assert judge_evidence(large) == judge_evidence(small) == Verdict("good")
+
+
+# Structures, where labels are given.
+
+
+def test_labels_of_images_in_the_world_are_judged(labelled):
+    fixed, moving, labels, moved, motion = labelled
+    back = Transform.from_voxels(-motion.in_voxels(), fixed.grid)
+    assert judge_images(fixed, moving, motion, labels, moved) == Verdict("good")
+    assert has_reason(judge_images(fixed, moving, back, labels, moved), "Dice")
+
+
+LEVELS_OF_DICE = {
+    (0.5, 0.8): "good", (0.5, 0.56): "good", (0.9, 0.9): "good", (1.0, 1.0): "good", (nan, nan): "good",
+    (0.5, 0.54): "look", (0.77, 0.765): "look", (0.89, 0.89): "look", (0.6, 0.58): "look", (0.02, 0.25): "look",
+    (0.6, 0.4): "failed", (0.03, 0.04): "failed",
+}  # fmt: skip
+
+
+def test_the_level_follows_from_the_mean_dice_whatever_the_images_say(flat):
+    """It must not fall, a tenth of what is missing is to be found where it was below 0.9, and structures overlap."""
+    true = evidence(*flat)
+    for (before, after), level in LEVELS_OF_DICE.items():
+        assert judge_evidence(replace(true, dice_before=before, dice_after=after)).level == level, (before, after)
+    worse = judge_evidence(replace(true, dice_before=0.6, dice_after=0.4))
+    assert worse.reasons == ("The structures overlap less than before: mean Dice 0.600, then 0.400.",)
+    same = judge_evidence(replace(true, dice_before=0.77, dice_after=0.77))
+    assert same.reasons == ("The structures overlap hardly more than before: mean Dice 0.770, then 0.770.",)
+
+
+def test_structures_that_stay_apart_fail_and_the_first_advice_is_not_about_numbers_of_labels(flat):
+    low = replace(evidence(*flat), dice_before=0.104, dice_after=0.172)
+    assert judge_evidence(low).level == "failed"
+    assert "same patient, the same way round" in judge_evidence(low).try_[0]
+    low = replace(low, dice_after=0.25)
+    for distance, level in ((22.7, "failed"), (21.5, "look"), (8.0, "look"), (nan, "look")):
+        assert judge_evidence(replace(low, distance_before=21.4, distance_after=distance)).level == level
+    told = judge_evidence(replace(low, distance_before=21.4, distance_after=22.7))
+    assert has_reason(told, "mean surface distance 21.4 mm, then 22.7 mm")
+    fine = replace(low, dice_before=0.5, dice_after=0.7, distance_before=1.0, distance_after=1.1)
+    assert judge_evidence(fine).level == "good"
+
+
+def test_structures_in_the_world_that_move_apart_are_told(heart, d):
+    """Labels that moving has elsewhere; the transform moves them farther away."""
+    fixed, _, _, spacing = heart
+    grid, n = Grid.plain(tuple(fixed.shape), spacing), fixed.shape[0]
+    labels, other = (np.zeros(fixed.shape, np.int16) for _ in range(2))
+    labels[n // 2 - 6 : n // 2 - 2], other[n // 2 + 2 : n // 2 + 6] = 1, 1
+    field = np.zeros((d, *fixed.shape), np.float32)
+    field[0] = -4
+    maps = [Image(part, grid) for part in (labels, other)]
+    image, away = Image(fixed.numpy(), grid), Transform.from_voxels(field, grid)
+    assert has_reason(judge_images(image, image, away, *maps), "farther apart")
+
+
+def test_one_structure_that_gets_worse_needs_a_look_though_the_mean_improves(labelled):
+    """Moving labels of which one structure lies as in fixed, so that the true motion takes it away from there."""
+    fixed, moving, labels, moved, motion = labelled
+    rest = np.where(moved.array == 1, 0, moved.array)
+    stays = moved.with_array(np.where(labels.array == 1, 1, rest))
+    after = motion.apply_labels(stays, fixed.grid)
+    dice = overlap(labels.array, stays.array, after.array, fixed.grid.spacing)["dice"]
+    assert dice["after"]["mean"] > dice["before"]["mean"]
+    verdict = judge_images(fixed, moving, motion, labels, stays)
+    fall = f"label 1, Dice {dice['before']['1']:.3f}, then {dice['after']['1']:.3f}"
+    assert (verdict.level, verdict.reasons) == ("look", (f"A structure overlaps less than before: {fall}.",))
+
+
+def test_the_largest_fall_is_that_of_a_structure_by_its_name_and_never_of_the_mean():
+    measures = {"dice": {"before": {"1": 0.9, "2": 0.5, "4": 0.1, "mean": 0.5},
+                         "after": {"1": 0.8, "2": 0.3, "4": nan, "mean": 0.1}}}  # fmt: skip
+    assert worst_structure(measures) == ("label 2", 0.5, 0.3)
+    assert worst_structure(measures, {"2": "Myo"}) == ("Myo", 0.5, 0.3)
+    assert worst_structure({}) is None
+    assert worst_structure({"dice": {"before": {"1": 0.9, "mean": 0.9}, "after": {"1": 0.2, "mean": 0.2}}}) is None
+
+
+def test_where_structures_lay_on_each_other_there_is_nothing_to_gain(labelled):
+    """One image given twice, and not moved."""
+    fixed, _, labels, _, motion = labelled
+    still = Transform.from_voxels(0 * motion.in_voxels(), fixed.grid)
+    assert judge_images(fixed, fixed, still, labels, labels) == Verdict("good")
+
+
+# Limits, and real pairs.
+
+
+def test_limits_are_in_order():
+    assert all(rule.look < rule.failed <= inf for rule in FINDINGS)
+    assert all(rule.failed == inf for rule in CAUSES), "a cause alone never fails"
 
 
 @pytest.mark.slow

@@ -224,15 +224,6 @@ def overlap(
     }
 
 
-def dice_overlap(
-    fixed: Integer[ndarray, "*s"], moving: Integer[ndarray, "*s"], warped: Integer[ndarray, "*s"]
-) -> dict[str, Any]:
-    """The Dice of `overlap` alone."""
-    labels = sorted({*np.unique(fixed).tolist(), *np.unique(moving).tolist()} - {0})
-    maps = {"before": moving, "after": warped}
-    return {"dice": {when: add_mean(by_label(dice, fixed, other, labels)) for when, other in maps.items()}}
-
-
 class WorstStructure(NamedTuple):
     """The Dice of one structure before and after, and what it is called: label 1, if nobody named it."""
 
@@ -252,18 +243,13 @@ def worst_structure(measures: Mapping[str, Any], names: Mapping[str, str] | None
     return max(falls, key=lambda fall: fall.before - fall.after) if len(falls) > 1 else None
 
 
-def mean_before_and_after(measures: Mapping[str, Any], name: str) -> tuple[float, float] | None:
-    """The means of one measure of `overlap` over the structures; None where it was not measured."""
-    found = measures.get(name)
-    return (found["before"]["mean"], found["after"]["mean"]) if found else None
-
-
-def structure_evidence(
-    measures: Mapping[str, Any], names: Mapping[str, str] | None = None
-) -> tuple[tuple[float, float] | None, tuple[float, float] | None, WorstStructure | None]:
+def structure_evidence(measures: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What a verdict asks of the structures: mean Dice and surface distance before and after, and the largest fall."""
-    dice, distance = (mean_before_and_after(measures, name) for name in ("dice", "mean_surface_distance_mm"))
-    return dice, distance, worst_structure(measures, names)
+    found: dict[str, Any] = {"fall": worst_structure(measures, names)}
+    for key, name in (("dice", "dice"), ("distance", "mean_surface_distance_mm")):
+        if name in measures:
+            found |= {f"{key}_{when}": measures[name][when]["mean"] for when in ("before", "after")}
+    return found
 
 
 def slice_overlap(

@@ -13,7 +13,8 @@ from jaxtyping import Float, Integer, UInt8
 from matplotlib.figure import Figure
 from numpy import ndarray
 
-from vrnet.verdict.rules import MAX_OFFSET, MAX_RANGE_RATIO, WORDS
+from vrnet.verdict.evidence import MAX_OFFSET, MAX_RANGE_RATIO
+from vrnet.verdict.rules import WORDS
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -193,11 +193,11 @@ def likeness_shown(metrics: Mapping[str, Any]) -> dict[str, str]:
 
     A difference of intensities tells that where the method compares them. Of opposite contrasts neither it nor the
     correlation does."""
-    from vrnet.verdict.advice import Run, compares_structure
+    from vrnet.verdict.advice import compares_structure
 
     if is_contrast_opposite(metrics):
         return {}
-    is_structure = compares_structure(Run(method=str(metrics.get("method", ""))))
+    is_structure = compares_structure(str(metrics.get("method", "")))
     return {"ncc": "Correlation"} if is_structure else {"mae": "Mean |difference|"}
 
 

@@ -2,7 +2,7 @@
 
 Arguments are named between backticks, as Python has them; the commands show them as their options."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from vrnet.errors import BadInput
@@ -11,7 +11,7 @@ from vrnet.methods.names import parameters, parse, with_parameters, without_aver
 from vrnet.methods.parameters import value_in
 
 TRACKERS = "Gaussian-LNCC", "TV-L1"
-"""Methods that track volumes, in the order in which to try them: of structure, and of brightness."""
+"""Methods that track volumes, in the order in which to try them: one compares structure, the other intensities."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,8 @@ class Run:
     """That of what was registered: 2 for slices, each by itself."""
     is_stack: bool = False
     """Whether several slices were registered, each by itself."""
-    has_affine: bool = False
-    """Whether an affine start, with scaling and shear, was found."""
-    has_start: bool = False
-    """Whether there was any affine start, a rigid one too."""
+    affine: str = "none"
+    """Which start there was, as the option of this name has it."""
     is_matched: bool = False
     """Whether moving was given the histogram of fixed."""
     is_brightness_kept: bool = False
@@ -41,32 +39,32 @@ class Run:
     """Whether the field, beyond an affine start, is that of an affine map."""
 
 
-Advice = Callable[[Run], str | None]
-"""What to try after a run; None where it was done."""
+Advice = str | Callable[[Run], str | None]
+"""What to try, whatever was run, or after a certain run; None where it was done."""
+
+
+def advice_after(run: Run, given: Iterable[Advice]) -> tuple[str, ...]:
+    """What to try after a run: each advice once, in order."""
+    said = (advice if isinstance(advice, str) else advice(run) for advice in given)
+    return tuple(dict.fromkeys(words for words in said if words is not None))
+
+
+# Of a pair of images.
+
+SAME_PATIENT = "check that both images show the same part of the same patient, the same way round"
+LABELS = "check that both label maps use the same numbers, and that each belongs to its own image"
+OTHER_BRIGHTNESS = '`method="Gaussian-LNCC"`, which compares structure, not brightness'
+WAY_ROUND = (
+    "check in the headers, or by eye, which way round each image lies: an affine start turns, but does not mirror"
+)
+MORE_VOXELS = "a larger mask, or none; where the images themselves are so small, look at them"
 
 
 def drawn_on(run: Run) -> str | None:
-    """Of a label map that was registered to an image; who gives two may mean them."""
+    """For a label map that was registered to an image; who gives two may mean them."""
     if len(run.label_maps) != 1:
         return None
     return f"give as {run.label_maps[0]} the image that the labels were drawn on: it looks like the labels themselves"
-
-
-def labels_as_images(run: Run) -> tuple[str, ...]:
-    """The reason to look at what was found for labels in place of images; none of images."""
-    if not run.label_maps:
-        return ()
-    both, one = "Both images look like labels", f"{run.label_maps[0].capitalize()} looks like labels, not like an image"
-    who = both if len(run.label_maps) > 1 else one
-    return (f"{who}: how tissue moves between outlines, labels do not show.",)
-
-
-def same_patient(run: Run) -> str:
-    return "check that both images show the same part of the same patient, the same way round"
-
-
-def labels(run: Run) -> str:
-    return "check that both label maps use the same numbers, and that each belongs to its own image"
 
 
 def other_contrast(run: Run) -> str:
@@ -77,43 +75,30 @@ def other_contrast(run: Run) -> str:
     return f'`method="Gaussian-{left[0]}"`{others}, {words}, not brightness'
 
 
-def other_brightness(run: Run) -> str | None:
-    """The method that compares structure of one contrast, unless it, or one that minds still less, was run."""
-    if compares_structure(run):
-        return None
-    return '`method="Gaussian-LNCC"`, which compares structure, not brightness'
-
-
 def match(run: Run) -> str | None:
-    if run.is_matched or compares_structure(run):
+    if run.is_matched:
         return None
     return '`brightness="match"`' if run.is_brightness_kept else "`match_intensities=True`"
 
 
-def compares_structure(run: Run) -> bool:
-    """Whether the method that was run does not mind that one image is brighter; of a file's weights nobody knows."""
+def compares_structure(method: str) -> bool:
+    """Whether a method accepts that one image is brighter; of a file's weights nobody knows."""
     try:
-        return parse(run.method).scaling == "each"
+        return parse(method).scaling == "each"
     except BadInput:
         return False
 
 
 def affine(run: Run) -> str | None:
-    return None if run.has_affine else '`affine="affine"`, if one image is turned or far away'
+    return None if run.affine == "affine" else '`affine="affine"`, if one image is turned or far away'
 
 
 def rigid(run: Run) -> str | None:
-    return None if run.has_start or run.has_affine else '`affine="rigid"`, if one image is turned or far away'
-
-
-def way_round(run: Run) -> str:
-    return (
-        "check in the headers, or by eye, which way round each image lies: an affine start turns, but does not mirror"
-    )
+    return None if run.affine != "none" else '`affine="rigid"`, if one image is turned or far away'
 
 
 def headers(run: Run) -> str:
-    return "check where the headers put the images" + ("" if run.has_affine else ', or give `affine="affine"`')
+    return "check where the headers put the images" + ("" if run.affine == "affine" else ', or give `affine="affine"`')
 
 
 def masks(run: Run) -> str | None:
@@ -124,61 +109,54 @@ def artefact(run: Run) -> str | None:
     return None if run.has_masks else "`fixed_mask` or `moving_mask`, without the bright part"
 
 
-def more_voxels(run: Run) -> str:
-    return "a larger mask, or none; where the images themselves are so small, look at them"
-
-
 def no_folds(run: Run) -> str | None:
     return None if run.is_repaired else '`folds="repair"`'
 
 
 def smoother(run: Run) -> str:
-    """An affine map is as smooth as can be: one from a file may go the other way, or be of other axes."""
+    """An affine map is as smooth as can be: one from a file may go the other way, or be along other axes."""
     if run.is_affine and not run.method:
         return "check the transform: it should take points of fixed to moving, in mm along the axes of ITK (LPS)"
-    return f"a smoother field: {stronger(run, 2.0, 'more', 'Gaussian-LNCC')}"
+    return f"a smoother field: {with_lam(run, 2.0) or another(run, 'more', 'Gaussian-LNCC')}"
 
 
 def freer(run: Run) -> str:
-    return f"a freer field: {stronger(run, 0.5, 'less', 'TV-L1')}"
+    return f"a freer field: {with_lam(run, 0.5) or another(run, 'less', 'TV-L1')}"
 
 
-def stronger(run: Run, factor: float, change: str, other: str) -> str:
-    """The method that was run with λ times a factor; another one, if it has no λ. Where nobody knows what was run, that
-    may be any tool, with settings of its own."""
-    if not run.method:
-        return f'{change} smoothing by the tool that found it, or `method="{other}"`'
-    return f'`method="{with_lam(run, factor) or other}"`'
+def another(run: Run, change: str, method: str) -> str:
+    """Another method, for one without λ; if nobody knows what was run, it may be any tool, with its own settings."""
+    named = f'`method="{method}"`'
+    return named if run.method else f"{change} smoothing by the tool that found it, or {named}"
+
+
+def with_lam(run: Run, factor: float) -> str | None:
+    """The method that was run with λ times a factor; None if it has no λ."""
+    try:
+        method = parse(run.method)
+    except BadInput:  # a file of weights, or a method of the user's own
+        return None
+    lam = next((value_in(each.value, run.dimension) for each in parameters(method) if each.name == "lam"), None)
+    return None if lam is None else f'`method="{with_parameters(method, {"lam": float(f"{factor * lam:.3g}")})}"`'
+
+
+# Of a tracked cine.
+
+CHECK_FRAMES = "look at these frames, and leave out those that show something else, or another position"
+WHOLE_CYCLE = "check that the cine is one whole beat, in the order of time, and that its patient lay still"
+REFERENCE_LABELS = "check that the labels belong to the reference `frame`"
+FROM_DIASTOLE = "give the labels of end-diastole, and its `frame`: strain is measured from there"
+WITHOUT_SLICE = "look at that slice; if its outlines are off, leave it out of the labels, and so of volumes and strain"
 
 
 def other_tracker(run: Run) -> str | None:
-    """The method that tracks best, and after it what is left. No advice leads back to a method that one came from:
+    """The method that tracks best, and after it what is left. No advice leads back to a method that was left:
     slices are tracked best by the model of hearts, and it is not said again that others track them too."""
     if run.dimension == 2:
         model = f'`method="{SHORT_AXIS_CINE}"`, the model of hearts in the box'
         return None if without_average(run.method) == SHORT_AXIS_CINE else model
     tried = next((k for k, name in enumerate(TRACKERS) if run.method.startswith(name)), -1)
     return ", or ".join(f'`method="{name}"`' for name in TRACKERS[tried + 1 :]) or None
-
-
-def check_frames(run: Run) -> str:
-    return "look at these frames, and leave out those that show something else, or another position"
-
-
-def whole_cycle(run: Run) -> str:
-    return "check that the cine is one whole beat, in the order of time, and that its patient lay still"
-
-
-def reference_labels(run: Run) -> str:
-    return "check that the labels belong to the reference `frame`"
-
-
-def from_diastole(run: Run) -> str:
-    return "give the labels of end-diastole, and its `frame`: strain is measured from there"
-
-
-def without_slice(run: Run) -> str:
-    return "look at that slice; if its outlines are off, leave it out of the labels, and so of volumes and strain"
 
 
 def outer_slices(run: Run) -> str | None:
@@ -189,15 +167,5 @@ def outer_slices(run: Run) -> str | None:
 
 def stiffer(run: Run) -> str | None:
     """The method that was run with twice its λ, where it has one."""
-    name = with_lam(run, 2.0) if run.method else None
-    return None if name is None else f'a smoother field: `method="{name}"`'
-
-
-def with_lam(run: Run, factor: float) -> str | None:
-    """The name of the method that was run with λ times a factor; None if it has no λ."""
-    try:
-        method = parse(run.method)
-    except BadInput:  # a file of weights, or a method of the user's own
-        return None
-    lam = next((value_in(each.value, run.dimension) for each in parameters(method) if each.name == "lam"), None)
-    return None if lam is None else str(with_parameters(method, {"lam": float(f"{factor * lam:.3g}")}))
+    method = with_lam(run, 2.0)
+    return None if method is None else f"a smoother field: {method}"

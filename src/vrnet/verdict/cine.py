@@ -22,10 +22,10 @@ from vrnet.cardiac.volumes import CavityMuscle, SliceCurves, Volumes
 from vrnet.errors import as_options, numbered, percent
 from vrnet.registration.pair import PairResult
 from vrnet.verdict import advice
-from vrnet.verdict.advice import Run
+from vrnet.verdict.advice import Advice, Run, advice_after
 from vrnet.verdict.evidence import Evidence, as_blocks, block_sides, evidence_of, range_of_moving
-from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, LocalCorrelation, intensity_range
-from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence, unique
+from vrnet.verdict.placement import MATCHED, NOISE, RADIUS, Windows, intensity_range, squared_correlation
+from vrnet.verdict.rules import UNKNOWN, Level, Verdict, judge_evidence
 from vrnet.vocabulary import LEVELS
 
 LEAST_FRAMES = 15
@@ -224,11 +224,10 @@ def unmatched_by_slice(
     I0, I1, I1w = (as_blocks(image[None], sides) for image in (fixed, moving, warped))
     F, W = intensity_range(I0).scale(I0), range_of_moving(I1.flatten(), I1w.flatten()).scale(I1w)
     radius = tuple(0 if axis == across else RADIUS[F.dim() - 3] for axis in range(F.dim() - 2))
-    measure = LocalCorrelation(tuple(F.shape[2:]), radius)
-    a, after = measure.windows(F), measure.windows(W)
+    a, after = Windows.of(F, radius), Windows.of(W, radius)
     structure = a.variance.sqrt() * (a.variance > NOISE)
     within = [2 + axis for axis in range(F.dim() - 2) if axis != across]
-    unlike = structure * (measure.squared(a, after) < MATCHED)
+    unlike = structure * (squared_correlation(a, after) < MATCHED)
     found, whole = (each.double().sum(within).flatten() for each in (unlike, structure))
     return np.asarray(torch.where(whole > 0, found / whole.clamp(min=1e-12), 0.0).numpy())
 
@@ -252,7 +251,7 @@ class CineRule:
     words: str
     """In which {value} and {mm} stand for the largest value, {up_to} says that others are smaller, {frames} are those
     of all that is beyond the limit, {level} is that of the wall; {size} and {motion} are as in OF_WHOLE."""
-    to_try: tuple[advice.Advice, ...]
+    to_try: tuple[Advice, ...]
     is_of_slices: bool = False
     of_whole: tuple["CineRule", ...] = ()
     """Rules of the whole that tell what half of the slices, or more, have in common with it."""
@@ -306,26 +305,26 @@ def frames_at(*levels: Level) -> Callable[[CineEvidence], list[Extreme]]:
 
 
 def in_slices(
-    name: str, measure: str, limits: Limits, words: str, to_try: tuple[advice.Advice, ...], *of_whole: CineRule
+    name: str, measure: str, limits: Limits, words: str, to_try: tuple[Advice, ...], *of_whole: CineRule
 ) -> CineRule:
     """A rule about one of HeartExtremes in the slice that does most, told of all beyond a limit."""
 
     def found(evidence: CineEvidence) -> list[Extreme]:
         return [place for each in evidence.slices if (place := getattr(each, measure)) != NOTHING]
 
-    return CineRule(f"{name}, in a slice", found, limits, words, (advice.without_slice, *to_try), True, of_whole)
+    return CineRule(f"{name}, in a slice", found, limits, words, (advice.WITHOUT_SLICE, *to_try), True, of_whole)
 
 
 def whole_and_slices(
-    name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[advice.Advice, ...]
+    name: str, measure: str, whole: Limits, of_slice: Limits, words: str, to_try: tuple[Advice, ...]
 ) -> tuple[CineRule, CineRule]:
     """Two rules about one of HeartExtremes: of the whole, and of the slice that does most."""
     rule = CineRule(name, lambda e: [getattr(e.whole, measure)], whole, words, to_try)
     return rule, in_slices(name, measure, of_slice, words, to_try, rule)
 
 
-FRAMES = advice.check_frames, advice.other_tracker
-LABELS = advice.reference_labels, advice.other_tracker, advice.stiffer
+FRAMES = advice.CHECK_FRAMES, advice.other_tracker
+LABELS = advice.REFERENCE_LABELS, advice.other_tracker, advice.stiffer
 BEYOND = "(Green, the mean over the wall), which is beyond what is plausible of a heart."
 FAILED_FRAMES = CineRule(
     "failed frames", frames_at("failed"), (0.0, 0.15), "The reference was not found in {frames}.", FRAMES
@@ -341,7 +340,7 @@ FINDINGS = (
         "unmatched", "unmatched", (0.37, inf),
         "In {frames}, {up_to}{value} of what the reference shows here has no counterpart: "
         "the slice may show noise there, or something else.",
-        (advice.check_frames,), FAILED_FRAMES, DOUBTFUL_FRAMES,
+        (advice.CHECK_FRAMES,), FAILED_FRAMES, DOUBTFUL_FRAMES,
     ),
     in_slices(
         "stillness", "stillness", (0.8, inf),
@@ -352,23 +351,23 @@ FINDINGS = (
     CineRule(
         "closure", lambda e: [Extreme(e.closure_mm)], (1.0, 3.0),
         "Once round the cycle, points end {mm} mm from where they began.",
-        (advice.whole_cycle, advice.other_tracker),
+        (advice.WHOLE_CYCLE, advice.other_tracker),
     ),
     *whole_and_slices(
         "uneven motion", "unevenness", (0.4, 1.0), (0.55, inf),
         "The motion jumps at {frames}: by {up_to}{value} of {motion}.",
-        (advice.whole_cycle, advice.check_frames),
+        (advice.WHOLE_CYCLE, advice.CHECK_FRAMES),
     ),
     *whole_and_slices(
         "volume of the wall", "wall_change", (0.3, 0.6), (0.75, inf),
         "In {frames} the wall has changed its {size} by {up_to}{value}, which muscle does not.",
-        (advice.reference_labels, advice.other_tracker),
+        (advice.REFERENCE_LABELS, advice.other_tracker),
     ),
     *whole_and_slices(
         "muscle in the cavity", "muscle_in_cavity", (0.22, inf), (0.43, inf),
         "In {frames}, {up_to}{value} more of the tracked cavity looks like muscle than in the reference: "
         "the heart may move further than was found, and eject more.",
-        (advice.other_tracker, advice.reference_labels),
+        (advice.other_tracker, advice.REFERENCE_LABELS),
     ),
     *whole_and_slices(
         "shortening", "shortening", (0.35, inf), (0.4, inf),
@@ -382,7 +381,7 @@ FINDINGS = (
         "lengthening", lambda e: [e.whole.lengthening], (0.35, inf),
         "In {frames} a sixth of the {level} wall has lengthened by {value} around the cavity: muscle is hardly "
         "stretched beyond end-diastole.",
-        (advice.from_diastole, advice.other_tracker, advice.stiffer),
+        (advice.FROM_DIASTOLE, advice.other_tracker, advice.stiffer),
     ),
     CineRule(
         "area of a part", lambda e: [e.whole.area_change], (1.0, inf),
@@ -419,7 +418,7 @@ def judge_cine(evidence: CineEvidence, run: Run = UNKNOWN) -> Verdict:
     if not found:
         return Verdict("good")
     reasons = [rule.reason(evidence) for rule in found][:MAX_REASONS]
-    to_try = unique(words for rule in found for each in rule.to_try if (words := each(run)) is not None)
+    to_try = advice_after(run, (each for rule in found for each in rule.to_try))
     return Verdict(found[0].level(evidence), tuple(reasons), to_try[:MAX_ADVICE])
 
 

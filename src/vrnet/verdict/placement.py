@@ -4,7 +4,7 @@ A method that compares structure locally makes something like fixed out of anyth
 tell little. What they cannot hide is seen in coarse images: of a brain that lies upside down, the map x ↦ A x + b
 nearest to the field found leaves the images less alike than turning moving round would."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations, product
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float
 from numpy import ndarray
 from scipy.spatial.transform import Rotation
 from torch import Tensor
@@ -26,9 +26,10 @@ from vrnet.variational.contrast import entropy
 
 # How alike two images are, whatever their contrast and whatever was minimised.
 #
-# Images are tensors (1, 1, *s), scaled to [0, 1]. A window is given by its radius along each axis, in voxels.
+# Images are tensors (1, 1, *s), scaled to [0, 1].
 
 Image = Float[Tensor, "1 1 *s"]
+POOL = {2: functional.avg_pool2d, 3: functional.avg_pool3d}
 RADIUS = {1: 4, 2: 4, 3: 2}
 """Of the windows that are compared, in voxels, by the number of axes that they have."""
 BINS = 32
@@ -41,16 +42,10 @@ MATCHED = 0.25
 
 
 class Range(NamedTuple):
-    """The ends of the intensities of an image: the 1st and the 99th percentile, or all of it."""
+    """The ends of the intensities of an image."""
 
     low: float
     high: float
-
-    @classmethod
-    def of(cls, images: Iterable[Real[ndarray, "*s"]], where: Bool[ndarray, "*s"] | None = None) -> "Range":
-        """All that images show, everywhere or at some places."""
-        shown = [image if where is None else image[where] for image in images]
-        return cls(min(float(values.min()) for values in shown), max(float(values.max()) for values in shown))
 
     @property
     def width(self) -> float:
@@ -62,35 +57,23 @@ class Range(NamedTuple):
 
     def scale(self, image: Image) -> Image:
         """Map the range to [0, 1], and clip."""
-        return ((image - self.low) / self.width).clamp(0, 1)
-
-    def apply(self, image: Real[ndarray, "*s"]) -> Float[ndarray, "*s"]:
-        """Map the range to [0, 1] in double precision, so that single holds it whatever its offset and its unit."""
-        return ((image.astype(np.float64) - self.low) / self.width).astype(np.float32)
-
-    def undo(self, image: Float[ndarray, "*s"]) -> Float[ndarray, "*s"]:
-        """What `apply` mapped to [0, 1], as it was, in double precision."""
-        return self.low + self.width * image.astype(np.float64)
-
-    def within(self, whole: "Range") -> "Range":
-        """The range, given in [0, 1], in the intensities that another one maps there."""
-        return Range(*(whole.low + end * whole.width for end in self))
+        return ((image - self.low) / self.width).clamp(0, 1).float()
 
 
 def intensity_range(values: Float[Tensor, "..."]) -> Range:
-    """The range of intensities; of a few bright voxels on an even ground, all of it."""
+    """The 1st and the 99th percentile; of a few bright voxels on an even ground, all of it."""
     low, high = (float(p) for p in np.percentile(values.numpy(), PERCENTILES))
     return Range(low, high) if high > low else Range(float(values.min()), float(values.max()))
 
 
-def window_sum(image: Image, radius: tuple[int, ...]) -> Image:
-    """The sum over the window around each voxel, cut at the border."""
-    for axis, r in enumerate(radius, start=2):
-        total, n = image.clone(), image.shape[axis]
-        for k in range(1, min(r, n - 1) + 1):
-            total.narrow(axis, 0, n - k).add_(image.narrow(axis, k, n - k))
-            total.narrow(axis, k, n - k).add_(image.narrow(axis, 0, n - k))
-        image = total
+def window_mean(image: Image, radius: tuple[int, ...]) -> Image:
+    """The mean over the window around each voxel, cut at the border: along one axis after the other."""
+    d = len(radius)
+    for axis, r in enumerate(radius):
+        if r:
+            kernel, padding = [1] * d, [0] * d
+            kernel[axis], padding[axis] = 2 * r + 1, r
+            image = POOL[d](image, kernel, stride=1, padding=padding, count_include_pad=False)
     return image
 
 
@@ -100,41 +83,40 @@ class Windows(NamedTuple):
     image: Image
     mean: Image
     variance: Image
+    radius: tuple[int, ...]
+    """Of the window, in voxels along each axis."""
 
-
-class LocalCorrelation:
-    """cov² / (var var) of two images in the window around each voxel: 1 where one is a linear map of the other."""
-
-    def __init__(self, shape: tuple[int, ...], radius: tuple[int, ...]) -> None:
-        self.radius, self.count = radius, window_sum(torch.ones(1, 1, *shape), radius)
-
-    def mean(self, image: Image) -> Image:
-        """The mean over the window around each voxel."""
-        return window_sum(image, self.radius).div_(self.count)
-
-    def windows(self, image: Image) -> Windows:
+    @classmethod
+    def of(cls, image: Image, radius: tuple[int, ...]) -> "Windows":
         """An image with the moments of its windows."""
-        mean = self.mean(image)
-        return Windows(image, mean, self.mean(image.square()).sub_(mean.square()).clamp_(min=0))
+        mean = window_mean(image, radius)
+        variance = (window_mean(image.square(), radius) - mean.square()).clamp(min=0)
+        return cls(image, mean, variance, radius)
 
-    def squared(self, a: Windows, b: Windows) -> Image:
-        """The squared correlation at each voxel; near 0 where a window shows noise alone."""
-        covariance = self.mean(a.image * b.image).sub_(a.mean * b.mean)
-        return covariance.square_().div_((a.variance + NOISE) * (b.variance + NOISE))
+    def rolled(self, axis: int, by: int) -> "Windows":
+        """Moved by so many voxels; what leaves at one side comes in at the other."""
+        image, mean, variance = (part.roll(by, axis) for part in self[:3])
+        return Windows(image, mean, variance, self.radius)
 
 
-def best_of_shifts(measure: LocalCorrelation, a: Windows, b: Windows, reach: int) -> Image:
+def squared_correlation(a: Windows, b: Windows) -> Image:
+    """cov² / (var var) of two images in the window around each voxel: 1 where one is a linear map of the other, and
+    near 0 where a window shows noise alone."""
+    covariance = window_mean(a.image * b.image, a.radius) - a.mean * b.mean
+    return covariance.square() / ((a.variance + NOISE) * (b.variance + NOISE))
+
+
+def best_of_shifts(a: Windows, b: Windows, reach: int) -> Image:
     """The greatest squared correlation of a with b moved by up to `reach` voxels along one axis of the window.
 
     Near the border, where the other side would come in, it is that of no shift."""
-    best = measure.squared(a, b)
-    axes = [(2 + axis, r) for axis, r in enumerate(measure.radius) if r > 0]
+    best = squared_correlation(a, b)
+    axes = [(2 + axis, r) for axis, r in enumerate(a.radius) if r > 0]
     for (axis, r), by in product(axes, [k for k in range(-reach, reach + 1) if k]):
         n, margin = best.shape[axis], r + reach
         if n > 2 * margin:
             inner = best.narrow(axis, margin, n - 2 * margin)
-            moved = Windows(*(part.roll(by, axis) for part in b))
-            tried = measure.squared(a, moved).narrow(axis, margin, n - 2 * margin)
+            tried = squared_correlation(a, b.rolled(axis, by)).narrow(axis, margin, n - 2 * margin)
             torch.maximum(inner, tried, out=inner)
     return best
 
@@ -146,19 +128,18 @@ def mutual_information(a: Image, b: Image, where: Bool[Tensor, "1 1 *s"]) -> flo
     if not where.any():
         return 0.0
     x, y = ((image[where] * (BINS - 1e-3)).long() for image in (a, b))
-    counts = torch.bincount(x * BINS + y, minlength=BINS**2).view(BINS, BINS).double()
-    joint, first, second = counts, counts.sum(1), counts.sum(0)
-    filled = [int((part > 0).sum()) for part in (joint, first, second)]
-    h_joint, h_first, h_second = (float(entropy(part[None])) for part in (joint, first, second))
-    bias = (filled[0] - filled[1] - filled[2] + 1) / (2 * float(counts.sum()))
-    product_ = h_first * h_second
-    return max((h_first + h_second - h_joint - bias) / product_**0.5, 0.0) if product_ > 0 else 0.0
+    joint = torch.bincount(x * BINS + y, minlength=BINS**2).view(BINS, BINS).double()
+    counts = joint, joint.sum(1), joint.sum(0)
+    h_joint, h_a, h_b = (float(entropy(part[None])) for part in counts)
+    filled, filled_a, filled_b = (int((part > 0).sum()) for part in counts)
+    bias = (filled - filled_a - filled_b + 1) / (2 * float(joint.sum()))
+    return max((h_a + h_b - h_joint - bias) / (h_a * h_b) ** 0.5, 0.0) if h_a * h_b > 0 else 0.0
 
 
 def window_radius(spacing: tuple[float, ...]) -> tuple[int, ...]:
     """The radius of a window along each axis, in voxels: none across slices that are far apart."""
-    inside = [h < STACK_SPACING_RATIO * min(spacing) for h in spacing]
-    return tuple(RADIUS[sum(inside)] if within else 0 for within in inside)
+    across = leads_across(spacing)
+    return tuple(0 if far else RADIUS[across.count(False)] for far in across)
 
 
 MAX_COARSE_VOXELS = 4_000
@@ -221,10 +202,9 @@ def compare_placements(
     h = column(torch.tensor(spacing) * sides)
     F, M = (image.coarse(shape) for image in (fixed, moving))
     x = torch.stack(torch.meshgrid(*(torch.arange(n, dtype=torch.float32) for n in shape), indexing="ij"))
-    windows = LocalCorrelation(shape, (1,) * len(shape)).windows(F.values)
-    structure = (windows.variance.sqrt() * F.has).flatten()  # how much each place shows
+    structure = (Windows.of(F.values, (1,) * len(shape)).variance.sqrt() * F.has).flatten()
     motion = coarse(u, shape)[0] / column(sides)
-    found = max(correlation(F, M), correlation(F, M.at(x + weighted_affine(motion, structure))))
+    found = max(correlation(F, M), correlation(F, M.at(x + nearest_affine(motion, structure))))
     if F.has.sum() < MIN_COARSE_VOXELS:
         return Placement(found, 0.0, 0.0)
     centre, shifts = (column(torch.tensor(shape)) - 1) / 2, Shifts(F)
@@ -279,12 +259,12 @@ def column(values: Tensor) -> Tensor:
     return values.view(-1, *[1] * len(values)).float()
 
 
-def weighted_affine(u: Float[Tensor, "d *t"], weight: Float[Tensor, " n"]) -> Float[Tensor, "d *t"]:
-    """The field A x + b nearest to u in the sense of weighted least squares."""
+def nearest_affine(u: Float[Tensor, "d *t"], weight: Float[Tensor, " n"] | None = None) -> Float[Tensor, "d *t"]:
+    """The field A x + b nearest to u in the sense of least squares, weighted if a weight is given."""
     d, shape = len(u), u.shape[1:]
     axes = (torch.linspace(-1, 1, n, dtype=torch.float64) for n in shape)
     x = torch.stack([*torch.meshgrid(*axes, indexing="ij"), torch.ones(shape, dtype=torch.float64)]).flatten(1)
-    w = weight.double() + 1e-6
+    w = torch.ones_like(x[0]) if weight is None else weight.double() + 1e-6
     slopes = torch.linalg.lstsq((x * w) @ x.T, (x * w) @ u.double().flatten(1).T, driver="gelsd").solution
     return (slopes.T @ x).view(d, *shape).float()
 
