@@ -1,4 +1,3 @@
-import itertools
 import warnings
 
 import numpy as np
@@ -14,6 +13,7 @@ from vrnet.evaluation.metrics import (
     by_label,
     contour_hausdorff,
     dice,
+    dice_by_slice,
     folding_percent,
     folding_strict_percent,
     jacobian_gradient,
@@ -48,14 +48,6 @@ def test_cross_correlation_agrees_with_numpy_and_simpleitk(d, smooth_image):
     assert_allclose(-itk.MetricEvaluate(*images), found**2, rtol=1e-6)
 
 
-def test_cross_correlation_sees_no_brightness_nor_contrast(d, smooth_image):
-    a, b = (smooth_image(SHAPES[d], 1, seed)[0, 0].numpy() for seed in range(2))
-    found = normalised_cross_correlation(a, b)
-    assert_allclose(normalised_cross_correlation(3 * a + 7, b), found)
-    assert_allclose(normalised_cross_correlation(a, -b), -found)
-    assert_allclose(normalised_cross_correlation(a, a), 1)
-
-
 def test_cross_correlation_in_single_precision_survives_a_bright_background(d, smooth_image):
     a, b = (smooth_image(SHAPES[d], 1, seed)[0, 0].numpy() for seed in range(2))
     bright = [(image + 1000).astype(np.float32) for image in (a, b)]
@@ -84,7 +76,15 @@ def test_dice_of_an_absent_structure(d):
     assert np.isnan(dice(nothing, nothing))
 
 
-@pytest.mark.parametrize(("seed", "spacing"), [(0, (1.0, 1.0)), (1, (0.7, 2.5)), (2, (0.7, 2.5))])
+def test_dice_by_slice_is_the_dice_of_each_slice():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 4, (2, 6, 5, 7))
+    a[:, 2], b[:, 2] = 0, 0
+    found = dice_by_slice(a, b, [1, 3, 9], 1)
+    assert_allclose(found, [[dice(a[:, k] == label, b[:, k] == label) for k in range(5)] for label in (1, 3, 9)])
+
+
+@pytest.mark.parametrize(("seed", "spacing"), [(0, (1.0, 1.0)), (1, (0.7, 2.5))])
 def test_hausdorff_agrees_with_a_brute_force_search_and_with_simpleitk(seed, spacing):
     a, b = (ndimage.binary_fill_holes(blobs((24, 20), s)) for s in (seed, seed + 10))
     found = contour_hausdorff(a, b, spacing)
@@ -126,14 +126,11 @@ def test_hausdorff_of_an_absent_structure_is_not_a_number(d):
         assert np.isnan(contour_hausdorff(*pair, (1.0,) * d))
 
 
-@pytest.mark.parametrize("axis", [0, 2])
-def test_a_slice_stored_as_a_volume_has_the_contour_of_the_slice(axis):
+def test_a_slice_stored_as_a_volume_has_the_contour_of_the_slice():
     """This holds even if the voxels are longer in the plane than across it."""
     a, b = blobs(SHAPES[2], 0), blobs(SHAPES[2], 10)
-    volumes = [np.expand_dims(mask, axis) for mask in (a, b)]
-    spacing = list(SPACING[2])
-    spacing.insert(axis, 0.1)
-    assert_allclose(contour_hausdorff(*volumes, tuple(spacing)), contour_hausdorff(a, b, SPACING[2]))
+    volumes = [np.expand_dims(mask, 0) for mask in (a, b)]
+    assert_allclose(contour_hausdorff(*volumes, (0.1, *SPACING[2])), contour_hausdorff(a, b, SPACING[2]))
     assert dice(*volumes) == dice(a, b)
 
 
@@ -146,10 +143,9 @@ def test_contours_agree_with_the_mean_of_a_brute_force_search_over_slices():
     assert_allclose(contour_hausdorff(a, b, (0.7, 2.5, 1.3)), np.mean(true))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_box_about_each_label_changes_no_measure(d, seed):
+def test_a_box_about_each_label_changes_no_measure(d):
     """Seeds of a few voxels, some at the border and some a voxel thick, and one label in one image only."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     a, b = rng.integers(1, 9, (2, *SHAPES[d])) * (rng.random((2, *SHAPES[d])) < 0.02)
     a[(0,) * d], b[(0,) * d], a[(-1,) * d] = 3, 3, 9
     for measure in (dice, lambda x, y: contour_hausdorff(x, y, SPACING[d])):
@@ -169,7 +165,6 @@ def test_a_structure_one_voxel_thick_keeps_the_slices_of_its_image(x):
 
 
 EXTREMES = {
-    "int8": [-128, 127],
     "int64": [-(2**63), 2**62, 2**62 + 1, 2**63 - 1],
     "uint64": [2**63, 2**64 - 2, 2**64 - 1],
 }
@@ -232,12 +227,10 @@ def test_folds_and_the_gradient_of_the_determinant_agree_with_numpy(d, smooth_im
     assert_allclose(jacobian_gradient(u), np.abs(np.gradient(det)).mean())
 
 
-@pytest.mark.parametrize("axis", [0, 2])
-def test_a_field_of_one_slice_is_as_regular_as_that_of_the_slice(axis, smooth_image):
+def test_a_field_of_one_slice_is_as_regular_as_that_of_the_slice(smooth_image):
     """Across the slice nothing is known to change, whatever the displacement there."""
     u = 40 * torch.cat([smooth_image(SHAPES[2], 3, seed) for seed in range(2)], dim=1)
-    through = smooth_image(SHAPES[2], 3, 2)
-    volume = torch.cat([u[:, :axis], through, u[:, axis:]], dim=1).unsqueeze(2 + axis)
+    volume = torch.cat([smooth_image(SHAPES[2], 3, 2), u], dim=1).unsqueeze(2)
     for measure in (folding_percent, folding_strict_percent, jacobian_gradient):
         assert measure(u) > 0
         assert_allclose(measure(volume), measure(u))
@@ -263,9 +256,8 @@ def test_a_surface_is_the_voxels_with_a_face_neighbour_outside(d, pair):
         assert_array_equal(found, mask & ~ndimage.binary_erosion(mask))
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_distances_agree_with_a_brute_force_search(d, seed):
-    a, b = blobs(SHAPES[d], seed), blobs(SHAPES[d], seed + 10)
+def test_distances_agree_with_a_brute_force_search(d):
+    a, b = blobs(SHAPES[d], 0), blobs(SHAPES[d], 10)
     to_b, to_a = brute_force_distances(*(brute_force_surface(mask) * SPACING[d] for mask in (a, b)))
     found = surface_distances(a, b, SPACING[d])
     assert_allclose(found.to_b, to_b)
@@ -293,25 +285,6 @@ def test_a_line_and_its_first_voxel_by_hand():
     line[1, 4:25], first[1, 4] = True, True
     for pair in ((line, first), (first, line)):
         assert_allclose(measures(*pair, (7.0, 0.5)), [10, 9.5, 105 / 22])
-
-
-def test_distances_scale_with_the_spacing(d, pair):
-    assert_allclose(measures(*pair, tuple(3 * h for h in SPACING[d])), 3 * measures(*pair, SPACING[d]))
-
-
-def test_distances_do_not_change_when_axes_are_permuted_with_their_spacing(d, pair):
-    for axes in itertools.permutations(range(d)):
-        moved = [np.transpose(mask, axes) for mask in pair]
-        assert_allclose(measures(*moved, tuple(SPACING[d][i] for i in axes)), measures(*pair, SPACING[d]))
-
-
-def test_a_box_moved_by_k_lies_k_times_the_spacing_away(d):
-    a = np.zeros((20,) * d, bool)
-    a[(slice(4, 12),) * d] = True
-    for axis, k in itertools.product(range(d), (1, 3)):
-        found = surface_distances(a, np.roll(a, k, axis), SPACING[d])
-        assert_allclose(found.hausdorff, k * SPACING[d][axis])
-        assert 0 < found.mean < found.hausdorff95 <= found.hausdorff
 
 
 def test_a_ball_inside_a_ball_lies_as_far_as_the_radii_differ():

@@ -20,7 +20,6 @@ from vrnet.app.arguments import (
     refuse_options,
 )
 from vrnet.app.console import (
-    STOPPED,
     end_if_any,
     end_if_failed,
     print_line,
@@ -102,12 +101,6 @@ class Evaluate:
         else:
             self.evaluate_pair()
 
-    @property
-    def pair_options(self) -> RegistrationOptions:
-        """How a pair is registered."""
-        folds = "repair" if self.folds == "auto" else self.folds
-        return RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
-
     def evaluate_data_set(self, data: str) -> None:
         """Measure a method on every subject of a split."""
         from vrnet.data.labels import rename_structures
@@ -122,32 +115,22 @@ class Evaluate:
             raise BadInput("a data set needs a folder for the results: give --out")
         method, device = self.method_options.choice(self.method), self.device_options.device
         folds = "keep" if self.folds == "auto" else self.folds
-        try:
-            with stage_progress() as stage:
-                subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
-                if self.label_names is not None:
-                    subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
-                summary = evaluate_split(
-                    stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=print_line
-                )
-        except KeyboardInterrupt:
-            print_line(STOPPED)
-            raise
+        with stage_progress() as stage:
+            subjects = self.source_options.source(data).split(self.split, "evaluation", stage, print_line)
+            if self.label_names is not None:
+                subjects = replace(subjects, structures=rename_structures(subjects.structures, self.label_names))
+            summary = evaluate_split(stage, method, subjects, self.out, device, folds, jobs=self.jobs, say=print_line)
         screen.print(summary_table(summary))
         if "hd_mean" in summary["metrics"]:
             print_line(HD_LEGEND)
         print_line(f"Wrote metrics.csv and summary.json in {self.out}.")
-        self.tell_failures(summary.get("failed", {}), self.out)
-
-    def tell_failures(self, failed: dict[str, str], folder: Path) -> None:
-        """Name the subjects that could not be measured, which are in no number of the summary, and leave with a status
-        of its own."""
+        failed = summary.get("failed", {})
         for name, reason in list(failed.items())[:MAX_SHOWN]:
             print_line(f"Could not be measured, left out: {name}: {reason}")
         if len(failed) > MAX_SHOWN:
             print_line(f"{len(failed) - MAX_SHOWN:,} more could not: summary.json names them.")
         if failed:
-            print_line(f"See {folder / 'failures'} for tracebacks; the same command tries those again.")
+            print_line(f"See {self.out / 'failures'} for tracebacks; the same command tries those again.")
         end_if_any(len(failed))
 
     def checked_pair(self) -> tuple[Path, Path]:
@@ -184,8 +167,9 @@ class Evaluate:
             files = fixed, moving, self.fixed_labels, self.moving_labels, *known.masks
             pair = read_pair(*files).with_label_names(self.label_names)
             landmarks = [read_points(path, self.space) for path in (self.fixed_points, self.moving_points) if path]
-            asked = self.method_options.asked
-            result = find_or_load(stage, pair, self.method, *asked, options=self.pair_options, known=known)
+            folds = "repair" if self.folds == "auto" else self.folds
+            options = RegistrationOptions(slices=self.slices, folds=folds, device=self.device_options.device)
+            result = find_or_load(stage, pair, self.method, *self.method_options.asked, options=options, known=known)
             if result.is_from_file:
                 refuse_options(self, ("slices", "folds"), f"on {self.method}, a transform: leave that out")
             stage("measuring")
