@@ -1,6 +1,6 @@
 """Whole stacks of ACDC, every slice of them, at their own resolution: one row per subject, and the means.
 
-    python benchmarks/stacks.py --root ACDC [--methods identity TV-L1 short-axis] [--split test] [--out results/stacks]
+    python benchmarks/stacks.py --root ACDC [--methods identity TV-L1 short-axis] [--split test] [--out OUT]
 
 The paper's protocol measures three chosen slices per subject. Here end-systole is registered to end-diastole as
 `vrnet register` does it, and Dice is that of the volumes: over all slices, also where the heart ends. `metrics.csv` in
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--methods", nargs="+", default=["identity", "TV-L1", "short-axis"])
     parser.add_argument("--split", default="test")
-    parser.add_argument("--out", type=Path, default=Path("results/stacks"))
+    parser.add_argument("--out", type=Path, default=Path("results/stacks/whole"))
     given = parser.parse_args()
     for method in given.methods:
         rows = [measure(row, method) for row in listed_subjects(given.root, given.split)]

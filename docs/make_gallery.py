@@ -13,9 +13,11 @@ from base64 import b64decode
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from shutil import copy, which
+from shutil import which
 from tempfile import TemporaryDirectory
 from time import sleep
+
+from smaller import smaller_gif
 
 ROOT = Path(__file__).resolve().parents[1]
 GALLERY, IMAGES = ROOT / "build" / "gallery", ROOT / "docs" / "images"
@@ -164,7 +166,7 @@ def main() -> None:
             long_target = IMAGES / LONG_PICTURES[name] if name in LONG_PICTURES else None
             take_pictures(GALLERY / name / PAGES[name], IMAGES / f"gallery_{name}.jpg", long_target)
     if given.pictures and "cine" in given.only:
-        copy(GALLERY / "cine" / "cine.gif", IMAGES / "heart.gif")
+        (IMAGES / "heart.gif").write_bytes(smaller_gif((GALLERY / "cine" / "cine.gif").read_bytes()))
 
 
 if __name__ == "__main__":

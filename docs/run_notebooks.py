@@ -74,6 +74,8 @@ def output_part(output):
 
 
 if __name__ == "__main__":
+    from smaller import smaller_notebook
+
     for file in sorted(FOLDER.glob("*.ipynb")):
-        file.write_text(json.dumps(run_notebook(file), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        file.write_bytes(smaller_notebook(json.dumps(run_notebook(file)).encode()))
         print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB")

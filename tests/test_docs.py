@@ -20,6 +20,7 @@ import yaml
 import vrnet
 from tests.reader import write_pairs
 from vrnet.app import main as cli
+from vrnet.methods.bundled import FOLDER
 from vrnet.methods.names import parse_trainable
 from vrnet.training.settings import PRESETS
 
@@ -27,7 +28,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 DOCUMENTS = ["README.md", *(f"docs/{page}" for page in PAGES)]
-LINKED = [*DOCUMENTS, "CONTRIBUTING.md", "results/README.md"]
+NOTES = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "results").glob("**/*.md"))]
+LINKED = [*DOCUMENTS, "CONTRIBUTING.md", *NOTES, *(f"src/vrnet/weights/{path.name}" for path in FOLDER.glob("*.md"))]
 
 
 def snippets(document):
@@ -177,7 +179,7 @@ def test_links_lead_to_files_and_headings_that_are_there(document):
     for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", prose(document)):
         file, _, anchor = target.partition("#")
         path = (ROOT / document).parent / file if file else ROOT / document
-        assert path.is_file(), target
+        assert path.exists(), target
         assert not anchor or anchor in anchors(path.resolve().relative_to(ROOT)), target
 
 

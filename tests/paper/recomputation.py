@@ -1,7 +1,6 @@
 """A table recomputed from the files of its subjects, with nothing but csv, json and NumPy."""
 
 import csv
-import json
 import re
 from pathlib import Path
 from types import MappingProxyType
@@ -46,20 +45,23 @@ def read_left_out(table: Path):
 
 
 def find_files(folder: Path, name: str, data: str, budget: str, alphas=MappingProxyType({}), left_out=()):
-    """{method: the metrics.csv of each seed that all learned methods have}"""
+    """{method: the rows of each seed that all learned methods have}"""
     results = Results(folder, data, BUDGETS[budget])
     methods = [method for method in TABLES[name].methods if method not in left_out]
     found = {method: results.seeds(method, alphas.get(method)) for method in methods}
     count = min((len(entries) for entries in found.values() if entries[0].training), default=1)
+    runs = {}
+    for row in read_csv(folder / data / "rows.csv"):
+        runs.setdefault((row["protocol"], row["run"]), []).append(row)
     return {
-        method: [results.folder(entry) / "metrics.csv" for entry in entries[:count]]
+        method: [runs[results.protocol(entry), entry.folder_name] for entry in entries[:count]]
         for method, entries in found.items()
     }
 
 
-def recompute(paths, measure):
+def recompute(seeds, measure):
     """Mean and standard deviation over subjects of the mean over seeds."""
-    seeds = [{row["subject"]: float(row[measure] or "nan") for row in read_csv(path)} for path in paths]
+    seeds = [{row["subject"]: float(row[measure] or "nan") for row in rows} for rows in seeds]
     means = [np.mean([seed[subject] for seed in seeds]) for subject in seeds[0]]
     return np.nanmean(means), np.nanstd(means)
 
@@ -69,11 +71,11 @@ def compare_table(table: Path, folder: Path) -> int:
     files = find_files(folder, *identify(table), read_alphas(table), read_left_out(table))
     rows, compared = read_csv(table), 0
     assert [LABELS.get(row["method"], row["method"]) for row in rows] == list(files)
-    for row, paths in zip(rows, files.values(), strict=True):
+    for row, seeds in zip(rows, files.values(), strict=True):
         for title, measure in COLUMNS.items():
             if title in row:
                 found = float(row[title]), float(row[f"{title} std"])
-                np.testing.assert_allclose(found, recompute(paths, measure), rtol=1e-5, atol=1e-9, err_msg=str(paths))
+                np.testing.assert_allclose(found, recompute(seeds, measure), rtol=1e-5, atol=1e-9)
                 compared += 1
     return compared
 
@@ -84,9 +86,10 @@ def compare_times(table: Path, folder: Path, shapes=TIMED_SHAPES) -> int:
     for row in read_csv(table):
         for d, shape in shapes.items():
             for label, device in (("CPU", "cpu"), ("GPU", "cuda")):
-                paths = list((folder / "runtime" / device).glob(f"{row['method']}*_{'x'.join(map(str, shape))}.json"))
                 if row[f"{d}D {label}"]:
-                    found = [json.loads(path.read_text())["seconds"] for path in paths]
-                    assert row[f"{d}D {label}"] in [f"{seconds:.3g}" for seconds in found]
+                    size = "x".join(map(str, shape))
+                    times = [time for time in read_csv(folder / "runtime" / f"{device}.csv") if time["shape"] == size]
+                    found = [time["seconds"] for time in times if time["method"].startswith(row["method"])]
+                    assert row[f"{d}D {label}"] in [f"{float(seconds):.3g}" for seconds in found]
                     compared += 1
     return compared

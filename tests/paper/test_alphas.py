@@ -18,7 +18,7 @@ TRIED = 0.02, 0.1, 0.4
 DICE = {"R-L2-6x1": (0.6, 0.8, 0.7), "R-L2-6x1-noise": (0.9, 0.8, 0.7), "R-L2-6x1-zeros": (0.5, 0.6, 0.7)}
 BEST = {"R-L2-6x1": 0.1, "R-L2-6x1-noise": 0.02, "R-L2-6x1-zeros": 0.4}
 
-HEADER, DAMAGED = "entry,method,alpha,val_dice\n", ("0.1", "0.1,", "0.1,x", "nan,0.5", "0.1,inf", "-1,0.5")
+HEADER, DAMAGED = "protocol,entry,method,alpha,val_dice\n", ("0.1", "0.1,", "0.1,x", "nan,0.5", "0.1,inf", "-1,0.5")
 
 
 @pytest.fixture
@@ -84,7 +84,9 @@ def test_an_alpha_of_many_digits_is_kept_as_it_is(scored, monkeypatch):
     assert list(best_alphas(scored.results).values()) == [1 / 3]
 
 
-@pytest.mark.parametrize("text", ["entry,method,alpha\na,b,0.1\n", *(f"{HEADER}a,b,{cells}\n" for cells in DAMAGED)])
+@pytest.mark.parametrize(
+    "text", ["protocol,entry,method,alpha\nquick,a,b,0.1\n", *(f"{HEADER}quick,a,b,{cells}\n" for cells in DAMAGED)]
+)
 def test_damaged_scores_are_told(scored, text):
     file_of(scored.results).parent.mkdir(parents=True)
     file_of(scored.results).write_text(text)
@@ -122,8 +124,7 @@ def test_a_budget_may_take_the_alphas_that_another_one_chose(scored):
         write_result(longer, longer.entry(name, alpha=alpha), [(0.7, 9.0), (0.8, 8.0)])
     table = build_table("initialisation", replace(scored, results=longer), alphas=TRIED)
     assert f'on the validation subjects with the budget "{short.name}", from 0.02' in table.notes[-1]
-    assert file_of(scored.results).is_file()
-    assert not file_of(longer).exists()
+    assert {row["protocol"] for row in read_rows(file_of(longer), "scores")} == {short.name}
     assert best_alphas(longer) == best_alphas(scored.results) != {}
     assert build_table("initialisation", replace(scored, results=longer)).notes == table.notes
 

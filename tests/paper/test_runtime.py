@@ -1,9 +1,8 @@
-import json
-
 import pytest
 import torch
 
 from vrnet.errors import BadInput
+from vrnet.files import read_rows
 from vrnet.methods.names import parse, parse_trainable
 from vrnet.paper import tables as runtime
 from vrnet.paper.tables import measure_seconds, seconds_per_pair, timing_hardware
@@ -17,9 +16,9 @@ def test_a_time_is_measured_once_then_read(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "measure_seconds", lambda *words: next(taken))
     method = parse_trainable("VoxelMorph-w2")
     assert [seconds_per_pair(tmp_path, method, *SHAPE_AND_SPACING, "cpu") for _ in range(3)] == [0.25] * 3
-    kept = json.loads((tmp_path / "runtime" / "cpu" / "VoxelMorph-w2_16x16.json").read_text())
-    assert kept["seconds"] == 0.25
-    assert kept["versions"] == versions()
+    (kept,) = read_rows(tmp_path / "runtime" / "cpu.csv", "times")
+    assert (kept["method"], kept["shape"], kept["seconds"]) == ("VoxelMorph-w2", "16x16", "0.25")
+    assert kept["torch"] == versions()["torch"]
 
 
 @pytest.mark.parametrize("name", ["TV-L1", "VoxelMorph-w2", "FFD"])
@@ -31,20 +30,18 @@ def test_there_is_no_time_on_a_gpu_where_there_is_none(name, tmp_path, monkeypat
 
 def test_a_time_measured_elsewhere_is_read_where_there_is_no_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    place = tmp_path / "runtime" / "cuda" / "TV-L1_16x16.json"
-    place.parent.mkdir(parents=True)
-    place.write_text('{"seconds": 0.5, "hardware": "a GPU", "versions": {"torch": "2.11"}}')
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "cuda.csv").write_text("method,shape,seconds,hardware\nTV-L1,16x16,0.5,a GPU\n")
     assert seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cuda") == 0.5
     assert timing_hardware(tmp_path, [(16, 16)]) == ["a GPU"]
     assert timing_hardware(tmp_path, [(16, 16, 16)]) == []
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"seconds": "x", "hardware": "a GPU", "versions": {}}', "half"])
+@pytest.mark.parametrize("text", ["method,shape\nTV-L1,16x16\n", "method,shape,seconds,hardware\nTV-L1,16x16,x,a\n"])
 def test_a_damaged_time_is_named(tmp_path, text):
-    place = tmp_path / "runtime" / "cpu" / "TV-L1_16x16.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(text)
-    with pytest.raises(BadInput, match=r"TV-L1_16x16\.json"):
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "cpu.csv").write_text(text)
+    with pytest.raises(BadInput, match=r"cpu\.csv"):
         seconds_per_pair(tmp_path, parse("TV-L1"), *SHAPE_AND_SPACING, "cpu")
 
 

@@ -106,10 +106,8 @@ def test_another_budget_counts_with_the_alphas_that_it_chooses(study, recwarn):
     write_scores(made.results, NAMES[:1])
     write_scores(long := replace(made.results, budget=BUDGETS["long"]))
     rows = [(long.entry(name, alpha), name, alpha) for name in NAMES for alpha in (0.3, 0.7)]
-    scores = (f"{entry.folder_name},{name},{alpha},{alpha}" for entry, name, alpha in rows)
-    (long.out / long.data / "consistent").mkdir()
-    kept = "\n".join(("entry,method,alpha,val_dice", *scores))
-    (long.out / long.data / "consistent" / "alphas.csv").write_text(kept)
+    scores = (f"consistent,{entry.folder_name},{name},{alpha},{alpha}" for entry, name, alpha in rows)
+    (long.out / long.data / "alphas.csv").write_text("\n".join(("protocol,entry,method,alpha,val_dice", *scores)))
     build_table("initialisation", made, measured_only=True)
     assert not recwarn
 
@@ -119,10 +117,9 @@ def test_a_budget_with_fewer_seeds_damaged_scores_or_other_images_has_not_all_ro
     write_scores(made.results, NAMES[:1])
     write_scores(replace(made.results, budget=BUDGETS["quick"]))
     write_scores(long := replace(made.results, budget=BUDGETS["long"]))
-    (long.out / long.data / "consistent").mkdir()
-    (long.out / long.data / "consistent" / "alphas.csv").write_text("entry,method,alpha,val_dice\na,b,c,d\n")
+    (long.out / long.data / "alphas.csv").write_text("protocol,entry,method,alpha,val_dice\nconsistent,a,b,c,d\n")
     build_table("initialisation", made, measured_only=True)
-    (long.out / long.data / "consistent" / "alphas.csv").unlink()
+    (long.out / long.data / "alphas.csv").unlink()
     with pytest.raises(BadInput, match="nothing of this table is measured"):
         build_table("initialisation", made, seeds=2, measured_only=True)
     assert not recwarn

@@ -1,15 +1,19 @@
 """Results on disk: what was measured of each method on one data set.
 
-OUT/DATA/iterative/METHOD or, of a learned method, OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained
-with them, and _Nsubjects if it was trained on N subjects only) holds metrics.csv (one row per subject), summary.json
-and config.json (what the numbers depend on); the training itself is in the folder `run` there. OUT/DATA/subjects.json
-says how many subjects there are to train on.
+OUT/DATA/rows.csv has one row per run and subject, and OUT/DATA/configs.jsonl one line per run: what its numbers depend
+on. A run that is measured now has a folder first: OUT/DATA/iterative/METHOD or, of a learned method,
+OUT/DATA/BUDGET/METHOD_alphaA_seedS (and _labels if it was trained with them, and _Nsubjects if it was trained on N
+subjects only), with metrics.csv (one row per subject), summary.json and config.json; the training itself is in the
+folder `run` there. `collect` puts such folders into the two files. OUT/DATA/subjects.json says how many subjects there
+are to train on.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from itertools import count, takewhile
 from math import isfinite
 from pathlib import Path
@@ -19,7 +23,17 @@ import msgspec
 import numpy as np
 
 from vrnet.errors import BadInput
-from vrnet.files import Row, convert_record, exists, json_ready, read_json, read_rows, write_json
+from vrnet.files import (
+    Row,
+    convert_record,
+    exists,
+    json_ready,
+    read_json,
+    read_rows,
+    write_bytes,
+    write_json,
+    write_rows,
+)
 from vrnet.methods.averaged import AVERAGED
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
@@ -30,6 +44,13 @@ from vrnet.training.run import Row as Validation
 from vrnet.training.settings import Training, fill_settings
 
 RUN = "run"
+ROWS, CONFIGS, SUMMARY, SCORES = "rows.csv", "configs.jsonl", "summary.json", "alphas.csv"
+RUN_COLUMNS = "protocol", "run", "method", "alpha", "seed"
+"""What rows.csv has of the run, before what was measured of the subject. A protocol is a budget, `iterative`, or
+`shipped` for the models that come with vrnet."""
+OF_THE_RUN = "evaluation", "fit", "validations"
+"""What configs.jsonl has beside config.json: of summary.json, how it was measured; of the training, its config.json and
+what was validated."""
 COUNTS = "subjects.json"
 """In the folder of a data set: how many subjects networks are trained on, where none of them is left out."""
 
@@ -89,6 +110,58 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Run:
+    """A run, as its folder or the files of its data set have it."""
+
+    place: Path
+    config: dict[str, Any]
+    cells: list[dict[str, str]]
+    """One row per subject, as they are in the file."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "Run":
+        """A run that has a folder of its own."""
+        config = read_json(folder / CONFIG)
+        convert_record(config, Measured)
+        return cls(folder, config, read_rows(folder / METRICS, "one row per subject"))
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was measured of each subject; ValueError where a subject, or the end of a row, is missing.
+
+        A subject may lack some measures, but never that of the last column."""
+        rows = [
+            {key: cell if key == "subject" else number_or_nan(cell) for key, cell in row.items()} for row in self.cells
+        ]
+        if [row["subject"] for row in rows] != self.config["subjects"]:
+            raise ValueError("other subjects than it says")
+        if np.isnan([list(row.values())[-1] for row in rows]).any():
+            raise ValueError("a row is cut off")
+        return rows
+
+
+@lru_cache(maxsize=8)
+def read_runs(folder: Path) -> dict[tuple[str, str], Run]:
+    """{(protocol, name): run} of all runs that the files of a data set have; none where there are no such files."""
+    path = folder / ROWS
+    if not exists(path):
+        return {}
+    cells: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in read_rows(path, "one row per run and subject"):
+        key, own = (row["protocol"], row["run"]), {name: row[name] for name in row if name not in RUN_COLUMNS}
+        cells.setdefault(key, []).append(own)
+    runs = {}
+    for line in (folder / CONFIGS).read_text(encoding="utf-8").splitlines():
+        config = json.loads(line)
+        key = config.pop("protocol"), config.pop("run")
+        for name in OF_THE_RUN:
+            config.pop(name, None)
+        rows = cells.get(key, [])
+        runs[key] = Run(path, config | {"subjects": [row["subject"] for row in rows]}, rows)
+    return runs
+
+
+@dataclass(frozen=True)
 class Results:
     """The results of a data set within a budget, in the folder `out`."""
 
@@ -121,10 +194,14 @@ class Results:
         wanted = takewhile(lambda item: item[0] < at_least or self.has(item[1]), enumerate(entries))
         return [entry for _, entry in wanted]
 
-    def folder(self, entry: Entry) -> Path:
-        """Where the results of an entry are; iterative methods depend on no budget, unless it has images of its own."""
+    def protocol(self, entry: Entry) -> str:
+        """The budget of an entry; iterative methods depend on none, unless it has images of its own."""
         is_shared = entry.training is None and self.budget.phantoms is None
-        return self.out / self.data / ("iterative" if is_shared else self.budget.name) / entry.folder_name
+        return "iterative" if is_shared else self.budget.name
+
+    def folder(self, entry: Entry) -> Path:
+        """Where an entry is measured, if the files of the data set do not have it."""
+        return self.out / self.data / self.protocol(entry) / entry.folder_name
 
     def run_folder(self, entry: Entry) -> Path:
         """Where the training of an entry is."""
@@ -145,30 +222,27 @@ class Results:
 
     def has(self, entry: Entry) -> bool:
         """Whether the entry is measured."""
-        return (self.folder(entry) / CONFIG).is_file()
+        return (self.folder(entry) / CONFIG).is_file() or self._collected(entry) is not None
+
+    def run(self, entry: Entry) -> Run:
+        """What was measured of an entry: in its own folder, or else in the files of the data set."""
+        folder = self.folder(entry)
+        with self._reading(entry):
+            found = None if exists(folder / CONFIG) else self._collected(entry)
+            return found or Run.read(folder)
+
+    def _collected(self, entry: Entry) -> Run | None:
+        found = read_runs(self.out / self.data).get((self.protocol(entry), entry.folder_name))
+        return found if found and found.cells else None
 
     def config(self, entry: Entry) -> dict[str, Any]:
         """What the numbers of an entry depend on."""
-        with self._reading(entry):
-            config = read_json(self.folder(entry) / CONFIG)
-            convert_record(config, Measured)
-        return config
+        return self.run(entry).config
 
     def rows(self, entry: Entry) -> list[Row]:
-        """What was measured, one row per subject; BadInput where a subject, or the end of a row, is missing.
-
-        A subject may lack some measures, but never that of the last column."""
-        subjects = self.config(entry)["subjects"]
+        """What was measured, one row per subject; BadInput where a subject, or the end of a row, is missing."""
         with self._reading(entry):
-            rows = [
-                {key: cell if key == "subject" else number_or_nan(cell) for key, cell in row.items()}
-                for row in read_rows(self.folder(entry) / METRICS, "one row per subject")
-            ]
-            is_cut_off = np.isnan([list(row.values())[-1] for row in rows]).any()
-            is_whole = not is_cut_off and [row["subject"] for row in rows] == subjects
-        if not is_whole:
-            raise self._damaged(entry)
-        return rows
+            return self.run(entry).rows
 
     def mean_rows(self, entries: Sequence[Entry]) -> list[Row]:
         """One row per subject: the mean over entries, such as the seeds of a method."""
@@ -209,10 +283,12 @@ class Results:
         if entry.training is None:
             return
         asked = json_ready(asdict(entry.training))
-        for folder in (self.folder(entry), self.run_folder(entry)):
-            with self._reading(entry):
-                kept = msgspec.convert(read_json(folder / CONFIG)["training"], dict) if exists(folder / CONFIG) else asked
-                kept = fill_settings(kept)
+        path = self.run_folder(entry) / CONFIG
+        with self._reading(entry):
+            measured = [self.config(entry)["training"]] if self.has(entry) else []
+            trained = [read_json(path)["training"]] if exists(path) else []
+            every = [fill_settings(msgspec.convert(kept, dict)) for kept in measured + trained]
+        for kept in every:
             differ = [f"{key} {kept.get(key)}, not {value}" for key, value in asked.items() if kept.get(key) != value]
             if differ:
                 raise BadInput(
@@ -249,3 +325,62 @@ def is_of(config: Mapping[str, Any], entry: Entry, d: int) -> bool:
 def method_settings(method: Method, d: int) -> dict[str, Any]:
     """The parameters of a method in d dimensions, as config.json has them."""
     return json_ready({field.name: value_in(getattr(method, field.name), d) for field in fields(cast(Any, method))})
+
+
+def collect(out: Path) -> list[str]:
+    """Put every run that has a folder, OUT/DATA/PROTOCOL/RUN, into rows.csv and configs.jsonl of its data set, in place
+    of what they have of it; and the scores of α of all budgets into one file. Folders stay. The names of the runs."""
+    done = []
+    for folder in sorted(path for path in out.iterdir() if path.is_dir()):
+        measured = {path.parent for path in folder.glob(f"*/*/{METRICS}")}
+        found = sorted(measured | {path.parent.parent for path in folder.glob(f"*/*/{RUN}/{METRICS}")})
+        if found:
+            collect_runs(folder, found)
+        if scores := sorted(folder.glob(f"*/{SCORES}")):
+            kept = [{"protocol": path.parent.name} | row for path in scores for row in read_rows(path, "scores")]
+            before = read_rows(folder / SCORES, "scores") if exists(folder / SCORES) else []
+            names = {(row["protocol"], row["entry"]) for row in kept}
+            kept += [row for row in before if (row["protocol"], row["entry"]) not in names]
+            write_rows(sorted(kept, key=lambda row: (row["protocol"], row["entry"])), folder / SCORES)
+        done += [path.relative_to(out).as_posix() for path in found]
+    return done
+
+
+def collect_runs(folder: Path, runs: Sequence[Path]) -> None:
+    """Put these runs of a data set into its two files."""
+    new = {(run.parent.name, run.name) for run in runs}
+    rows, lines = [], []
+    if exists(folder / ROWS):
+        kept = read_rows(folder / ROWS, "one row per run and subject")
+        rows = [row for row in kept if (row["protocol"], row["run"]) not in new]
+        kept = [json.loads(line) for line in (folder / CONFIGS).read_text(encoding="utf-8").splitlines()]
+        lines = [line for line in kept if (line["protocol"], line["run"]) not in new]
+    for run in runs:
+        line = describe_run(run)
+        lines.append(line)
+        training = line.get("training") or line.get("fit", {}).get("training") or {}
+        about = {key: line[key] for key in ("protocol", "run", "method")}
+        about |= {key: training.get(key, "") for key in ("alpha", "seed")}
+        measured = read_rows(run / METRICS, "one row per subject") if exists(run / METRICS) else []
+        rows += [about | row for row in measured]
+    write_rows(sorted(rows, key=lambda row: (row["protocol"], row["run"])), folder / ROWS)
+    lines.sort(key=lambda line: (line["protocol"], line["run"]))
+    text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
+    write_bytes(text.encode(), folder / CONFIGS)
+
+
+def describe_run(folder: Path) -> dict[str, Any]:
+    """The line of configs.jsonl of the run in a folder: config.json, and what else is known of it."""
+    config, summary, fit = (
+        read_json(path) if exists(path) else {} for path in (folder / CONFIG, folder / SUMMARY, folder / RUN / CONFIG)
+    )
+    method = config.get("method") or summary.get("method") or fit["method"]
+    line = {"protocol": folder.parent.name, "run": folder.name, "method": method} | config
+    line.pop("subjects", None)  # whose rows are there
+    if summary:
+        line["evaluation"] = {key: value for key, value in summary.items() if key not in ("method", "metrics")}
+    if fit:
+        validations = read_rows(folder / RUN / METRICS, "one row per validation")
+        line["fit"] = {key: value for key, value in fit.items() if key != "method"}
+        line["validations"] = [{key: float(cell) for key, cell in row.items()} for row in validations]
+    return line

@@ -16,7 +16,7 @@ from vrnet.files import convert_record, exists, read_rows, write_json, write_row
 from vrnet.methods.averaged import without_flips
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import MethodSpec, choose_method, missing_package, parse, without_average
-from vrnet.paper.results import RUN, Entry, Results, method_settings
+from vrnet.paper.results import RUN, SCORES, Entry, Results, method_settings
 from vrnet.provenance import how_to_install, versions
 from vrnet.training.run import CHECKPOINT, CONFIG, WEIGHTS, best_row
 from vrnet.training.settings import Training, check_weights
@@ -224,9 +224,9 @@ class Study:
 
 # α of each learned method, chosen on validation subjects alone, from values that all methods try.
 #
-# OUT/DATA/BUDGET/alphas.csv keeps what was found: one row per method and α. What it has is not trained again.
+# OUT/DATA/alphas.csv keeps what was found: one row per budget, method and α. What it has is not trained again.
 
-FORM = "columns entry, method, alpha and val_dice"
+FORM = "columns protocol, entry, method, alpha and val_dice"
 
 
 @dataclass(frozen=True)
@@ -301,14 +301,19 @@ def score(results: Results, entry: Entry) -> Score:
 
 def file_of(results: Results) -> Path:
     """Where the scores are kept."""
-    return results.out / results.data / results.budget.name / "alphas.csv"
+    return results.out / results.data / SCORES
+
+
+def read_all_scores(path: Path) -> list[dict[str, str]]:
+    """The rows of every budget."""
+    return read_rows(path, FORM) if exists(path) else []
 
 
 def read_scores(results: Results) -> dict[str, Score]:
     """{folder name of an entry: its score}; empty where nothing is kept."""
     path = file_of(results)
-    rows = read_rows(path, FORM) if exists(path) else []
     try:
+        rows = [row for row in read_all_scores(path) if row.pop("protocol") == results.budget.name]
         numbers = [{key: float(row[key]) for key in ("alpha", "val_dice")} for row in rows]
         scores = [convert_record(row | both, Score) for row, both in zip(rows, numbers, strict=True)]
     except (KeyError, ValueError) as error:
@@ -323,5 +328,8 @@ def best_alphas(results: Results) -> dict[str, float]:
 
 
 def write_scores(results: Results, found: dict[str, Score]) -> None:
-    """Keep the scores, in the order of their names."""
-    write_rows([asdict(found[name]) for name in sorted(found)], file_of(results))
+    """Keep the scores, in the order of their names; those of other budgets stay."""
+    path, own = file_of(results), results.budget.name
+    others = [row for row in read_all_scores(path) if row["protocol"] != own]
+    rows = [{"protocol": own, **asdict(found[name])} for name in sorted(found)]
+    write_rows(sorted([*others, *rows], key=lambda row: row["protocol"]), path)

@@ -15,7 +15,7 @@ from torch import nn
 
 from vrnet.devices import capture_graph, channels_last, describe_device, few_threads, synchronise
 from vrnet.errors import BadInput, Stage, counted, either, shape_text, warn_of_input
-from vrnet.files import Row, columns_of, csv_text, read_json, read_record, write_bytes, write_json
+from vrnet.files import Row, columns_of, csv_text, exists, read_rows, write_bytes, write_rows
 from vrnet.methods.method import Method, Trainable
 from vrnet.methods.names import without_average
 from vrnet.paper.budget import BUDGETS, TIMED_SHAPES, TIMED_SPACINGS_MM, Budget
@@ -44,40 +44,39 @@ MAX_TIMED_PAIRS = 20
 PHANTOM_SEED = 7
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What a file of the folder holds."""
-
-    seconds: float
-    hardware: str
-    versions: dict[str, str | None]
-
-
 def seconds_per_pair(
     out: Path, method: Method, shape: tuple[int, ...], spacing: float, device: str, timing_seconds: float = 2.0
 ) -> float | None:
     """As measured before on a device of that name, or else now; None where there is no such device here, or the method
     has no use for it."""
-    path = out / FOLDER / device / f"{file_name(method)}_{shape_text(shape)}.json"
-    if path.is_file():
-        return read_timing(path).seconds
+    name, size, kept = file_name(method), shape_text(shape), read_times(out, device)
+    for row in kept:
+        if (row["method"], row["shape"]) == (name, size):
+            return cast(float, row["seconds"])
     if device == "cuda" and (not torch.cuda.is_available() or "cuda" not in method.devices):
         return None
     place = torch.device(device)
     seconds = measure_seconds(method, shape, spacing, place, timing_seconds)
-    write_json({"seconds": seconds, "hardware": describe_device(place), "versions": versions()}, path)
+    row = {"method": name, "shape": size, "seconds": seconds, "hardware": describe_device(place), **versions()}
+    write_rows(sorted([*kept, row], key=lambda row: (row["shape"], row["method"])), out / FOLDER / f"{device}.csv")
     return seconds
 
 
-def read_timing(path: Path) -> Timing:
-    """What was measured before."""
-    return read_record(read_json(path), Timing, path, "remove it, and it is measured again")
+def read_times(out: Path, device: str) -> list[Row]:
+    """What was measured before on a device of that name, one row per method and shape."""
+    path = out / FOLDER / f"{device}.csv"
+    rows = read_rows(path, "one row per method and shape") if exists(path) else []
+    try:
+        return [row | {"seconds": float(row["seconds"]), "hardware": row["hardware"]} for row in rows]
+    except (KeyError, ValueError) as error:
+        raise BadInput(f"{path} is not as vrnet writes it: remove it, and it is measured again") from error
 
 
 def timing_hardware(out: Path, shapes: Sequence[Sequence[int]]) -> list[str]:
     """What images of these shapes were timed on."""
-    paths = [path for shape in shapes for path in (out / FOLDER).glob(f"*/*_{shape_text(shape)}.json")]
-    return sorted({in_singular(read_timing(path).hardware) for path in paths})
+    sizes = [shape_text(shape) for shape in shapes]
+    rows = [row for device in DEVICES for row in read_times(out, device) if row["shape"] in sizes]
+    return sorted({in_singular(row["hardware"]) for row in rows})
 
 
 def in_singular(hardware: str) -> str:
